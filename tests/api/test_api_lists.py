@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from lodesman.answers.call import Page
+from lodesman.answers.calls import CALLS
 
 
 def ids(house, query="", token="ann"):
@@ -364,3 +369,62 @@ def test_what_is_wrong_with_parameters_is_said(house, query, words):
 def test_parameters_of_other_calls_are_unknown(house, path):
     house.submitted()
     assert house.call("GET", path, token="ann").status == 400
+
+
+def pages(house, path, rows, limit, token="admin"):
+    """Every row of a list, fetched page by page."""
+    mark, found, after = "&" if "?" in path else "?", [], ""
+    for _ in range(100):
+        answer = house.get(f"{path}{mark}limit={limit}&{urlencode({'after': after})}", token)
+        found += answer[rows]
+        assert len(answer[rows]) <= limit
+        if not answer["more"]:
+            assert answer["cursor"] == ""
+            return found
+        after = answer["cursor"]
+    raise AssertionError("the list does not end")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+@pytest.mark.parametrize(
+    ("path", "rows"),
+    [
+        ("/v1/jobs?all=true", "jobs"),
+        ("/v1/jobs?all=true&newest=true", "jobs"),
+        ("/v1/jobs?all=true&first=2&last=9&state=Waiting", "jobs"),
+        ("/v1/pilots?all=true", "pilots"),
+        ("/v1/task-queues", "task_queues"),
+        ("/v1/submit-pools", "pools"),
+        ("/v1/sites", "sites"),
+        ("/v1/queues", "queues"),
+        ("/v1/tokens", "tokens"),
+    ],
+)
+def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
+    mixed.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200, 300)))
+    for _ in range(3):
+        mixed.pilot()
+    whole = mixed.get(path, "admin")
+    assert len(whole[rows]) > 1
+    assert (whole["more"], whole["cursor"]) == (False, "")
+    assert pages(mixed, path, rows, limit) == whole[rows]
+
+
+@pytest.mark.parametrize(
+    "path", ["jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens"]
+)
+def test_what_is_no_cursor_is_refused(mixed, path):
+    for after in ("nonsense", "1.2.3", "-1"):
+        answer = mixed.call("GET", f"/v1/{path}?after={after}", token="admin")
+        assert (answer.status, answer.code) == (400, "invalid-request")
+
+
+def test_every_list_says_whether_there_is_more():
+    listing = [call for call in CALLS if call.method == "GET" and "limit" in call.query.__struct_fields__]
+    assert {call.path for call in listing} == {
+        f"/v1/{name}"
+        for name in ("jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens")
+    }
+    for call in listing:
+        assert issubclass(call.answer, Page)
+        assert "after" in call.query.__struct_fields__

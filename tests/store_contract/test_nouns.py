@@ -194,7 +194,7 @@ def test_submit_pools(store):
     store.do(write_pools.delete_bits, [1])
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0}
     assert why.queues_of_pool(store.db, "req1:a") == {PLACE}
-    assert [pool.id for pool in submit_pools.list_pools(store.db, "lab", limit=5).pools] == ["req1:a"]
+    assert [pool.id for pool in submit_pools.list_pools(store.db, "lab").pools] == ["req1:a"]
     assert store.do(write_pools.clean_pools, Cleaning(mark=["req1:a"])) == []
     gone = store.do(write_pools.clean_pools, Cleaning(remove=["req1:a"], unused_before=2_000.0))
     assert gone == ["req1:a"]

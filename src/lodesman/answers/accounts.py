@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from lodesman.answers.call import Page
+
 # What a token may allow, and what one allows if nothing else is asked for.
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
 USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
@@ -53,7 +55,7 @@ class TokenRow(Struct):
     made_by: str | None
 
 
-class Tokens(Struct):
+class Tokens(Page):
     """The tokens of users."""
 
     tokens: list[TokenRow]

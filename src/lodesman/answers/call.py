@@ -61,6 +61,13 @@ class Nothing(Struct, frozen=True):
     """No parameters, no body, or an empty answer."""
 
 
+class Page(Struct, kw_only=True):
+    """A part of a list. `more`: there is more of it; `cursor`: what to give as `after` to get that."""
+
+    more: bool = False
+    cursor: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Generic[Q, B, A]):
     """`query` has the members that the path names in braces and those of the query string.

@@ -137,7 +137,7 @@ SERVED_POOLS = _post(
     "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
     "The SubmitPools that CE queues serve", repeatable=True,
 )
-SITES = _get("/v1/sites", Nothing, nodes.Sites, "pilots:read", "Sites, and what is closed")
+SITES = _get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
 CLOSE_SITE = _post(
     "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
     repeatable=True, refused=(404,),
@@ -168,7 +168,7 @@ DIRECTOR = _get(
 
 ME = _get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
 ADD_USER = _post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-TOKENS = _get("/v1/tokens", Nothing, accounts.Tokens, "admin", "Tokens (never their text)")
+TOKENS = _get("/v1/tokens", ask.AllQuery, accounts.Tokens, "admin", "Tokens (never their text)")
 ISSUE_TOKEN = _post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "admin", "hot", "Revoke a token",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.call import Page
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 
 
@@ -80,7 +81,7 @@ class Job(Struct):
     main_reason: MainReason | None
 
 
-class Jobs(Struct):
+class Jobs(Page):
     """Jobs in the order of their ids."""
 
     jobs: list[Job]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.call import Page
 from lodesman.answers.vocabulary import Level
 
 Scalar = str | int | float | bool
@@ -150,7 +151,7 @@ class SiteRow(Struct):
     closed: list[Closing]
 
 
-class Sites(Struct):
+class Sites(Page):
     """All configured sites, in their order; and all closings, also of what is not configured."""
 
     sites: list[SiteRow]
@@ -174,7 +175,7 @@ class UsableQueue(Place):
     closed: list[Closing]
 
 
-class Queues(Struct):
+class Queues(Page):
     """All CE queues that a VO may use, in the order of the configuration."""
 
     queues: list[UsableQueue]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.call import Page
 from lodesman.answers.nodes import Place
 from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, RefusalKind
 
@@ -145,7 +146,7 @@ class Pilot(StoredPilot, frozen=True):
     drain: Literal[0, 1]
 
 
-class Pilots(Struct):
+class Pilots(Page):
     """Pilots, the newest first."""
 
     pilots: list[Pilot]

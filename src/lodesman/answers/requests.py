@@ -40,6 +40,19 @@ class _Sent(Struct, omit_defaults=True):
     """What differs from the defaults is sent."""
 
 
+class _Paged(_Sent, kw_only=True):
+    """A list, at most `limit` rows of it; `after`: those that follow the page with this `cursor`."""
+
+    after: str = ""
+    limit: Rows = 1_000
+
+
+class AllQuery(_Paged, kw_only=True):
+    """A list that most clients want whole."""
+
+    limit: Rows = MOST_ROWS
+
+
 # --- parameters of path and query ---------------------------------------------------------------------------------------
 
 
@@ -68,7 +81,9 @@ class JobInForm(JobAt):
 
 
 class JobsQuery(_Sent):
-    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several, separated by commas."""
+    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several, separated by commas.
+    `after`: those that follow the page with this `cursor`.
+    """
 
     first: Count = 1
     last: Count = MOST_ID
@@ -78,6 +93,7 @@ class JobsQuery(_Sent):
     group: str = ""
     state: str = ""
     reason: str = ""
+    after: str = ""
 
 
 class CountsQuery(_Sent):
@@ -98,21 +114,21 @@ class PilotAt(_Sent):
     pilot: str
 
 
-class PilotsQuery(_Sent):
+class PilotsQuery(_Paged):
     """`all`: with those that ended."""
 
     all: bool = False
     limit: Rows = 1_000
 
 
-class TaskQueuesQuery(_Sent):
+class TaskQueuesQuery(_Paged):
     """Task queues, or those whose jobs wait for one reason."""
 
     limit: Rows = 1_000
     reason: str = ""
 
 
-class PoolsQuery(_Sent):
+class PoolsQuery(_Paged):
     """SubmitPools of a VO; without it of the caller's, for administrators all."""
 
     vo: str = ""
@@ -126,7 +142,7 @@ class PoolAt(_Sent):
     vo: str = ""
 
 
-class QueuesQuery(_Sent):
+class QueuesQuery(AllQuery):
     """CE queues as a VO, else the caller's, sees them; `origin`: with the place where each value is written."""
 
     vo: str = ""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from lodesman.answers.call import Page
 from lodesman.answers.nodes import Place, Scalar
 from lodesman.answers.vocabulary import Kind, MainReason
 
@@ -48,7 +49,7 @@ class TaskQueueRow(TaskQueueFacts):
     since: float | None
 
 
-class TaskQueueList(Struct):
+class TaskQueueList(Page):
     """Task queues with jobs, the fullest first."""
 
     task_queues: list[TaskQueueRow]
@@ -136,7 +137,7 @@ class PoolInFull(Pool):
     passes: list[PoolPass]
 
 
-class Pools(Struct):
+class Pools(Page):
     """SubmitPools, those that most jobs need first, of `total`."""
 
     pools: list[Pool]

@@ -9,21 +9,24 @@ import asyncio
 import sys
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from lodesman.answers import accounts, calls, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
+from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.api import explain, files
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
+from lodesman.api.pages import following, numbers, page
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
@@ -58,10 +61,10 @@ def _words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
 @serves(calls.JOBS)
 async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jobs.Jobs:
     """Jobs by id range, group, state and pending reason; one's own, or with `all` all that one may see."""
-    who, asked = request.who, request.query
+    who, asked = request.who, _after(request.query)
     shared = side.policy.sharing_groups().intersection(who.groups)
     query = JobQuery(
-        **asdict(asked),
+        **asdict(asked) | {"limit": asked.limit + 1},
         owner=None if asked.all and sees_all(who) else who.name,
         shared=sorted(shared) if asked.all else (),
         vo=who.vo,
@@ -69,7 +72,18 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
     )
     _words("reason", asked.reason, MainReason)
     found = await side.costly.run(partial(list_jobs, query=query))
-    return jobs.Jobs(list(side.names.fill(found)))
+    some, more = page(found, asked.limit, attrgetter("id"))
+    return jobs.Jobs(list(side.names.fill(some)), **more)
+
+
+def _after(asked: asks.JobsQuery) -> asks.JobsQuery:
+    """The jobs that follow a page; ids are their cursors. Raises InvalidRequest."""
+    reached = numbers(asked.after, 1)
+    if reached is None:
+        return asked
+    if asked.newest:
+        return replace(asked, last=min(asked.last, max(0, reached[0] - 1)))
+    return replace(asked, first=max(asked.first, reached[0] + 1))
 
 
 @serves(calls.JOB_COUNTS)
@@ -104,19 +118,23 @@ async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Noth
 
 @serves(calls.PILOTS)
 async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
-    asked = request.query
-    found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit, vo=own_vo(request.who))
-    return pilots.Pilots(found)
+    asked, vo = request.query, own_vo(request.who)
+    (before,) = numbers(asked.after, 1) or (MOST_ID,)
+    found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit + 1, vo=vo, before=before)
+    some, more = page(found, asked.limit, attrgetter("id"))
+    return pilots.Pilots(some, **more)
 
 
 @serves(calls.TASK_QUEUES)
 async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueueList:
-    asked = request.query
+    asked, vo = request.query, own_vo(request.who)
     _words("reason", asked.reason, MainReason)
-    found = list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
-    return task_queues.TaskQueueList(found)
+    after = numbers(asked.after, 2)
+    found = list_task_queues(side.db, limit=asked.limit + 1, reason=asked.reason, vo=vo, after=after)
+    some, more = page(found, asked.limit, lambda row: f"{row.waiting + row.held}.{row.id}")
+    return task_queues.TaskQueueList(some, **more)
 
 
 @serves(calls.WAITING_REASONS)
@@ -128,7 +146,10 @@ async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -
 async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
     """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
-    return list_pools(side.db, vo, limit=request.query.limit)
+    asked, name = request.query, attrgetter("id")
+    found = list_pools(side.db, vo)
+    some, more = page(following(found.pools, asked.after, asked.limit, name), asked.limit, name)
+    return replace(found, pools=some, **more)
 
 
 @serves(calls.POOL)
@@ -138,9 +159,12 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 
 
 @serves(calls.SITES)
-async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> nodes.Sites:
+async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
+    asked, name = request.query, attrgetter("site")
     closings = list(side.keeper.mask(side.db).active(side.clock()))
-    return nodes.Sites(list_sites(side.db, side.policy, closings), closings)
+    found = following(list_sites(side.db, side.policy, closings), asked.after, asked.limit, name)
+    some, more = page(found, asked.limit, name)
+    return nodes.Sites(some, closings, **more)
 
 
 @serves(calls.QUEUES)
@@ -150,7 +174,13 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     found = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
     )
-    return nodes.Queues(found)
+    asked = request.query
+    some, more = page(following(found, asked.after, asked.limit, _path), asked.limit, _path)
+    return nodes.Queues(some, **more)
+
+
+def _path(row: nodes.UsableQueue) -> str:
+    return f"{row.site}\n{row.ce}\n{row.queue}"  # names may have slashes
 
 
 @serves(calls.RESOURCES)
@@ -184,8 +214,10 @@ async def _last_iteration(
 
 
 @serves(calls.TOKENS)
-async def _tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
-    return accounts.Tokens(list_tokens(side.db))
+async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
+    asked, name = request.query, attrgetter("hash")
+    some, more = page(following(list_tokens(side.db), asked.after, asked.limit, name), asked.limit, name)
+    return accounts.Tokens(some, **more)
 
 
 @serves(calls.ME)

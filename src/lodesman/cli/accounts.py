@@ -14,7 +14,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow
-from lodesman.answers.requests import AccountBody, TokenAt, TokenBody
+from lodesman.answers.requests import AccountBody, AllQuery, TokenAt, TokenBody
 from lodesman.cli.arguments import FILE, number_option, several
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_fields, show_table
@@ -91,7 +91,9 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 @with_session
 def _list_tokens(session: Session, /) -> None:
     """List all tokens by the first characters of their hash (administrators)."""
-    show_table(_TOKENS, map(_token, session.answer(calls.TOKENS).tokens))
+    found = session.whole(calls.TOKENS, AllQuery(), "tokens")
+    session.exit_if_json(found)
+    show_table(_TOKENS, map(_token, found.tokens))
 
 
 def _token(row: TokenRow) -> list[Cell]:

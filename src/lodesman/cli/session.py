@@ -23,7 +23,7 @@ from lodesman.errors import InvalidConfig, LodesmanError, NotFound, Unauthorized
 if TYPE_CHECKING:
     from lodesman.answers.call import Call, Nothing
     from lodesman.answers.jobs import Job
-    from lodesman.answers.requests import JobsQuery
+    from lodesman.answers.requests import AllQuery, JobsQuery
     from lodesman.cli.arguments import Range
     from lodesman.client import Client
 
@@ -125,6 +125,18 @@ class Session:
         show_table(titles, map(cells, some))
         if more:
             note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
+
+    def whole(self, call: Call[Any, B, A], query: AllQuery, rows: str) -> A:
+        """A list with all its pages as one; `rows`: the member that has them."""
+        from msgspec.structs import replace
+
+        found: Any = self.call(call, query)
+        while found.more:
+            after: Any = self.call(call, replace(query, after=found.cursor))
+            setattr(after, rows, getattr(found, rows) + getattr(after, rows))
+            found = after
+        whole: A = found
+        return whole
 
     def jobs(self, query: JobsQuery) -> Iterator[Job]:
         """Jobs, asked for page by page: as many as the query's limit at once, at most a thousand."""

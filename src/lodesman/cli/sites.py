@@ -12,7 +12,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
-from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
+from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_table
@@ -47,7 +47,8 @@ site = click.Group("site", help="List sites, close and open them.")
 @with_session
 def _list_sites(session: Session, /) -> None:
     """List the sites with their queues, live pilots and running jobs, and what is closed."""
-    answer = session.answer(calls.SITES)
+    answer = session.whole(calls.SITES, AllQuery(), "sites")
+    session.exit_if_json(answer)
     titles = ("site", ">ces", ">queues", ">running jobs", "pilots", "closed")
     shown_titles = titles if answer.closed else titles[:-1]
     show_table(shown_titles, (_site(row)[: len(shown_titles)] for row in answer.sites))
@@ -87,7 +88,7 @@ queue = click.Group("queue", help="List the queues of CEs.")
 @with_session
 def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
     """List the queues that your VO may use, with their effective parameters."""
-    found = session.call(calls.QUEUES, QueuesQuery(vo, origin)).queues
+    found = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
     found = [row for row in found if site_name in ("", row.site)]
     session.exit_if_json({"queues": found})
     if origin:

@@ -92,7 +92,7 @@ pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the 
 @with_session
 def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:
     """List SubmitPools, those that most jobs need first."""
-    found = session.call(calls.POOLS, PoolsQuery(vo, limit))
+    found = session.call(calls.POOLS, PoolsQuery(vo=vo, limit=limit))
     rows, more = found.pools, found.total > len(found.pools)
     session.exit_if_json({"pools": rows, "more": more, "last_pass": found.last_pass})
     show_table(_POOLS, map(_pool, rows))

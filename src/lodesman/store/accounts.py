@@ -15,7 +15,8 @@ _TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_a
 FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
 _SHOWN = """SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
-FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'"""
+FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'
+ORDER BY t.created_at, t.hash"""
 
 
 def principals(db: Reader) -> dict[bytes, Principal]:

@@ -96,7 +96,7 @@ def test_tokens_are_listed_without_their_text(at, server):
     assert "never" in first
     assert "ended" in second
     assert "\x1b" not in result.out
-    assert at("token", "ls", "--json").json == {"tokens": tokens}
+    assert at("token", "ls", "--json").json == {"tokens": tokens, "more": False, "cursor": ""}
 
 
 def test_a_token_is_revoked_by_its_hash(at, server):
@@ -328,3 +328,21 @@ def test_settings_keep_their_types():
     assert setting.convert("a.b=[1, 2]", None, None) == ("a", "b", [1, 2])
     assert setting.convert("a.b=text", None, None) == ("a", "b", "text")
     assert setting.convert("a.b=x=y", None, None) == ("a", "b", "x=y")
+
+
+def test_a_list_of_several_pages_is_shown_whole(at, server):
+    row = {
+        "kind": "user",
+        "scopes": [],
+        "note": "",
+        "created_at": 0.0,
+        "expires_at": None,
+        "made_with": None,
+        "made_by": None,
+    }
+    pages = {
+        "": {"tokens": [{**row, "hash": "ab" * 32, "account": "ann"}], "more": True, "cursor": "x y"},
+        "x y": {"tokens": [{**row, "hash": "cd" * 32, "account": "bob"}]},
+    }
+    server.on("GET", "/v1/tokens", lambda asked: pages[asked.query.get("after", "")])
+    assert [line.split()[1] for line in at("token", "ls").out.splitlines()[1:]] == ["ann", "bob"]

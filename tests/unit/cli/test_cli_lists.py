@@ -116,7 +116,7 @@ def test_sites(at, server):
     out = at("site", "ls").out
     assert out.splitlines()[1].split() == ["North", "1", "2", "1,234", "3", "Running,", "1", "Submitted"]
     assert "\x1b" not in out
-    assert at("site", "ls", "--json").json == {"sites": sites, "closed": []}
+    assert at("site", "ls", "--json").json == {"sites": sites, "closed": [], "more": False, "cursor": ""}
     server.on("GET", "/v1/sites", {"sites": []})
     assert "lode init" in at("site", "ls").err
 

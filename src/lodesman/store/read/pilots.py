@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.pilots import Pilot
+from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, keys
@@ -68,14 +69,16 @@ def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
     return [PilotRow(number, stamp, PilotState(state), *more) for number, stamp, state, *more in rows]
 
 
-def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> list[Pilot]:
-    """Pilots, newest first; `vo`: only those of one VO."""
+def list_pilots(
+    db: Reader, *, alive_only: bool, limit: int, vo: str = "", before: int = MOST_ID
+) -> list[Pilot]:
+    """Pilots with ids less than `before`, newest first; `vo`: only those of one VO."""
     # Those alive are few: sorting them costs less than walking through all that ended.
     which = f"{by_index('pilot_live')} WHERE ended_at IS NULL" if alive_only else "WHERE true"
-    sql = f"SELECT {_SHOWN} FROM pilot {which} AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT {_SHOWN} FROM pilot {which} AND id < ? AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
     return [
         Pilot(number, stamp, PilotState(state), *more)
-        for number, stamp, state, *more in db.execute(sql, (vo, vo, limit))
+        for number, stamp, state, *more in db.execute(sql, (before, vo, vo, limit))
     ]
 
 

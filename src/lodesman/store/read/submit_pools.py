@@ -118,13 +118,13 @@ def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
     return [PoolPass(*row) for row in db.execute(_PASSES, (limit,))]
 
 
-def list_pools(db: Reader, vo: str, *, limit: int) -> Pools:
+def list_pools(db: Reader, vo: str) -> Pools:
     """The pools of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
     pools.sort(key=lambda one: (-sum(structs.astuple(one.jobs)), -one.created_at, one.id))
     passes = _last_passes(db, 1)
-    return Pools(pools[:limit], len(pools), passes[0] if passes else None)
+    return Pools(pools, len(pools), passes[0] if passes else None)
 
 
 def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:

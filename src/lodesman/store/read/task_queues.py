@@ -20,7 +20,7 @@ _LIST = f"""SELECT * FROM (
   FROM queue_jobs c JOIN task_queue q ON q.id = c.tq_id LEFT JOIN task_queue_hold h ON h.tq_id = q.id
   LEFT JOIN task_queue_reason r ON r.tq_id = q.id
   WHERE c.jobs > 0 AND (? = '' OR {member("q.key", "vo")} = ?)
-) listed WHERE ? = '' OR why = ? ORDER BY jobs DESC, id LIMIT ?"""
+) listed WHERE (? = '' OR why = ?) AND (? IS NULL OR jobs < ? OR jobs = ? AND id > ?) ORDER BY jobs DESC, id LIMIT ?"""
 _WITH_JOBS = (
     "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
 )
@@ -51,12 +51,16 @@ class JudgedQueue(NamedTuple):
     may_return: int = 0
 
 
-def list_task_queues(db: Reader, *, limit: int, reason: str = "", vo: str = "") -> list[TaskQueueRow]:
+def list_task_queues(
+    db: Reader, *, limit: int, reason: str = "", vo: str = "", after: tuple[int, ...] | None = None
+) -> list[TaskQueueRow]:
     """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
     `reason`: only those with that pending reason; it is None until the task queue was judged. `vo`: only those of one VO.
+    `after`: only what follows a task queue with so many jobs and this id.
     """
-    rows = db.execute(_LIST, (vo, vo, reason, reason, limit))
+    jobs, last = after or (None, None)
+    rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, jobs, last, limit))
     names = ("id", "waiting", "held", "created_at", "main_reason", "detail", "since")
     return [
         msgspec.convert(
