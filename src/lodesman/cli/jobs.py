@@ -154,7 +154,8 @@ def _watch(session: Session, question: Question) -> None:
     with Live(auto_refresh=False) as live:
         while True:
             rows, _ = fetch(session, question)
-            live.update(rich_table(_TITLES, list(map(_cells, rows))), refresh=True)
+            table = rich_table(_TITLES, list(map(_cells, rows)), live.console.width)
+            live.update(table, refresh=True)
             if all(row.state in FINAL for row in rows):
                 return
             time.sleep(_WATCH_SECONDS)

@@ -91,7 +91,8 @@ def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: 
     if cells and is_terminal(sys.stdout):
         from rich.console import Console
 
-        Console(highlight=False, markup=False, emoji=False).print(rich_table(titles, cells))
+        console = Console(highlight=False, markup=False, emoji=False)
+        console.print(rich_table(titles, cells, console.width))
     elif cells:
         for line in text_table(titles, cells):
             click.echo(line)
@@ -127,26 +128,48 @@ def _fitting(cell: Cell) -> Styled:
     return Styled(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
 
 
-def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Any:
-    """The table for rich. Where the terminal is narrow texts are folded, numbers never; beyond `_WIDEST` they are cut."""
+def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Any:
+    """The table for rich on a terminal of that width. Where it is narrow texts are folded, numbers never; where even that
+    does not fit, each row is a list of its fields. Beyond `_WIDEST` texts are cut.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
     fitting = [list(map(_fitting, row)) for row in rows]
-    for place, marked in enumerate(titles):
-        right, title = marked.startswith(">"), marked.removeprefix(">")
-        widest = max((len(row[place].text) for row in fitting), default=0)
+    names = [title.removeprefix(">").upper() for title in titles]
+    least = [_least(title, [row[place].text for row in fitting]) for place, title in enumerate(titles)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    if sum(least) + 2 * (len(least) - 1) > width:
+        table.show_header = False
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for number, row in enumerate(fitting):
+            if number:
+                table.add_row()
+            for name, cell in zip(names, row, strict=True):
+                table.add_row(name, Text(cell.text, style=cell.style))
+        return table
+    for name, title, narrowest in zip(names, titles, least, strict=True):
+        right = title.startswith(">")
         table.add_column(
-            Text(title.upper()),
+            Text(name),
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
-            min_width=max(widest, len(title)) if right else min(widest, _FOLD_ABOVE),
+            min_width=narrowest,
         )
     for row in fitting:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
+
+
+def _least(title: str, texts: Iterable[str]) -> int:
+    """The least width of a column: all of a number; of texts, so much that words are seldom broken."""
+    from rich.cells import cell_len
+
+    right, name = title.startswith(">"), title.removeprefix(">")
+    widest = max(map(cell_len, texts), default=0)
+    return max(widest, len(name)) if right else min(max([widest, *map(len, name.split())]), _FOLD_ABOVE)
 
 
 def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,12 +17,14 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 from msgspec import inspect
+from rich.cells import cell_len
+from rich.console import Console
 
 from lodesman.answers.call import Call
 from lodesman.answers.calls import CALLS
 from lodesman.answers.jobs import Job
 from lodesman.api.dispatch import pattern_of
-from lodesman.cli import main
+from lodesman.cli import main, tables
 
 TOKEN = "token-of-ann"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\r\n\x00lode: all is well"
@@ -285,3 +288,38 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def row():
     return job_row
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------
+
+
+def render(titles, rows, width):
+    """A table as a terminal of that width shows it, without colours."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None, highlight=False)
+    console.print(tables.rich_table(titles, rows, width))
+    return out.getvalue()
+
+
+def nothing_lost(titles, rows, width):
+    """Raises AssertionError if a letter of a title or a cell is not shown, or a line is longer than the terminal."""
+    drawn = render(titles, rows, width)
+    assert all(cell_len(line) <= width for line in drawn.splitlines())
+    whole = [title.removeprefix(">").upper() for title in titles]
+    whole += [tables._fitting(cell).text for row in rows for cell in row]
+    wanted, shown = (Counter(re.sub(r"\s", "", text)) for text in ("".join(whole), drawn))
+    # A list of fields has the titles once a row.
+    assert not wanted - shown, f"lost at {width} columns: {wanted - shown}"
+
+
+@pytest.fixture(autouse=True)
+def every_table_fits(monkeypatch):
+    """Each table that a test of a command shows is drawn at all usual widths, too."""
+    plain = tables.text_table
+
+    def text_table(titles, rows):
+        for width in (60, 80, 100, 132, 200):
+            nothing_lost(titles, rows, width)
+        return plain(titles, rows)
+
+    monkeypatch.setattr(tables, "text_table", text_table)

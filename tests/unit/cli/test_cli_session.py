@@ -123,10 +123,10 @@ def test_an_unusable_address_is_refused(lode, address):
 def test_one_of_several_servers_is_enough(lode, server, home):
     server.on("GET", "/v1/sites", {"sites": []})
     result = lode("--server", f"http://127.0.0.1:1,{server.url}", "site", "ls", "--json")
-    assert (result.code, result.json) == (0, {"sites": [], "closed": []})
+    assert (result.code, result.json) == (0, {"sites": [], "closed": [], "more": False, "cursor": ""})
 
 
 def test_the_environment_names_the_server(lode, server, monkeypatch):
     monkeypatch.setenv("LODE_SERVER", server.url)
     server.on("GET", "/v1/sites", {"sites": []})
-    assert lode("site", "ls", "--json").json == {"sites": [], "closed": []}
+    assert lode("site", "ls", "--json").json == {"sites": [], "closed": [], "more": False, "cursor": ""}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.unit.cli.conftest import nothing_lost, render
 
 from lodesman.cli import tables
 from lodesman.cli.tables import Cell, Styled
@@ -24,7 +25,7 @@ def draw(rows, width=60):
     """The table as a terminal of that width gets it."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=width, color_system="standard", highlight=False)
-    console.print(tables.rich_table(COLUMNS, rows))
+    console.print(tables.rich_table(COLUMNS, rows, width))
     return out.getvalue()
 
 
@@ -117,3 +118,28 @@ def test_notes_go_to_standard_error(capsys):
 def test_fields_are_aligned(capsys):
     tables.show_fields([("job", "1"), ("remark\n", ""), ("state", tables.state("Done"))])
     assert capsys.readouterr().out == "job      1\nremark\\n  -\nstate    Done\n"
+
+
+WORDS = st.text(st.sampled_from("abcdefghij-/_.,: \N{SNOWMAN}\u4e2d"), max_size=90)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", ">"]), st.sampled_from(["queue", "free capacity", "n", "running jobs"])),
+             min_size=1, max_size=12),
+    st.data(),
+    st.integers(60, 200),
+)  # fmt: skip
+def test_no_terminal_is_so_narrow_that_a_table_loses_something(columns, data, width):
+    titles = [mark + title for mark, title in columns]
+    cells = [st.integers(0, 10**12).map("{:,}".format) if mark else WORDS for mark, _ in columns]
+    nothing_lost(titles, data.draw(st.lists(st.tuples(*cells), min_size=1, max_size=4)), width)
+
+
+def test_a_row_that_does_not_fit_is_a_list_of_fields():
+    titles = ("queue", *(f">number {n}" for n in range(9)))
+    lines = render(
+        titles, [["Site/ce/queue", *["1,000"] * 9], ["Other/ce/queue", *["2,000"] * 9]], 60
+    ).splitlines()
+    assert [line.split() for line in lines[:2]] == [["QUEUE", "Site/ce/queue"], ["NUMBER", "0", "1,000"]]
+    assert lines[10].strip() == ""
+    assert lines[11].split() == ["QUEUE", "Other/ce/queue"]
