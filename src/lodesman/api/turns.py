@@ -1,4 +1,4 @@
-"""Turns of users at the writer: what acts on many jobs leaves others at least half of its time."""
+"""Turns of users at the writer: what acts on many jobs leaves others at least half of its time (ADR 0035)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Turns:
         return self._of.setdefault(user, asyncio.Lock())
 
     async def command(self, command: Any, *, jobs: int) -> Any:
-        """Post a command about so many jobs when it is time, and wait for its answer. Raises the LodesmanError that
+        """Post a command about that number of jobs when it is time, and wait for its answer. Raises the LodesmanError that
         refused it.
         """
         loop = asyncio.get_running_loop()

@@ -53,7 +53,7 @@ def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: fl
 def take_reports(
     tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int
 ) -> list[ReportResult]:
-    """Apply the reports of one pilot with so many `cores`, in order: each is accepted or refused on its own."""
+    """Apply the reports of one pilot that has these `cores`, in order: each is accepted or refused on its own."""
     late: list[Mapping[str, object]] = []
     results = [_take_report(tx, live, pilot_id, report, cores=cores, late=late) for report in reports]
     if late:

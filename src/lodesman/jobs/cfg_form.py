@@ -50,7 +50,7 @@ def read_cfg(text: str, limits: TextLimits) -> ParsedRecord:
     """Read one description. Raises SyntaxFault."""
     section = parse_cfg(text, max_bytes=limits.text_bytes)
     positions: dict[str, tuple[int, int]] = {}
-    record = _CfgReader(limits, positions).record(section, "")
+    record = _RecordReader(limits, positions).record(section, "")
     check_record(record, positions, limits)
     return ParsedRecord(record=record, positions=positions, form="cfg")
 
@@ -60,7 +60,7 @@ def write_cfg_record(record: Record) -> str:
     return write_cfg(_section("", record, plain=False))
 
 
-class _CfgReader:
+class _RecordReader:
     """Turns sections into records. Values are counted while they are read; only `Parameters` may have as many as the
     limits of the text admit.
     """

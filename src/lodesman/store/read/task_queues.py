@@ -57,7 +57,7 @@ def list_task_queues(
     """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
     `reason`: only those with that pending reason; it is None until the task queue was judged. `vo`: only those of one VO.
-    `after`: only what follows a task queue with so many jobs and this id.
+    `after`: only what follows a task queue with this number of jobs and this id.
     """
     jobs, last = after or (None, None)
     rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, jobs, last, limit))
