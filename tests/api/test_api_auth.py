@@ -107,11 +107,11 @@ def test_the_service_s_calls_are_closed_to_everybody_else(house, call):
 def test_a_token_does_what_its_scopes_say(house):
     house.user("cleo", "physics", scopes=("jobs:read",))
     assert house.submit(token="cleo").status == 403
-    assert house.get("/v1/jobs", "cleo") == {"jobs": []}
+    assert house.get("/v1/jobs", "cleo") == {"jobs": [], "more": False, "cursor": ""}
     assert house.call("GET", "/v1/pilots", token="cleo").status == 403
     house.user("dora", "physics", scopes=("pilots:read",))
     assert house.call("GET", "/v1/jobs", token="dora").status == 403
-    assert house.get("/v1/pilots", "dora") == {"pilots": []}
+    assert house.get("/v1/pilots", "dora") == {"pilots": [], "more": False, "cursor": ""}
     assert house.control("kill", 1, token="cleo").status == 403
     assert house.upload(b"x", token="cleo").status == 403
 
@@ -258,7 +258,7 @@ def test_jobs_of_others_do_not_exist(house):
     house.user("cleo", "physics")  # the same group, but it does not share
     for name in ("bob", "cleo"):
         assert everything_about(house, job, name) == [404, 404, 404, 404]
-        assert house.get(f"/v1/jobs?all=true&first={job}", name) == {"jobs": []}
+        assert house.get(f"/v1/jobs?all=true&first={job}", name) == {"jobs": [], "more": False, "cursor": ""}
         for action in ("kill", "hold", "release", "reschedule", "delete"):
             assert house.control(action, job, token=name).status == 404
     unknown = house.call("GET", "/v1/jobs/999", token="bob").json["error"]["message"]

@@ -111,8 +111,8 @@ def test_usage_is_limited_to_the_vo_of_the_user(two):
 
 def test_pilots_are_those_of_one_s_vo(two):
     two.pilot()
-    assert two.get("/v1/pilots?all=true", "olaf") == {"pilots": []}
-    assert two.get("/v1/pilots", "olaf") == {"pilots": []}
+    assert two.get("/v1/pilots?all=true", "olaf") == {"pilots": [], "more": False, "cursor": ""}
+    assert two.get("/v1/pilots", "olaf") == {"pilots": [], "more": False, "cursor": ""}
     assert len(two.get("/v1/pilots", "ann")["pilots"]) == len(two.get("/v1/pilots", "root")["pilots"]) == 1
 
 
