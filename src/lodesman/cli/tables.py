@@ -137,9 +137,10 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int
 
     fitting = [list(map(_fitting, row)) for row in rows]
     names = [title.removeprefix(">").upper() for title in titles]
-    least = [_least(title, [row[place].text for row in fitting]) for place, title in enumerate(titles)]
+    columns = [_column(title, [row[place].text for row in fitting]) for place, title in enumerate(titles)]
+    spare = width - 2 * (len(columns) - 1) - sum(least for least, _ in columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    if sum(least) + 2 * (len(least) - 1) > width:
+    if spare < 0:
         table.show_header = False
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
@@ -149,27 +150,35 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int
             for name, cell in zip(names, row, strict=True):
                 table.add_row(name, Text(cell.text, style=cell.style))
         return table
-    for name, title, narrowest in zip(names, titles, least, strict=True):
+    # rich itself would make columns narrower than they may be, and cut the lines.
+    for name, title, size in zip(names, titles, _sizes(columns, spare), strict=True):
         right = title.startswith(">")
-        table.add_column(
-            Text(name),
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
-            min_width=narrowest,
-        )
+        justify: Any = "right" if right else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=right, overflow="fold", width=size)
     for row in fitting:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
 
 
-def _least(title: str, texts: Iterable[str]) -> int:
-    """The least width of a column: all of a number; of texts, so much that words are seldom broken."""
+def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
+    """The least and the full width of a column; texts may be folded where words are seldom broken, numbers never."""
     from rich.cells import cell_len
 
     right, name = title.startswith(">"), title.removeprefix(">")
     widest = max(map(cell_len, texts), default=0)
-    return max(widest, len(name)) if right else min(max([widest, *map(len, name.split())]), _FOLD_ABOVE)
+    full = max(widest, len(name))
+    return full if right else min(max([widest, *map(len, name.split())]), _FOLD_ABOVE), full
+
+
+def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
+    """The widths of columns (least, full) with that much to share out: first to those that need least."""
+    sizes = [least for least, _ in columns]
+    hungry = sorted(range(len(columns)), key=lambda place: columns[place][1] - columns[place][0])
+    for left, place in zip(range(len(columns), 0, -1), hungry, strict=True):
+        more = min(columns[place][1] - columns[place][0], spare // left)
+        sizes[place] += more
+        spare -= more
+    return sizes
 
 
 def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
