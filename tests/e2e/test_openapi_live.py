@@ -89,7 +89,10 @@ def test_the_server_keeps_to_its_document(make_server, mode):
     statuses: Counter[int] = Counter()
     tried = sum(try_one(one, mode, token_for(one, server, pilot), statuses) for one in operations(server))
     assert tried >= 30
-    assert statuses[200]
-    assert set(statuses) >= {400, 404}
+    assert 400 in statuses
+    if (
+        mode is schemathesis.GenerationMode.POSITIVE
+    ):  # wrong parameters are refused, and nothing is found by them
+        assert set(statuses) >= {200, 404}
     assert server.ask("GET", "/health").status == 200
     assert [line for line in server.log_lines() if "trace" in line] == []
