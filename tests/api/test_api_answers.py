@@ -158,7 +158,7 @@ def what_the_director_does(house, backend):
     for place in (SHORT, LONG, QueueId("Far", "ce.far", "q"), QueueId("No", "such", "queue")):
         where = f"site={place.site}&ce={place.ce}&queue={place.queue}"
         house.call("GET", f"/v1/queues/why?{where}", token="ann")
-        ok(house, "GET", f"/v1/jobs/3/why?queue={quote('/'.join(place))}")
+        ok(house, "GET", f"/v1/jobs/3/why?queue={quote('/'.join(place))}", token="admin")
 
 
 def why_of_pilots(house):

@@ -21,7 +21,7 @@ REFUSED = ConfigurationState(
 
 
 def test_a_queue_with_the_origin_of_each_value(house):
-    found = house.get("/v1/resources?path=" + quote("North/ce.north/short", safe=""))
+    found = house.get("/v1/resources?path=" + quote("North/ce.north/short", safe=""), "admin")
     assert (found["kind"], found["vo"], found["allowed"]) == ("Queue", "lab", True)
     told = {one["name"]: one for one in found["parameters"]}
     assert (told["Platform"]["value"], told["Platform"]["level"]) == (["el9"], "site")
@@ -67,14 +67,14 @@ def test_a_path_of_two_meanings(house):
 def test_lists_of_queues_show_files_and_lines_on_request(house):
     (short, _long) = house.get("/v1/queues")["queues"]
     assert set(short["parameters"]["CPUTime"]) == {"value", "level"}
-    (short, _long) = house.get("/v1/queues?origin=true")["queues"]
+    (short, _long) = house.get("/v1/queues?origin=true", "admin")["queues"]
     assert short["parameters"]["CPUTime"]["file"] == "sites.toml"
     assert short["parameters"]["QueueName"]["line"] == 0
 
 
 def test_the_configuration_in_use(house):
     house.side.configuration = lambda: REFUSED
-    found = house.get("/v1/configuration")
+    found = house.get("/v1/configuration", "admin")
     assert (found["loaded_at"], found["refused_at"], found["age_seconds"]) == (999_000.0, 999_990.0, 1_000.0)
     assert (found["files"], found["faults"]) == (["lode.toml", "sites.toml"], [FAULT])
     assert (found["reloads"], found["refusals"], found["notices"], found["at_next_start"]) == (2, 1, [], [])

@@ -212,6 +212,7 @@ REFUSED = [
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
     ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),
+    ("POST", "/v1/submit-pools/for-queues", "ann", {"queues": [["Far", "ce.far", "q"]]}, 404),
     ("POST", "/v1/tokens", "admin", {"account": "nobody"}, 404),
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
     ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),

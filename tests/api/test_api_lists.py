@@ -188,7 +188,7 @@ def test_sites_with_their_pilots_and_jobs(house):
     house.submitted()
     house.claim(house.pilot())
     house.prepare_pilot("South")
-    sites = {row["site"]: row for row in house.get("/v1/sites")["sites"]}
+    sites = {row["site"]: row for row in house.get("/v1/sites", "admin")["sites"]}
     assert set(sites) == {"North", "South", "Far"}
     assert sites["North"] == {
         "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1,

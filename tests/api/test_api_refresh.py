@@ -195,7 +195,9 @@ def test_one_call_for_a_bunch_of_queues(house):
     counts = [(row["site"], len(row["pools"])) for row in told["queues"]]
     assert counts == [("North", 3), ("South", 1), ("North", 3), ("No", 0)]
     assert told["queues"][0]["pools"] == sorted(told["queues"][0]["pools"])
-    assert ask(house, "ann", NORTH, SOUTH, NORTH, ["No", "such", "queue"]).json == told
+    assert ask(house, "admin", NORTH, SOUTH, NORTH, ["No", "such", "queue"]).json == told
+    assert ask(house, "ann", NORTH, SOUTH).json["queues"] == told["queues"][:2]
+    assert ask(house, "ann", ["No", "such", "queue"]).status == 404
 
 
 def test_the_time_stamp_is_that_of_the_last_refresh(house):
@@ -270,7 +272,7 @@ def test_a_requirement_set_of_two_vos_is_two_pools(house):
     house.submitted({"Requirements": {"CPUTime": 900}})
     house.submitted({"CPUTime": 100, "Requirements": {"CPUTime": 900}}, token="olaf")
     assert len(pools_of(house, NORTH)) == 1
-    far = pools_of(house, ["Far", "ce.far", "q"])
+    far = pools_of(house, ["Far", "ce.far", "q"], "olaf")
     assert len(far) == 1
     assert set(far).isdisjoint(pools_of(house, NORTH))
 

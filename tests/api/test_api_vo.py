@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+
 import msgspec
 import pytest
+from tests.api.conftest import RESOURCES
 
 from lodesman.answers.accounts import SCOPES, Principal
+from lodesman.answers.server import ConfigurationState
 from lodesman.answers.vocabulary import MainReason
 from lodesman.api.auth import own_vo, sees_all, vo_of
+from lodesman.commands.pilots import hash_token
 from lodesman.errors import NotFound
+from lodesman.matching.policy import Policy
+from lodesman.resources import load_resources
 
 FAR = "a secret of the other VO"
 
@@ -127,7 +134,7 @@ def test_the_director_record_is_limited_to_the_vo_of_the_user(two):
         "no_pool": [{"tq_id": row["id"], "tries": []} for row in rows],
         "placements": [[row["id"], "a/b/c", 1] for row in rows],
         "borrowed": {str(row["id"]): 1 for row in rows},
-        "rooms": {"a/b/c": {"wanted": 3}},
+        "rooms": {"a/b/c": {"wanted": 3}, "Far/ce.far/q": {"wanted": 2}},
     }
     two.call("POST", "/v1/service/iteration", {"plan": plan}, token="service")
     assert two.get("/v1/director", "root") == {"at": two.now, "plan": plan}
@@ -136,7 +143,7 @@ def test_the_director_record_is_limited_to_the_vo_of_the_user(two):
     assert {row[1] for row in seen["rows"]} == {one["tq_id"] for one in seen["asks"]} == mine
     assert {one["tq_id"] for one in seen["no_pool"]} == {one[0] for one in seen["placements"]} == mine
     assert set(seen["borrowed"]) == {str(tq_id) for tq_id in mine}
-    assert (seen["now"], seen["rooms"]) == (5.0, plan["rooms"])
+    assert (seen["now"], seen["rooms"]) == (5.0, {"Far/ce.far/q": {"wanted": 2}})
     assert "ann" not in str(seen)
 
 
@@ -160,3 +167,71 @@ def test_queues_of_another_vo_are_for_administrators(house, path):
     assert house.call("GET", f"{path}vo=lab", token="ann").status == 200
     assert house.call("GET", f"{path}vo=other", token="admin").status == 200
     assert house.call("GET", f"{path}vo=moon", token="admin").code == "not-found"
+
+
+FAR_QUEUE = "Far/ce.far/q"
+
+
+@pytest.fixture
+def far(house):
+    """A queue that admits another VO alone, with a pilot of that VO; and a queue that both may use."""
+    house.user("olaf", "guests", vo="other")
+    shared = '[site.Both]\n[site.Both.ce.c.queue.q]\n[site.Both.ce.c.queue.far]\nVO = ["other"]\n'
+    house.core.policy = house.side.policy = Policy(load_resources([("s.toml", RESOURCES + shared)]))
+    rows = [
+        {"stamp": f"far{k}", "vo": "other", "site": site, "ce": ce, "queue": queue, "request": {"vo": "other"},
+         "join_hash": base64.b64encode(hash_token(f"join-far{k}")).decode()}
+        for k, (site, ce, queue) in enumerate([FAR_QUEUE.split("/"), ("Both", "c", "q")])
+    ]  # fmt: skip
+    assert house.call("POST", "/v1/service/pilots", rows, token="service").status == 200
+    return house
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/v1/queues/why?path={FAR_QUEUE}", "/v1/queues/why?site=Far&ce=ce.far&queue=q",
+        "/v1/queues/why?path=Both/c/far", f"/v1/jobs/1/why?queue={FAR_QUEUE}", "/v1/pilots/1/why",
+        "/v1/pilots/far0/why", "/v1/pilots/2/why", "/v1/resources?path=Far", f"/v1/resources?path={FAR_QUEUE}",
+        "/v1/resources?site=Far&ce=ce.far", "/v1/resources?path=Both/c/far",
+    ],
+)  # fmt: skip
+def test_what_does_not_admit_one_s_vo_is_not_there(far, path):
+    far.submitted()
+    for name, status in (("ann", 404), ("olaf", 404 if "jobs/1" in path else 200), ("admin", 200)):
+        assert far.call("GET", path, token=name).status == status, name
+    refusal = str(far.call("GET", path, token="ann").json["error"].get("hint"))
+    assert "ce.far" not in refusal
+
+
+def test_lists_of_sites_show_what_admits_one_s_vo(far):
+    def sites(name):
+        return {one["site"]: one for one in far.get("/v1/sites", name)["sites"]}
+
+    far.call("POST", "/v1/sites/close", {"site": "Far", "reason": FAR}, token="admin")
+    assert (set(sites("ann")), set(sites("olaf"))) == ({"North", "South", "Both"}, {"Far", "Both"})
+    assert (sites("ann")["Both"]["queues"], sites("olaf")["Both"]["queues"]) == (1, 2)
+    assert (sites("ann")["Both"]["pilots"], sites("olaf")["Both"]["pilots"]) == ({}, {"Prepared": 1})
+    assert FAR not in str(far.get("/v1/sites", "ann"))
+    both = far.get("/v1/resources?path=Both", "ann")
+    assert [one["queue"] for one in both["below"][0]["below"]] == ["q"]
+    shared = [one for one in far.get("/v1/queues", "ann")["queues"] if one["site"] == "Both"]
+    assert [one["pilots"] for one in shared] == [{}]
+
+
+def test_pilots_of_other_vos_are_not_named_by_a_shared_queue(far):
+    for name, count in (("ann", 0), ("olaf", 1), ("admin", 1)):
+        found = far.get("/v1/queues/why?path=Both/c/q", name)
+        assert (len(found["lately"]), sum(found["pilots"].values())) == (count, count)
+
+
+def test_files_and_lines_are_for_administrators(far):
+    far.side.configuration = lambda: ConfigurationState(
+        files=("s.toml",), faults=({"message": "in s.toml", "source": "s.toml", "section": "", "line": 3},)
+    )
+    for path in (
+        "/v1/resources?path=North/ce.north/short", "/v1/queues?origin=true", "/v1/configuration",
+        "/v1/queues/why?path=North/ce.north/short",
+    ):  # fmt: skip
+        assert "s.toml" not in str(far.get(path, "ann"))
+        assert "s.toml" in str(far.get(path, "admin"))

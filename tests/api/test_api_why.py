@@ -420,7 +420,7 @@ def test_a_pool_that_is_gone_is_not_taken_for_none(house):
 )
 def test_what_one_queue_has_against_a_job(house, backend, queue, criteria, words):
     house.submitted({"Memory": 4_000})
-    told = house.get(f"/v1/jobs/1/why?queue={queue}")["queue"]
+    told = house.get(f"/v1/jobs/1/why?queue={queue}", "admin")["queue"]
     assert "/".join(told[part] for part in ("site", "ce", "queue")) == queue
     assert (told["ruled_out_by"], told["eligible"]) == (criteria, not criteria)
     assert len(told["reasons"]) == len(criteria)
@@ -428,7 +428,7 @@ def test_what_one_queue_has_against_a_job(house, backend, queue, criteria, words
     assert (told["room"], told["gate"]) == (None, "")
     backend.waiting = 10
     house.director(backend).tick(house.now)
-    told = house.get(f"/v1/jobs/1/why?queue={queue}")["queue"]
+    told = house.get(f"/v1/jobs/1/why?queue={queue}", "admin")["queue"]
     full = not queue.startswith(("Far", "Moon"))
     assert told["room"] == (0 if full else None)
     assert "queue" not in why(house, 1)

@@ -176,7 +176,7 @@ def test_submission_pools_that_are_full(house, director):
 
 
 def test_closed_to_the_vo(house, director):
-    told = why(house, site="Far", ce="ce.far", queue="q")
+    told = why(house, "admin", site="Far", ce="ce.far", queue="q")
     assert (told["verdict"], told["main_reason"]) == ("never", "not-open-to-vo")
     assert told["summary"] == "VO lab has no access: the site admits other."
     assert told["who"] == "the site administrator: its VO list"
@@ -278,7 +278,7 @@ def test_names_may_hold_slashes(house, director):
 
 
 def test_settings_and_where_they_are_written(house, director):
-    told = {one["name"]: one for one in why(house, path="North/ce.north/short")["settings"]}
+    told = {one["name"]: one for one in why(house, "admin", path="North/ce.north/short")["settings"]}
     assert (told["CPUTime"]["value"], told["CPUTime"]["level"]) == (1_000, "queue")
     assert told["Platform"]["level"] == "site"
     assert told["Platform"]["file"] == "sites.toml"

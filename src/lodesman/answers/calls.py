@@ -135,7 +135,7 @@ POOL = _get(
 )
 SERVED_POOLS = _post(
     "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
-    "The SubmitPools that CE queues serve", repeatable=True,
+    "The SubmitPools that CE queues serve", repeatable=True, refused=(404,),
 )
 SITES = _get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
 CLOSE_SITE = _post(

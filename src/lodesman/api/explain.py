@@ -17,6 +17,7 @@ import msgspec
 
 from lodesman.answers import calls
 from lodesman.answers import requests as asks
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
 from lodesman.answers.service import PilotLoad
@@ -24,16 +25,15 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
-from lodesman.api.auth import vo_of
+from lodesman.api.auth import own_vo, vo_of
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.explain import Explainer
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
-from lodesman.background.sites import find_node
+from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
-from lodesman.matching.policy import Policy
 from lodesman.resources import Fault, FilePosition, QueueId, load_resources
 from lodesman.store import open_reader
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
@@ -57,14 +57,14 @@ def _explainer(side: ReadSide) -> Explainer:
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
     job, path = side.job(request.query.job, request.who), request.query.queue
-    queue = _named_queue(side.policy, path, "queue") if path else None
+    queue = _named_queue(side, request.who, path, "queue") if path else None
     return _explainer(side).job(job, queue)
 
 
 @serves(calls.PILOT_WHY)
 async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
     """Why a pilot, by number or stamp, got nothing."""
-    facts = pilot_facts(side.db, request.query.pilot)
+    facts = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
     if facts.row.ended_at is None:
         found = await side.ask_hot(calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
         now = msgspec.json.decode(found, type=PilotNow)
@@ -80,7 +80,7 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     """Why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
     asked = request.query
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
-    place, explainer = _place(side, asked), _explainer(side)
+    place, explainer = _place(side, request.who, asked), _explainer(side)
     offer, gate = side.policy.vo_config(vo).offer(place), None
     if offer is not None and side.director is not None:
         queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
@@ -88,30 +88,38 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
         mine = own.get(queue_id, OwnQueue())
         # A batch system may take its time.
         gate = await asyncio.to_thread(side.director.gate, vo, offer, mine, mask=mask, now=explainer.now)
-    facts = explainer.queue_facts(place, vo, gate)
+    config, pilots_of = side.config(request.who), own_vo(request.who)
+    facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)
     if facts.configured is None and not facts.live and not facts.sent:
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
     return explain_queue(facts)
 
 
-def _place(side: ReadSide, asked: asks.NodeQuery) -> QueueId:
+def _place(side: ReadSide, who: Principal, asked: asks.NodeQuery) -> QueueId:
     parts = (asked.site, asked.ce, asked.queue)
     if all(parts):
-        return QueueId(*parts)
+        return _open_to(side, who, QueueId(*parts))
     if any(parts) or not asked.path:
         raise InvalidRequest("Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path")
-    return _named_queue(side.policy, asked.path, "path")
+    return _named_queue(side, who, asked.path, "path")
 
 
-def _named_queue(policy: Policy, path: str, parameter: str) -> QueueId:
+def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
+    """The queue, be it configured or not. Raises NotFound for one that does not admit the caller's VO."""
+    if side.policy.config.tree.find(place) is not None:
+        exact_node(side.config(who).tree, place)
+    return place
+
+
+def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> QueueId:
     """The queue of a text SITE/CE/QUEUE, be it configured or not. Raises InvalidRequest, NotFound."""
     if path.count("/") < 2:
         raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
     try:
-        node = find_node(policy.config.tree, path)
+        node = find_node(side.config(who).tree, path)
     except NotFound:
         # It may be gone from the configuration, and pilots still be there.
-        return QueueId(*path.split("/", 2))
+        return _open_to(side, who, QueueId(*path.split("/", 2)))
     if not node.queue:
         raise InvalidRequest(f"{path[:200]} is a {node.kind}, not a queue.", parameter=parameter)
     return QueueId(*node)

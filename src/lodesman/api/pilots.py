@@ -14,6 +14,7 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.nodes import Place, QueueId
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.answers.vocabulary import PilotState
+from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
@@ -21,9 +22,10 @@ from lodesman.commands.live import Attempt
 from lodesman.commands.pilots import believed, drain_pilots, end_pilot, hash_token, join_pilot, presented
 from lodesman.commands.report import MOST_MB, note_heartbeat, possible, take_reports
 from lodesman.commands.sessions import PilotSession, presented_by
-from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
+from lodesman.errors import Forbidden, LodesmanError, NotFound, TooLarge, Unauthorized
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
+from lodesman.store.read.submit_pools import pools_of_vo
 from lodesman.store.write.attempts import AttemptReport
 
 # Bytes of output: of one payload, of all payloads of one pilot.
@@ -177,9 +179,12 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
+    vo = "" if request.who.kind in ("pilot", JOINING) else own_vo(request.who)
+    mine = pools_of_vo(core.reader, vo) if vo else None
     last, found, count = core.live.pools.last_pass, [], 0
     for queue in queues:
-        pools = core.live.pools.of_queue(queue).pools
+        served = core.live.pools.of_queue(queue).pools
+        pools = served if mine is None else [one for one in served if one in mine]
         count += len(pools)
         if count > _MOST_POOLS:
             raise TooLarge(
@@ -190,8 +195,15 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
-    """A pilot asks for the queue that it was sent to, or, if it was sent to none, for those that it may be in."""
+    """A pilot asks for the queue that it was sent to, or, if it was sent to none, for those that it may be in; a user for
+    those that admit the VO. Raises Forbidden, NotFound.
+    """
     if who.kind not in ("pilot", JOINING):
+        vo = own_vo(who)
+        config = core.policy.vo_config(vo) if vo else None
+        shut = [place for place in queues if config is not None and config.offer(place) is None]
+        if shut:
+            raise NotFound(f"There is no queue {str(shut[0])[:200]}.", hint="See: lode queue ls.")
         return
     pilot = pilot_by_id(core.reader, who.pilot_id)
     if pilot is None:

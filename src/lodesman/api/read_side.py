@@ -16,13 +16,15 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.jobs import Job
 from lodesman.answers.server import ConfigurationState
-from lodesman.api.auth import may_touch
+from lodesman.api.auth import may_touch, own_vo
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
+from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.matching.policy import Policy
+from lodesman.resources import ResourceConfig
 from lodesman.store import Reader, open_reader
 from lodesman.store.read.jobs import job_by_id, was_given_out
 from lodesman.store.shelf import Shelf
@@ -115,6 +117,8 @@ class ReadSide:
     # Plans of jobs at once; of resources and shares there is one.
     job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     large_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    # The digest of a policy, and by VO what its users see of it.
+    _seen: tuple[str, dict[str, ResourceConfig]] = ("", {})
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
@@ -127,6 +131,17 @@ class ReadSide:
         rest = self.patience if self.keeper.is_cheap else self.patience * _EXPENSIVE
         self.keeper.refresh(self.clock(), rest=rest)
         return self.keeper
+
+    def config(self, who: Principal) -> ResourceConfig:
+        """The configuration as the caller may see it: administrators all of it, others what admits their VO."""
+        vo = own_vo(who)
+        if not vo:
+            return self.policy.config
+        if self._seen[0] != self.policy.digest:
+            self._seen = (self.policy.digest, {})
+        if vo not in self._seen[1]:
+            self._seen[1][vo] = seen_by(self.policy, vo)
+        return self._seen[1][vo]
 
     def job(self, job_id: int, who: Principal) -> Job:
         """A job that the caller may see. Raises NotFound."""

@@ -6,6 +6,7 @@ It changes nothing but files (`api.files`).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 from enum import StrEnum
 from functools import partial
@@ -160,9 +161,13 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 
 @serves(calls.SITES)
 async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
+    """The sites that admit the caller's VO, and what is closed of them; administrators see all."""
+    tree, vo = side.config(request.who).tree, own_vo(request.who)
     asked, name = request.query, attrgetter("site")
     closings = list(side.keeper.mask(side.db).active(side.clock()))
-    found = following(list_sites(side.db, side.policy, closings), asked.after, asked.limit, name)
+    if vo:
+        closings = [one for one in closings if tree.find(one.node) is not None]
+    found = following(list_sites(side.db, tree, closings, vo=vo), asked.after, asked.limit, name)
     some, more = page(found, asked.limit, name)
     return nodes.Sites(some, closings, **more)
 
@@ -172,8 +177,9 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
-    )
+        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), pilots_of=own_vo(request.who),
+        origin=request.query.origin and sees_all(request.who),
+    )  # fmt: skip
     asked = request.query
     some, more = page(following(found, asked.after, asked.limit, _path), asked.limit, _path)
     return nodes.Queues(some, **more)
@@ -185,16 +191,20 @@ def _path(row: nodes.UsableQueue) -> str:
 
 @serves(calls.RESOURCES)
 async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> nodes.ResourceNode:
-    asked, config = request.query, side.policy.config
+    asked, config = request.query, side.config(request.who)
     named = NodePath(asked.site, asked.ce, asked.queue)
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
-    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=config.vos)
+    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     return show_node(config, node, vo)
 
 
 @serves(calls.CONFIGURATION)
-async def _configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> server.Configuration:
-    return side.configuration().in_full(side.clock())
+async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Configuration:
+    """Its state; to administrators also its files, and what is wrong in them."""
+    found = side.configuration()
+    if not sees_all(request.who):
+        found = dataclasses.replace(found, files=(), faults=(), notices=(), at_next_start=())
+    return found.in_full(side.clock())
 
 
 @serves(calls.USAGE)
@@ -209,7 +219,9 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.U
 async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
 ) -> pilots.DirectorAnswer | Response:
-    at, plan = await side.costly.run(partial(last_iteration, vo=own_vo(request.who)))
+    vo = own_vo(request.who)
+    queues = {str(offer.queue) for offer in side.policy.vo_config(vo).offers} if vo else ()
+    at, plan = await side.costly.run(partial(last_iteration, vo=vo, queues=queues))
     return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
 
 

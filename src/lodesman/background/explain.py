@@ -20,7 +20,14 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.pool_map import PoolQueues
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
-from lodesman.resources import FilePosition, NodePath, QueueId, access_refusal, effective_params
+from lodesman.resources import (
+    FilePosition,
+    NodePath,
+    QueueId,
+    ResourceConfig,
+    access_refusal,
+    effective_params,
+)
 from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_and_requirements
@@ -104,9 +111,13 @@ class Explainer:
             PilotCase(facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy)
         )
 
-    def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
-        """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
-        config, served = self.policy.config, self.keeper.pools.of_queue(place).pools
+    def queue_facts(
+        self, place: QueueId, vo: str, gate: QueueGate | None, *, config: ResourceConfig, pilots_of: str
+    ) -> QueueFacts:
+        """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known. `config`: as the caller
+        sees it; `pilots_of`: the VO whose pilots are named, '' for those of all.
+        """
+        served = self.keeper.pools.of_queue(place).pools
         offer = self.policy.vo_config(vo).offer(place)
         configured, denied, settings = None, None, list[QueueSetting]()
         node = config.tree.find(place)
@@ -129,8 +140,8 @@ class Explainer:
             survey=survey,
             served=len(served),
             gate=gate,
-            live=Counter(state for state, _ in read.pilots_of_queue(self.db, place)),
-            sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY),
+            live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
+            sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
             closings=self.keeper.mask(self.db).of(place, self.now),
             snapshot=self.keeper.snapshot,
             now=self.now,

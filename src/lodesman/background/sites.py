@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import pairwise
 
@@ -24,12 +25,45 @@ _ACCESS = "vo"
 _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatever is declared
 
 
-def list_sites(db: Reader, policy: Policy, closings: Sequence[nodes.Closing] = ()) -> list[nodes.SiteRow]:
-    """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
+def seen_by(policy: Policy, vo: str) -> ResourceConfig:
+    """The configuration as the users of a VO see it: what admits the VO, and what that is in; not where it is written."""
+    config, tree = policy.config, policy.config.tree
+    usable = {NodePath(*offer.queue) for offer in policy.vo_config(vo).offers}
+
+    def admits(path: NodePath) -> bool:
+        params = resources.effective_params(tree, path, vo=vo, types=config.types)
+        return resources.access_refusal(params.get(_ACCESS), vo) is None
+
+    def seen(node: resources.Node, path: NodePath) -> resources.Node | None:
+        below = {
+            name: seen(one, NodePath(path.site, path.ce or name, path.ce and name))
+            for name, one in node.children.items()
+        }
+        children = {name: one for name, one in below.items() if one is not None}
+        is_seen = path in usable if path.queue else children or (not below and admits(path))
+        return replace(_unwritten(node), children=children) if is_seen else None
+
+    sites = {name: seen(site, NodePath(name)) for name, site in tree.sites.items()}
+    types = {name: _unwritten(one) for name, one in tree.ce_types.items()}
+    seen_sites = {name: site for name, site in sites.items() if site is not None}
+    found = ResourceTree(sites=seen_sites, ce_defaults=_unwritten(tree.ce_defaults), ce_types=types)
+    return replace(config, tree=found)
+
+
+def _unwritten(node: resources.Node) -> resources.Node:
+    return replace(node, source=None, sources={})
+
+
+def list_sites(
+    db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = ""
+) -> list[nodes.SiteRow]:
+    """The sites of a tree with their queues, live pilots and running jobs, and what is closed of them. `vo`: no pilots
+    and jobs of other VOs.
+    """
     pilots: dict[str, Counter[str]] = {}
-    for queue, state, count in pilots_by_queue(db):
+    for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
-    running = running_jobs_by_site(db)
+    running = running_jobs_by_site(db, vo)
     return [
         nodes.SiteRow(
             site=site.name,
@@ -39,7 +73,7 @@ def list_sites(db: Reader, policy: Policy, closings: Sequence[nodes.Closing] = (
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
         )
-        for site in policy.config.tree.sites.values()
+        for site in tree.sites.values()
     ]
 
 
@@ -49,11 +83,14 @@ def list_queues(
     vo: str,
     *,
     closed_by: Callable[[NodePath], Sequence[nodes.Closing]],
+    pilots_of: str = "",
     origin: bool = False,
 ) -> list[nodes.UsableQueue]:
-    """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value."""
+    """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value.
+    `pilots_of`: the VO whose pilots count, '' for those of all.
+    """
     pilots: dict[QueueId, dict[str, int]] = {}
-    for queue, state, count in pilots_by_queue(db):
+    for queue, state, count in pilots_by_queue(db, pilots_of):
         pilots.setdefault(queue, {})[state] = count
     config = policy.vo_config(vo)
     return [

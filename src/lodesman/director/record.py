@@ -91,8 +91,10 @@ def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
     return {queue: QueueLoad(*values_of(room["load"])) for queue, room in rooms if "load" in room}
 
 
-def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:
-    """A record without what it says of other task queues; free capacity of CE queues and totals stay."""
+def of_queues(
+    record: Mapping[str, Any], seen: Collection[int], places: Collection[str] | None = None
+) -> Record:
+    """A record without what it says of other task queues, and of other CE queues than `places`, if given; totals stay."""
     column = record.get("row_fields", ["tq_id"]).index("tq_id")
     tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
     found = dict(record)
@@ -100,7 +102,18 @@ def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:
         found[name] = [one for one in record[name] if one[tq_id_at[name]] in seen]
     if "borrowed" in record:
         found["borrowed"] = {tq_id: n for tq_id, n in record["borrowed"].items() if int(tq_id) in seen}
+    if places is not None and "rooms" in record:
+        found |= {"rooms": _at(places, record["rooms"]), "cancel": []}
+        found["asks"] = [
+            ask
+            | {"refused": [no | {"examples": _at(places, no["examples"])} for no in ask.get("refused", ())]}
+            for ask in found.get("asks", ())
+        ]
     return found
+
+
+def _at(places: Collection[str], by_place: Mapping[str, Any]) -> Record:
+    return {place: one for place, one in by_place.items() if place in places}
 
 
 class Stories:

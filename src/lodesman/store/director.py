@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -23,10 +24,10 @@ def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
     return db.execute(_LAST, (number,)).fetchone()
 
 
-def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
+def last_iteration(db: Reader, vo: str = "", queues: Collection[str] = ()) -> tuple[float | None, Any]:
     """When the director last decided, and what, as JSON values; (None, None) if it never did.
 
-    `vo`: without the task queues of other VOs.
+    `vo`: without the task queues of other VOs, and of the CE queues these only.
     """
     found = iteration_after(db, 0)
     if found is None:
@@ -34,7 +35,7 @@ def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
     _, at, plan = found
     if not vo:
         return at, msgspec.Raw(plan.encode())
-    return at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo))
+    return at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo), queues)
 
 
 def closings(db: Reader, site: str = "") -> SiteMask:

@@ -25,7 +25,9 @@ _WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Sub
 _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
 WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
-WHERE ended_at IS NULL GROUP BY site, ce, queue, state"""
+WHERE ended_at IS NULL AND ? IN ('', vo) GROUP BY site, ce, queue, state"""
+_RUNNING_BY_SITE = f"""SELECT a.site, count(*) FROM attempt a {by_index("attempt_live")}
+LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
@@ -143,14 +145,15 @@ def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
     return dict(db.execute(_LEAVING, (limit,)))
 
 
-def pilots_by_queue(db: Reader) -> list[tuple[QueueId, str, int]]:
-    """(CE queue, state, number) of live pilots."""
-    return [(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in db.execute(_BY_QUEUE)]
+def pilots_by_queue(db: Reader, vo: str = "") -> list[tuple[QueueId, str, int]]:
+    """(CE queue, state, number) of live pilots; `vo`: of one VO."""
+    rows = db.execute(_BY_QUEUE, (vo,))
+    return [(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in rows]
 
 
-def running_jobs_by_site(db: Reader) -> dict[str, int]:
-    """Live attempts by site."""
-    return dict(db.execute("SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"))
+def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
+    """Live attempts by site; `vo`: of pilots of one VO."""
+    return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:

@@ -108,6 +108,11 @@ def pass_requests(db: Reader) -> PassRequests:
     return PassRequests(*db.only("SELECT asked, answered, version FROM submit_pool_state"))
 
 
+def pools_of_vo(db: Reader, vo: str) -> set[str]:
+    """The pools of a VO."""
+    return {pool for (pool,) in db.execute("SELECT id FROM submit_pool WHERE vo = ?", (vo,))}
+
+
 def pools_needed(db: Reader) -> set[str]:
     """The pools of task queues that have jobs: waiting, held or running."""
     return {row[0] for row in db.execute(_NEEDED)}

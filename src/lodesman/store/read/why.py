@@ -41,9 +41,10 @@ _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 _OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
-WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ?"""
+WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ? AND ? IN ('', vo)"""
 _LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done FROM (
-  SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent WHERE site = ? AND ce = ? AND queue = ? ORDER BY id DESC LIMIT ?"""
+  SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
+WHERE site = ? AND ce = ? AND queue = ? AND ? IN ('', vo) ORDER BY id DESC LIMIT ?"""
 # Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
 _GROUPED = f"""SELECT CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, ''),
 count(*), sum(n.jobs), min(coalesce(h.since, r.since)) FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
@@ -136,11 +137,11 @@ def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int,
     return list(db.execute(_STARTS, (most - 1, after)))
 
 
-def pilot_facts(db: Reader, name: str) -> PilotFacts:
-    """A pilot by its number or its stamp. Raises NotFound."""
+def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
+    """A pilot by its number or its stamp; `vo`: one of that VO. Raises NotFound."""
     is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
     row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
-    if row is None:
+    if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
     pools = msgspec.json.decode(row.node).get("submit_pools")
     keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
@@ -152,13 +153,15 @@ def pilot_facts(db: Reader, name: str) -> PilotFacts:
     )
 
 
-def pilots_of_queue(db: Reader, place: QueueId) -> list[tuple[str, float]]:
-    """Our live pilots in a CE queue: the state of each, and when it was submitted."""
-    return list(db.execute(_OF_QUEUE, place))
+def pilots_of_queue(db: Reader, place: QueueId, vo: str = "") -> list[tuple[str, float]]:
+    """Our live pilots in a CE queue, or those of one VO: the state of each, and when it was submitted."""
+    return list(db.execute(_OF_QUEUE, (*place, vo)))
 
 
-def last_sent(db: Reader, place: QueueId, now: float, *, among: int, most: int) -> list[SentPilot]:
-    """The last pilots sent to a CE queue, newest first, if they are among the last that were sent anywhere."""
+def last_sent(
+    db: Reader, place: QueueId, now: float, *, among: int, most: int, vo: str = ""
+) -> list[SentPilot]:
+    """The last pilots, or those of one VO, sent to a CE queue, newest first, if they are among the last sent anywhere."""
     return [
         SentPilot(
             id=number, stamp=stamp, state=PilotState(state),
@@ -166,6 +169,6 @@ def last_sent(db: Reader, place: QueueId, now: float, *, among: int, most: int) 
             joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done,
         )
         for number, stamp, state, reason, drain, created, joined, ended, done in db.execute(
-            _LAST_SENT, (among, *place, most)
+            _LAST_SENT, (among, *place, vo, most)
         )
     ]  # fmt: skip
