@@ -34,6 +34,8 @@ _PAGE = 1_000
 _MOST_TOKEN_BYTES = 4_096
 _TOKEN = re.compile(r"[!-~]+")
 _MOST_ADDRESS = 300
+# Of the server that is run from the current folder.
+_LOCAL_TOKEN = "lode-data/admin.token"
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -54,8 +56,10 @@ class Session:
 
     @property
     def address(self) -> str:
-        """The server as it was named, else the one that runs here."""
-        return find_server(Path.cwd()) if self.server is None else self.server
+        """The server as it was named, else the one that runs here, whose token is used then."""
+        if self.server is not None:
+            return self.server
+        return find_server(self.token_file, os.environ, Path.cwd())
 
     @property
     def client(self) -> Client:
@@ -165,11 +169,18 @@ class Session:
         )
 
 
-def find_server(here: Path) -> str:
-    """The address if none is given: of the server run from `here`, else the usual one."""
-    file = here / "lode-data" / "run" / "url"
+def find_server(named: Path | None, environ: Mapping[str, str], here: Path) -> str:
+    """The address if none is given: of the server run from `here` if its token is the one to be used, else the usual one.
+    No other token may go to an address that is found: it may be in anything that was unpacked.
+    """
+    file, local = here / "lode-data" / "run" / "url", here / _LOCAL_TOKEN
+    has_other = (
+        named is not None or environ.get("LODE_TOKEN", "").strip() or user_token_file(environ).exists()
+    )
     try:
-        text = file.read_text(encoding="utf-8") if _is_ours(file) else ""
+        text = (
+            "" if has_other or not (_is_ours(file) and _is_ours(local)) else file.read_text(encoding="utf-8")
+        )
     except (OSError, UnicodeDecodeError):
         text = ""
     return text[:_MOST_ADDRESS].strip() or DEFAULT_SERVER
@@ -187,7 +198,7 @@ def find_token(named: Path | None, environ: Mapping[str, str], here: Path) -> st
     own = user_token_file(environ)
     if own.exists():
         return read_token(own)
-    local = here / "lode-data" / "admin.token"
+    local = here / _LOCAL_TOKEN
     if _is_ours(local):
         return read_token(local)
     raise Unauthorized(

@@ -34,22 +34,43 @@ def test_then_the_environment_then_the_user_then_the_server_here(tmp_path, envir
     assert find_token(None, environ, here) == "of-environment"
 
 
-def test_the_address_is_that_of_the_server_run_from_here_else_the_usual_one(tmp_path):
-    told = tmp_path / "lode-data" / "run" / "url"
-    assert find_server(tmp_path) == DEFAULT_SERVER
+@pytest.fixture
+def local(tmp_path):
+    """A folder with the token of a server that was run from it."""
+    write(tmp_path / "lode-data" / "admin.token", "of-server")
+    return tmp_path
+
+
+def test_the_address_is_that_of_the_server_run_from_here_else_the_usual_one(local, environ):
+    told = local / "lode-data" / "run" / "url"
+    assert find_server(None, environ, local) == DEFAULT_SERVER
     write(told, "http://127.0.0.1:4711\n")
-    assert find_server(tmp_path) == "http://127.0.0.1:4711"
+    assert find_server(None, environ, local) == "http://127.0.0.1:4711"
     write(told, "\n")
-    assert find_server(tmp_path) == DEFAULT_SERVER
+    assert find_server(None, environ, local) == DEFAULT_SERVER
 
 
-def test_an_address_that_others_could_have_written_is_not_taken(tmp_path):
+@pytest.mark.parametrize("place", ["none", "named", "environment", "user"])
+def test_an_address_that_is_found_gets_only_the_token_beside_it(local, environ, place):
+    """A file of that name may come with the output of any job."""
+    write(local / "lode-data" / "run" / "url", "http://127.0.0.1:4711\n")
+    named = write(local / "named", "of-file") if place == "named" else None
+    if place == "environment":
+        environ["LODE_TOKEN"] = "of-environment"
+    elif place == "user":
+        write(user_token_file(environ), "of-user")
+    elif place == "none":
+        (local / "lode-data" / "admin.token").unlink()
+    assert find_server(named, environ, local) == DEFAULT_SERVER
+
+
+def test_an_address_that_others_could_have_written_is_not_taken(local, environ):
     """The token goes to where it names."""
-    told = write(tmp_path / "lode-data" / "run" / "url", "http://127.0.0.1:4711\n", mode=0o666)
-    assert find_server(tmp_path) == DEFAULT_SERVER
+    told = write(local / "lode-data" / "run" / "url", "http://127.0.0.1:4711\n", mode=0o666)
+    assert find_server(None, environ, local) == DEFAULT_SERVER
     told.unlink()
-    told.symlink_to(write(tmp_path / "elsewhere", "http://127.0.0.1:4711\n"))
-    assert find_server(tmp_path) == DEFAULT_SERVER
+    told.symlink_to(write(local / "elsewhere", "http://127.0.0.1:4711\n"))
+    assert find_server(None, environ, local) == DEFAULT_SERVER
 
 
 def test_without_a_token_the_error_names_its_file(tmp_path, environ):
