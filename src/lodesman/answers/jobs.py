@@ -39,10 +39,15 @@ class TrialSubmission(Struct):
     dry_run: Literal[True]
 
 
+# Who holds a job.
+HeldBy = Literal["impossible", "user", "admin"]
+
+
 class Job(Struct):
     """A job with its last attempt; CPU and wall times in seconds, memory in MB, `output_size` in bytes, as reported.
 
-    `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so. `main_reason`: why it
+    `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so, or
+    an administrator, and then only an administrator releases it. `main_reason`: why it
     waits, None until judged. `base`: the first id of its submission.
     """
 
@@ -51,7 +56,7 @@ class Job(Struct):
     attempt: int
     since: float
     reason: str
-    held_by: Literal["impossible", "user"] | None
+    held_by: HeldBy | None
     owner: str
     group: str
     vo: str

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.jobs import HeldBy
 from lodesman.answers.nodes import ClosedQueues, Place, QueuesExcluded, Value
 from lodesman.answers.vocabulary import JobState, MainReason
 
@@ -65,10 +66,10 @@ class QueuesForJob(Struct):
 
 
 class Holding(Struct):
-    """Who holds a job, for how many seconds: a user (`name`, if it was kept), or no queue could run it."""
+    """Who holds a job, for how many seconds: a user or an administrator (`name`, if kept), or no queue could run it."""
 
     limit: Literal["held"]
-    by: Literal["user", "impossible"]
+    by: HeldBy
     name: str | None
     reason: str
     seconds: float

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBody, TokenAt, TokenBody
-from lodesman.api.auth import authorise, may_touch
+from lodesman.api.auth import authorise, may_touch, sees_all
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, issue_token, revoke_token
@@ -55,7 +55,9 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
     if backwards is not None:
         raise InvalidRequest(f"The range {backwards} runs backwards.")
     may = may_touch(who, core.policy.sharing_groups())
-    act = partial(Control, core.live, body.action, reason=body.reason, may=may, name=who.name)
+    act = partial(
+        Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who)
+    )
     ranges = apart(body.ranges)
     async with core.turns.of(who.name):
         # Many rows take many commands: others are served in between.

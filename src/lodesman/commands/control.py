@@ -44,6 +44,7 @@ _MEMBER_FROM = {
 }
 
 _MOST_EXAMPLES = 20
+_KEPT = "an administrator held it, and only an administrator lets it run"
 
 
 @dataclass(slots=True)
@@ -123,7 +124,7 @@ def name_missing(db: Reader, out: ControlOutcome) -> None:
 @dataclass(slots=True)
 class Control:
     """Apply one action to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group,
-    vo). `name`: the user, for the events.
+    vo). `name`: the user, for the events. `admin`: what it holds, only an administrator lets run again.
     """
 
     live: Live
@@ -132,6 +133,7 @@ class Control:
     reason: str
     may: Callable[[str, str, str], bool]
     name: str = ""
+    admin: bool = False
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
@@ -195,7 +197,8 @@ class Control:
                 return  # it goes back when its attempt has ended, however that ends (`report.end_attempt`)
         if row.state is JobState.WAITING:
             self.live.queues.left(tx, row.tq_id, 1)
-        jobs.move(tx, self.live.ids, row, new, reason=self.reason, **self._by())
+        move = jobs.force_move if self._takes_over(row.state, row.admin_held) else jobs.move
+        move(tx, self.live.ids, row, new, reason=self.reason, admin=self.admin, **self._by())
         if new is JobState.WAITING:
             self._let_judge(tx, row.tq_id)
             self.live.queues.came_back(tx, row.tq_id, row.id)
@@ -208,6 +211,10 @@ class Control:
 
     def _refusal(self, tx: Transaction, row: JobRow) -> str:
         """Why the action does not apply to a row, '' if it does."""
+        if self._is_kept(row.admin_held):
+            return _KEPT
+        if self._takes_over(row.state, row.admin_held):
+            return ""
         only = {"release": JobState.HELD, "hold": JobState.WAITING}.get(self.action, row.state)
         held_back = self.action == "reschedule" and row.state is JobState.HELD
         if row.state is not only or held_back or not may_move(row.state, TARGET[self.action]):
@@ -243,12 +250,16 @@ class Control:
         """Members that were held, killed or deleted."""
         if hole.state == "Moved":
             return
-        if hole.state not in _MEMBER_FROM[self.action]:
-            out.refuse(cohort.base + run.start, f"it is {hole.state}", count=len(run))
+        takes_over = self._takes_over(hole.state, hole.admin_held)
+        refusal = "" if takes_over or hole.state in _MEMBER_FROM[self.action] else f"it is {hole.state}"
+        refusal = _KEPT if self._is_kept(hole.admin_held) else refusal
+        if refusal:
+            out.refuse(cohort.base + run.start, refusal, count=len(run))
             return
         new = TARGET[self.action]
+        held = {JobState.HELD: self.admin, JobState.WAITING: False}.get(new, bool(hole.admin_held))
         state = "Moved" if new is JobState.WAITING else new.value
-        jobs.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason)
+        jobs.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason, admin_held=held)
         if new is JobState.WAITING:
             self._let_judge(tx, cohort.tq_id)
             jobs.insert_run(
@@ -262,9 +273,19 @@ class Control:
         if "" not in _MEMBER_FROM[self.action]:
             out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
             return
-        jobs.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
+        held = self.admin and self.action == "hold"
+        state = TARGET[self.action].value
+        jobs.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
         self.live.queues.left(tx, cohort.tq_id, len(run))
         self._changed(tx, out, cohort, run)
+
+    def _is_kept(self, admin_held: int) -> bool:
+        """Whether the action would let a job run that an administrator held, and the caller is none."""
+        return bool(admin_held) and not self.admin and TARGET[self.action] is JobState.WAITING
+
+    def _takes_over(self, state: str, admin_held: int) -> bool:
+        """Whether an administrator holds what a user holds."""
+        return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
 
     def _by(self) -> dict[str, str]:
         """Who did it, for the events."""

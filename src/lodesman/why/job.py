@@ -228,6 +228,8 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
     closings = [one for one, _ in facts.closings]
     if reason is MainReason.HELD and facts.held and facts.held.by == "impossible":
         return f"{verdict.NO_ACTION}: the next refresh releases it"
+    if reason is MainReason.HELD and facts.held and facts.held.by == "admin":
+        return "an administrator: lode release"
     if reason is MainReason.CLOSED:
         return verdict.who_opens((), closings)
     if reason is MainReason.NO_ROOM:
@@ -248,6 +250,8 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         if held.by == "impossible":
             return f"{queues} now; the next refresh releases it."
         why = f": {held.reason}" if held.reason else ""
+        if held.by == "admin":
+            return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
         return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,

@@ -36,7 +36,8 @@ WHERE a.id > (SELECT claims_at FROM leadership) AND a.cohort_id IS NOT NULL GROU
 _COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since, r.reason
 FROM cohort c LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
 WHERE c.submission_id = ? AND c.start < ? AND c.stop > ?"""
-_HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
+_HOLES = """SELECT start, stop, state, reason, at, admin_held FROM hole
+WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 
 
 class JobQuery(JobsQuery, kw_only=True):

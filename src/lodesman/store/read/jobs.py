@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from lodesman.answers.jobs import Attempt, Event, Job
+from lodesman.answers.jobs import Attempt, Event, HeldBy, Job
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys, member
@@ -24,7 +24,8 @@ MAIN_REASON = (
 JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
 CASE WHEN {_HELD_BY_QUEUE} THEN {greatest("j.since", "q.since")} ELSE j.since END,
 CASE WHEN {_HELD_BY_QUEUE} THEN q.reason ELSE j.reason END,
-CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state = 'Held' THEN 'user' END,
+CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state != 'Held' THEN NULL
+WHEN j.admin_held THEN 'admin' ELSE 'user' END,
 s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id, j.template_id, j.submission_id, j.last_event, j.last_attempt,
 a.site, a.pilot_id, a.claimed_at, a.started_at, a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds,
 a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message, s.base, {MAIN_REASON}"""
@@ -36,7 +37,7 @@ s.base, s.id, q.reason, q.since, r.reason FROM cohort c JOIN submission s ON s.i
 LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
 WHERE s.base = (SELECT max(base) FROM submission WHERE base <= ?) AND s.base + s.count > ?
 AND c.start <= ? - s.base AND c.stop > ? - s.base ORDER BY c.id DESC LIMIT 1"""
-_HOLE_AT = "SELECT state, reason, at FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
+_HOLE_AT = "SELECT state, reason, at, admin_held FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
 _QUEUE_EVENTS = "SELECT id, at, kind, reason FROM task_queue_event WHERE tq_id = ?"
 _EVENT = "SELECT at, previous, kind, data FROM event WHERE id = ?"
 _RANGE_EVENTS = """SELECT id, at, kind, data FROM event
@@ -57,7 +58,7 @@ class MemberState(NamedTuple):
     state: JobState
     since: float
     reason: str
-    held_by: Literal["impossible", "user"] | None
+    held_by: HeldBy | None
     main_reason: MainReason | None
 
 
@@ -143,9 +144,10 @@ def run_state(created: float, held: str | None, since: float | None, reason: str
     return MemberState(JobState.HELD, max(created, since), held, "impossible", MainReason.IMPOSSIBLE)
 
 
-def hole_state(state: str, reason: str, since: float) -> MemberState:
+def hole_state(state: str, reason: str, since: float, admin_held: int) -> MemberState:
     """The state of members of a hole."""
-    return MemberState(JobState(state), since, reason, "user" if state == "Held" else None, None)
+    by: HeldBy = "admin" if admin_held else "user"
+    return MemberState(JobState(state), since, reason, by if state == "Held" else None, None)
 
 
 # --- events and attempts -------------------------------------------------------------------------------

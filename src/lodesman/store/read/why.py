@@ -82,7 +82,7 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
 
 def holder_name(db: Reader, job: Job) -> str | None:
     """The user who holds a job; None if no user does, or the name was not kept."""
-    if job.held_by != "user":
+    if job.held_by not in ("user", "admin"):
         return None
     if job.last_event is not None:
         data = db.only("SELECT data FROM event WHERE id = ?", (job.last_event,))[0]

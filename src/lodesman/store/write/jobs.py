@@ -18,10 +18,10 @@ INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, dat
 _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
 max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
-reason = ? WHERE id = ?"""
+reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
 _SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
-j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo
+j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held
 FROM job j JOIN submission s ON s.id = j.submission_id"""
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
@@ -36,7 +36,9 @@ ORDER BY base"""
 
 
 class JobRow(Struct, frozen=True, gc=False):
-    """One row of `job` with its owner. `last_event`, `last_attempt` head the chains of the job."""
+    """One row of `job` with its owner. `last_event`, `last_attempt` head the chains of the job. `admin_held`: an
+    administrator held it, and none has released it.
+    """
 
     id: int
     submission_id: int
@@ -53,6 +55,7 @@ class JobRow(Struct, frozen=True, gc=False):
     owner: str
     group: str
     vo: str
+    admin_held: int = 0
 
 
 class WaitingJob(Struct, frozen=True, gc=False):
@@ -183,15 +186,25 @@ def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str =
 
 
 def force_move(
-    tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any
+    tx: Transaction,
+    ids: Ids,
+    row: JobRow,
+    new: JobState,
+    *,
+    reason: str = "",
+    admin: bool = False,
+    **data: Any,
 ) -> None:
-    """As `move`, for a move that is not in the table: only a lost attempt's success makes one."""
+    """As `move`, for a move that is not in the table: a lost attempt's success, and an administrator's hold of a job that a
+    user holds. `admin`: an administrator does it.
+    """
     if reason:
         data["reason"] = reason
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     queued = 1 if new is JobState.WAITING else None
     pilot = row.pilot_id if new in ACTIVE else None
-    tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, row.id))
+    held = {JobState.HELD: admin, JobState.WAITING: False}.get(new)
+    tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
 
 
 # --- submissions -----------------------------------------------------------------------------------------
@@ -226,8 +239,11 @@ def submissions_between(tx: Transaction, first: int, last: int) -> Iterator[IdBl
 
 _OVERLAPPING = """SELECT id, submission_id, tq_id, base, start, stop, cursor, template_id FROM cohort
 WHERE submission_id = ? AND start < ? AND stop > ? ORDER BY id"""
-_HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
-_INSERT_HOLE = "INSERT INTO hole (cohort_id, start, stop, state, reason, at) VALUES (?,?,?,?,?,?)"
+_HOLES = """SELECT start, stop, state, reason, at, admin_held FROM hole
+WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
+_INSERT_HOLE = (
+    "INSERT INTO hole (cohort_id, start, stop, state, reason, at, admin_held) VALUES (?,?,?,?,?,?,?)"
+)
 _INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
 VALUES (?,?,?,?,?,?,?,?)"""
 
@@ -246,13 +262,14 @@ class CohortRow(Struct, frozen=True):
 
 
 class Hole(Struct, frozen=True):
-    """Members [start, stop) of a cohort in one state other than waiting, since `at`."""
+    """Members [start, stop) of a cohort in one state other than waiting, since `at`; `admin_held` as of a row."""
 
     start: int
     stop: int
     state: str
     reason: str
     at: float
+    admin_held: int = 0
 
 
 def cohorts_between(tx: Transaction, submission_id: int, run: range) -> list[CohortRow]:
@@ -278,18 +295,21 @@ def waiting_runs(cohort: CohortRow, holes: list[Hole], run: range) -> list[range
     return runs
 
 
-def add_hole(tx: Transaction, cohort_id: int, run: range, *, state: str, reason: str) -> None:
+def add_hole(
+    tx: Transaction, cohort_id: int, run: range, *, state: str, reason: str, admin_held: int = 0
+) -> None:
     """Take a waiting run out of its cohort."""
-    tx.later(_INSERT_HOLE, (cohort_id, run.start, run.stop, state, reason, tx.now))
+    tx.later(_INSERT_HOLE, (cohort_id, run.start, run.stop, state, reason, tx.now, admin_held))
 
 
-def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, *, state: str, reason: str) -> None:
-    """Give a part of a hole another state; the rest on both sides keeps its state, time and reason."""
+def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: Any) -> None:
+    """Give a part of a hole another state (`new`: as `add_hole`); the rest on both sides stays what it is."""
     tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort_id, hole.start))
     for left in (range(hole.start, run.start), range(run.stop, hole.stop)):
         if left:
-            tx.later(_INSERT_HOLE, (cohort_id, left.start, left.stop, hole.state, hole.reason, hole.at))
-    add_hole(tx, cohort_id, run, state=state, reason=reason)
+            kept = (cohort_id, left.start, left.stop, hole.state, hole.reason, hole.at, hole.admin_held)
+            tx.later(_INSERT_HOLE, kept)
+    add_hole(tx, cohort_id, run, **new)
 
 
 def insert_run(
