@@ -202,3 +202,77 @@ def test_every_pattern_of_a_body_has_its_words():
     found = set(patterns(document()["components"]["schemas"]))
     assert found
     assert [pattern for pattern in found if not any(part in pattern for part in wire._PATTERNS)] == []
+
+
+# --- one's own tokens, and disabled users
+
+
+def test_users_list_and_revoke_their_own_tokens_only(house):
+    house.tokens["second"] = issue(house, "bob", "bob", note="second")
+    mine = house.get("/v1/tokens", "bob")["tokens"]
+    assert ({one["account"] for one in mine}, len(mine)) == ({"bob"}, 2)
+    assert house.call("DELETE", f"/v1/tokens/{hash_of(house, 'second')}", token="ann").status == 404
+    assert house.call("DELETE", f"/v1/tokens/{hash_of(house, 'second')}", token="bob").status == 200
+    assert house.call("GET", "/v1/me", token="second").status == 401
+    assert house.call("GET", "/v1/tokens", token=house.pilot()).status == 403
+
+
+def test_only_tokens_of_users_are_revoked(house):
+    house.pilot()
+    for digest in ("pilot1", "service"):
+        prefix = hash_token(house.tokens[digest]).hex()
+        assert house.call("DELETE", f"/v1/tokens/{prefix}", token="admin").status == 404
+
+
+def test_with_all_everything_ends_that_an_administrator_s_token_made(house):
+    scopes = ["admin", "jobs:read"]
+    house.tokens["brief"] = issue(house, "admin", "admin", note="brief", scopes=scopes, seconds=3.0)
+    house.call(
+        "POST", "/v1/users", {"name": "eve", "vo": "lab", "groups": ["physics"], "admin": True}, token="brief"
+    )
+    house.tokens["child"] = issue(house, "eve", "brief", scopes=scopes, seconds=0)
+    house.tokens["grandchild"] = issue(house, "bob", "child", seconds=0)
+    told = house.call("DELETE", f"/v1/tokens/{hash_of(house, 'brief')}?all=true", token="admin").json
+    assert told == {"revoked": 3, "kept": 0}
+    for name in ("brief", "child", "grandchild"):
+        assert house.call("GET", "/v1/me", token=name).status == 401
+
+
+def test_no_token_of_a_disabled_user_opens_anything(house):
+    def disable(name, token="admin", disabled=True):
+        body = {"name": name, "disabled": disabled}
+        return house.call("POST", "/v1/users/disable", body, token=token).status
+
+    assert house.submit(token="bob").status == 200
+    assert (disable("bob", "ann"), disable("admin"), disable("nobody"), disable("bob")) == (
+        403,
+        409,
+        404,
+        200,
+    )
+    assert house.submit(token="bob").status == house.call("GET", "/v1/me", token="bob").status == 401
+    assert house.call("POST", "/v1/tokens", {"account": "bob"}, token="admin").status == 409
+    rows = {one["name"]: one for one in house.get("/v1/users", "admin")["users"]}
+    assert (rows["bob"]["disabled_at"], rows["bob"]["tokens"]) == (house.now, 1)
+    assert rows["ann"]["disabled_at"] is None
+    assert add(house, "bob").status == 200
+    assert house.call("GET", "/v1/me", token="bob").status == 401, "changing a user enables none"
+    assert disable("bob", disabled=False) == 200
+    assert house.submit(token="bob").status == 200
+
+
+def test_expired_tokens_are_forgotten_after_a_week_those_that_made_others_last(house):
+    house.tokens["parent"] = issue(house, "bob", "admin", note="parent", seconds=10.0)
+    house.tokens["child"] = issue(house, "bob", "parent", note="child", seconds=5.0)
+    assert house.call("GET", "/v1/me", token="child").status == 200
+
+    def left():
+        assert house.call("POST", "/v1/service/forget-idle", token="service").status == 200
+        return {one["note"] for one in house.get("/v1/tokens", "admin")["tokens"]} & {"parent", "child"}
+
+    house.now += 7 * 86_400.0
+    assert left() == {"parent", "child"}
+    house.now += 11.0
+    assert left() == {"parent"}
+    assert left() == set()
+    assert hash_token(house.tokens["child"]) not in house.core.principals

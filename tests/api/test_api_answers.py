@@ -254,6 +254,8 @@ def users_and_the_end(house):
         one["hash"] for one in house.get("/v1/tokens", "admin")["tokens"] if one["account"] == "eve"
     ]
     ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
+    ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
+    assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
     ok(house, "POST", "/v1/pilots/drain", {"pilots": [1, 2, 99]}, "admin")
     ok(house, "POST", "/v1/pilots/leave", {"reason": "idle"}, "p")
 

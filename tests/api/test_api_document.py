@@ -215,6 +215,8 @@ REFUSED = [
     ("POST", "/v1/submit-pools/for-queues", "ann", {"queues": [["Far", "ce.far", "q"]]}, 404),
     ("POST", "/v1/tokens", "admin", {"account": "nobody"}, 404),
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
+    ("POST", "/v1/users/disable", "admin", {"name": "nobody"}, 404),
+    ("POST", "/v1/users/disable", "admin", {"name": "admin"}, 409),
     ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),

@@ -261,7 +261,7 @@ def test_examples_are_well_written():
 def test_the_backup_of_the_manual_is_a_database(tmp_path):
     """What `VACUUM INTO` writes beside a running server is whole."""
     live = open_writer(tmp_path / "lode.db")
-    live.execute("INSERT INTO account VALUES ('ada', 'local', '[]', 0, 1.0)")
+    live.execute("INSERT INTO account VALUES ('ada', 'local', '[]', 0, 1.0, NULL)")
     text = (HOW_TO / "administrators.md").read_text(encoding="utf-8")
     found = re.search(r'python3 -c "(import apsw.*)"$', text, re.MULTILINE)
     assert found

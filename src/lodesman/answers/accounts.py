@@ -56,7 +56,7 @@ class TokenRow(Struct):
 
 
 class Tokens(Page):
-    """The tokens of users."""
+    """The tokens of users: of the one who asks, for administrators of all."""
 
     tokens: list[TokenRow]
 
@@ -81,6 +81,31 @@ class Me(Struct):
     inputs: Inputs
 
 
+class UserRow(Struct):
+    """A user, with the number of tokens. `disabled_at`: since when no token of the user opens anything; None: they do."""
+
+    name: str
+    vo: str
+    groups: list[str]
+    admin: bool
+    created_at: float
+    disabled_at: float | None
+    tokens: int
+
+
+class Users(Page):
+    """All users, by name."""
+
+    users: list[UserRow]
+
+
+class UserDisabled(Struct):
+    """A user who is disabled, or is no more."""
+
+    name: str
+    disabled: bool
+
+
 class UserMade(Struct):
     """The user who was made or changed."""
 
@@ -88,7 +113,9 @@ class UserMade(Struct):
 
 
 class Revoked(Struct):
-    """How many tokens were revoked: the one named, and those it made for the same user. `kept`: made for other users."""
+    """How many tokens were revoked: the one named, and those it made for the same user, or for all. `kept`: made for other
+    users.
+    """
 
     revoked: int
     kept: int

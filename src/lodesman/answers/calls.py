@@ -168,10 +168,15 @@ DIRECTOR = _get(
 
 ME = _get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
 ADD_USER = _post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-TOKENS = _get("/v1/tokens", ask.AllQuery, accounts.Tokens, "admin", "Tokens (never their text)")
+USERS = _get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
+DISABLE_USER = _post(
+    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "admin", "Disable or enable a user",
+    repeatable=True, refused=(404, 409),
+)
+TOKENS = _get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
 ISSUE_TOKEN = _post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
-    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "admin", "hot", "Revoke a token",
+    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
 )
 HEALTH = _get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")

@@ -160,9 +160,10 @@ class NodeQuery(_Sent):
 
 
 class TokenAt(_Sent):
-    """A token by the beginning of its hash."""
+    """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
 
     prefix: str
+    all: bool = False
 
 
 # --- bodies of users ----------------------------------------------------------------------------------------------------
@@ -270,6 +271,13 @@ class AccountBody(_Sent):
     vo: Given
     groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
     admin: bool = False
+
+
+class DisableBody(_Sent):
+    """A user to disable; or to enable again, with `disabled` false."""
+
+    name: Text
+    disabled: bool = True
 
 
 class TokenBody(_Sent):

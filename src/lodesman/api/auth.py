@@ -26,7 +26,10 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
         raise Unauthorized("This needs a token.", hint="Send it as: Authorization: Bearer TOKEN")
     principal = lookup(hashlib.sha256(value[7:].strip()).digest())
     if principal is None:
-        raise Unauthorized("This token is unknown.", hint="It was revoked, or belongs to another server.")
+        raise Unauthorized(
+            "This token is unknown.",
+            hint="It was revoked, its user was disabled, or it belongs to another server.",
+        )
     if principal.expires_at is not None and principal.expires_at < now:
         raise Unauthorized("This token has expired.", hint="Ask for a new one: lode token issue")
     return principal

@@ -37,7 +37,7 @@ from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs import write_description
 from lodesman.jobs.record import shown
 from lodesman.resources import NodePath
-from lodesman.store.accounts import list_tokens, principal_of
+from lodesman.store.accounts import list_tokens, list_users, principal_of
 from lodesman.store.director import last_iteration
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
@@ -228,8 +228,16 @@ async def _last_iteration(
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
     asked, name = request.query, attrgetter("hash")
-    some, more = page(following(list_tokens(side.db), asked.after, asked.limit, name), asked.limit, name)
+    found = list_tokens(side.db, "" if sees_all(request.who) else request.who.name)
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Tokens(some, **more)
+
+
+@serves(calls.USERS)
+async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
+    asked, name = request.query, attrgetter("name")
+    some, more = page(following(list_users(side.db), asked.after, asked.limit, name), asked.limit, name)
+    return accounts.Users(some, **more)
 
 
 @serves(calls.ME)

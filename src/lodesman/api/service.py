@@ -12,6 +12,7 @@ from lodesman.answers import calls, server, service
 from lodesman.answers.call import Call, Nothing
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
+from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.sandboxes import register_input
@@ -102,9 +103,11 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 @serves(calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
-    """Free the slots of task queues that have been empty for long."""
+    """Free the slots of task queues that have been empty for long, and forget closings and tokens whose time has passed."""
     await core.command(Change(forget_idle_queues, core.live))
     await core.command(Change(delete_old_closings))
+    for digest in await core.command(Change(delete_expired_tokens)):
+        core.principals.pop(digest, None)
     return Nothing()
 
 

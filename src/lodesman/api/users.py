@@ -9,11 +9,19 @@ from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.call import Nothing
-from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBody, TokenAt, TokenBody
+from lodesman.answers.requests import (
+    AccountBody,
+    ControlBody,
+    DisableBody,
+    JobAt,
+    SubmitBody,
+    TokenAt,
+    TokenBody,
+)
 from lodesman.api.auth import authorise, may_touch, sees_all
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.accounts import add_account, check_membership, issue_token, revoke_token
+from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
 from lodesman.commands.control import Control, ControlOutcome, apart, name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
@@ -109,6 +117,15 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
     return accounts.UserMade(body.name)
 
 
+@serves(calls.DISABLE_USER)
+async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> accounts.UserDisabled:
+    body = request.body
+    command = Change(disable_user, body.name, disabled=body.disabled, by=request.who.name)
+    done: accounts.UserDisabled = await core.command(command)
+    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    return done
+
+
 @serves(calls.ISSUE_TOKEN)
 async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
     """Users make tokens for themselves, no better than the one that they use; administrators make any."""
@@ -130,8 +147,11 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
 
 @serves(calls.REVOKE_TOKEN)
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
-    """Revoke a token, and those that it made for the same user."""
-    done: RevokedTokens = await core.command(Change(revoke_token, request.query.prefix))
+    """Revoke a token, and those that it made for the same user, or for all. Users revoke their own."""
+    who, asked = request.who, request.query
+    mine = "" if sees_all(who) else who.name
+    command = Change(revoke_token, asked.prefix, account=mine, with_others=asked.all and not mine)
+    done: RevokedTokens = await core.command(command)
     for digest in done.hashes:
         core.principals.pop(digest, None)
     return accounts.Revoked(len(done.hashes), done.kept)

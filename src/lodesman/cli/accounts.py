@@ -13,8 +13,8 @@ from typing import Any, TextIO
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow
-from lodesman.answers.requests import AccountBody, AllQuery, TokenAt, TokenBody
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow, UserRow
+from lodesman.answers.requests import AccountBody, AllQuery, DisableBody, TokenAt, TokenBody
 from lodesman.cli.arguments import FILE, number_option, several
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_fields, show_table
@@ -23,10 +23,11 @@ from lodesman.errors import Conflict
 
 _DAY_SECONDS = 86_400.0
 _SHOWN_HASH = 12
+_USERS = ("user", "VO", "groups", ">tokens", ">age", "remark")
 _TOKENS = ("hash", "user", "scopes", ">age", ">ends in", "made by", "note")
 
 
-user = click.Group("user", help="Make users (administrators).")
+user = click.Group("user", help="Make, list and disable users (administrators).")
 
 
 @user.command("add")
@@ -40,6 +41,48 @@ def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...
     body = AccountBody(name, vo, list(groups), admin)
     made = session.answer(calls.ADD_USER, body=body)
     say(f"User {made.name} is known. Now: lode token issue {made.name}")
+
+
+@user.command("ls")
+@with_session
+def _list_users(session: Session, /) -> None:
+    """List all users."""
+    found = session.whole(calls.USERS, AllQuery(), "users")
+    session.exit_if_json(found)
+    show_table(_USERS, map(_user, found.users))
+
+
+def _user(row: UserRow) -> list[Cell]:
+    remarks = (
+        "administrator" if row.admin else "",
+        "" if row.disabled_at is None else f"disabled {age(row.disabled_at)} ago",
+    )
+    return [
+        row.name,
+        row.vo,
+        joined(row.groups),
+        row.tokens,
+        age(row.created_at),
+        joined(filter(None, remarks)),
+    ]
+
+
+@user.command("disable")
+@click.argument("name")
+@with_session
+def _disable(session: Session, /, *, name: str) -> None:
+    """Let no token of user NAME open anything any more; jobs and pilots stay as they are."""
+    session.answer(calls.DISABLE_USER, body=DisableBody(name))
+    note(f"User {name} is disabled. To end the jobs: lode kill. To undo it: lode user enable {name}")
+
+
+@user.command("enable")
+@click.argument("name")
+@with_session
+def _enable(session: Session, /, *, name: str) -> None:
+    """Let the tokens of user NAME, who was disabled, be good again."""
+    session.answer(calls.DISABLE_USER, body=DisableBody(name, False))
+    note(f"User {name} is enabled.")
 
 
 token = click.Group("token", help="Issue, list and revoke tokens.")
@@ -90,7 +133,7 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 @token.command("ls")
 @with_session
 def _list_tokens(session: Session, /) -> None:
-    """List all tokens by the first characters of their hash (administrators)."""
+    """List your tokens, for administrators all, by the first characters of their hash."""
     found = session.whole(calls.TOKENS, AllQuery(), "tokens")
     session.exit_if_json(found)
     show_table(_TOKENS, map(_token, found.tokens))
@@ -106,21 +149,25 @@ def _token(row: TokenRow) -> list[Cell]:
 
 @token.command("revoke")
 @click.argument("prefix", metavar="HASH")
+@click.option("--all", "with_others", is_flag=True, help="Also those that it made for other users.")
 @with_session
-def _revoke(session: Session, /, *, prefix: str) -> None:
-    """Revoke the token whose hash begins with HASH (administrators).
+def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
+    """Revoke the token whose hash begins with HASH: one of yours, for administrators any.
 
     Tokens that were made with it for the same user are revoked, too.
     """
     if not prefix.isascii() or not prefix.isalnum():
         raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
-    done = session.call(calls.REVOKE_TOKEN, TokenAt(prefix.lower()))
+    done = session.call(calls.REVOKE_TOKEN, TokenAt(prefix.lower(), with_others))
     session.exit_if_json({"revoked": prefix.lower(), "tokens": done.revoked, "kept": done.kept})
-    more = f", and {done.revoked - 1:,} that it made for the same user" if done.revoked > 1 else ""
+    whom = "it made" if with_others else "it made for the same user"
+    more = f", and {done.revoked - 1:,} that {whom}" if done.revoked > 1 else ""
     note(f"The token {prefix} is revoked{more}.")
     if done.kept:
         are = "was made with it for others is" if done.kept == 1 else "were made with it for others are"
-        note(f"{counted(done.kept, 'token')} that {are} still valid. See: lode token ls")
+        note(
+            f"{counted(done.kept, 'token')} that {are} still valid. See: lode token ls (revoke --all ends them, too)"
+        )
 
 
 @click.command()

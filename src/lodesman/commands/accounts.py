@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 
-from lodesman.answers.accounts import SCOPES, USER_SCOPES
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, UserDisabled
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.resources import ANY, ResourceConfig
@@ -18,6 +18,8 @@ from lodesman.store.journal import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"
+# A token that expired is listed for a week.
+_KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 
 
 def add_account(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False) -> None:
@@ -47,6 +49,8 @@ def issue_token(
         raise NotFound(f"There is no user {account}.", hint="Make it with: lode user add")
     if "admin" in scopes and not is_admin:
         raise Conflict(f"User {account} is not an administrator.")
+    if accounts.is_disabled(tx.reader(), account):
+        raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
     if parent is not None and principal_of(tx.reader(), parent) is None:
         raise Unauthorized("This token was revoked.")
     token = secrets.token_urlsafe(32)
@@ -57,18 +61,34 @@ def issue_token(
     return token
 
 
-def revoke_token(tx: Transaction, prefix: str) -> RevokedTokens:
-    """Forget a token, named by the first characters of its hash as `lode token ls` shows them, and all that it made for
-    the same user. What an administrator gave to others with it is theirs, and stays.
+def disable_user(tx: Transaction, name: str, *, disabled: bool, by: str) -> UserDisabled:
+    """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself."""
+    if name == by:
+        raise Conflict("You cannot disable yourself.", hint="Another administrator can.")
+    if not accounts.set_disabled(tx, name, disabled=disabled):
+        raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+    return UserDisabled(name, disabled)
+
+
+def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
+    """Forget what expired long ago; returns the hashes."""
+    return accounts.delete_expired(tx, tx.now - _KEEP_EXPIRED_SECONDS)
+
+
+def revoke_token(
+    tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False
+) -> RevokedTokens:
+    """Forget a token, or one of one user, named by the first characters of its hash as `lode token ls` shows them, and all
+    that it made for the same user. What an administrator gave to others with it is theirs, and stays unless `with_others`.
 
     Raises NotFound, or Conflict if several begin like that.
     """
-    found = accounts.tokens_with_prefix(tx, prefix) if prefix.isalnum() else []
+    found = accounts.tokens_with_prefix(tx, prefix, account) if prefix.isalnum() else []
     if not found:
         raise NotFound(f"There is no token {prefix}.")
     if len(found) > 1:
         raise Conflict(f"{len(found)} tokens begin with {prefix}.", hint="Give more characters.")
-    return accounts.delete_token(tx, found[0])
+    return accounts.delete_token(tx, found[0], with_others=with_others)
 
 
 # A name that no configuration tells, so that a slip of the keyboard does not make one.

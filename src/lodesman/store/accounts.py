@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lodesman.answers.accounts import Principal, TokenRow
+from lodesman.answers.accounts import Principal, TokenRow, UserRow
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 
 _TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin
-FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
+FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')
+AND a.disabled_at IS NULL"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
 _SHOWN = """SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
-FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'
+FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user' AND ? IN ('', t.account)
 ORDER BY t.created_at, t.hash"""
+_USERS = """SELECT a.name, a.vo, a.groups, a.admin, a.created_at, a.disabled_at,
+(SELECT count(*) FROM token t WHERE t.account = a.name AND t.kind = 'user') FROM account a ORDER BY a.name"""
 
 
 def principals(db: Reader) -> dict[bytes, Principal]:
@@ -35,18 +38,31 @@ def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
     return None if row is None else Principal(kind="join", pilot_id=row[0], expires_at=row[1])
 
 
-def list_tokens(db: Reader) -> list[TokenRow]:
-    """The tokens of users; never the tokens themselves."""
+def list_users(db: Reader) -> list[UserRow]:
+    """All users."""
+    return [
+        UserRow(name, vo, msgspec.json.decode(groups), bool(admin), *more)
+        for name, vo, groups, admin, *more in db.execute(_USERS)
+    ]
+
+
+def list_tokens(db: Reader, account: str = "") -> list[TokenRow]:
+    """The tokens of users, or of one; never the tokens themselves."""
     return [
         TokenRow(digest.hex(), kind, account, msgspec.json.decode(scopes), note, made, until,
                  parent.hex() if parent else None, by)
-        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(_SHOWN)
+        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(_SHOWN, (account,))
     ]  # fmt: skip
 
 
 def is_admin(db: Reader, name: str) -> bool | None:
     """Whether a user administers this server; None if there is no such user."""
     return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))
+
+
+def is_disabled(db: Reader, name: str) -> bool:
+    """Whether there is such a user who is disabled."""
+    return bool(db.find(bool, "SELECT disabled_at IS NOT NULL FROM account WHERE name = ?", (name,)))
 
 
 def _principal(*row: Any) -> Principal:
@@ -69,13 +85,17 @@ ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, adm
 _INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
 VALUES (?,'user',?,?,?,?,?,?)"""
 _INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
-_BETWEEN = "SELECT hash FROM token WHERE hash BETWEEN ? AND ?"
-# A token, those that it made for the same user, those that these made...
+_BETWEEN = "SELECT hash FROM token WHERE hash BETWEEN ? AND ? AND kind = 'user' AND ? IN ('', account)"
+# A token, those that it made for the same user (or for all), those that these made...
 _LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
-UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND t.account = l.account)
+UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND (? OR t.account = l.account))
 """
 _MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
-JOIN line l ON t.parent = l.hash AND t.account != l.account"""
+JOIN line l ON t.parent = l.hash WHERE t.hash NOT IN (SELECT hash FROM line)"""
+# What they made has to be found when they are revoked: those go first.
+_EXPIRED = """SELECT hash FROM token t WHERE kind = 'user' AND expires_at < ? AND ? IN ('', account)
+AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
+_MOST_AT_ONCE = 1_000
 _HASH_DIGITS = 64
 
 
@@ -106,18 +126,36 @@ def set_service_token(tx: Transaction, digest: bytes) -> None:
     tx.write(_INSERT_SERVICE, (digest, "background process", tx.now))
 
 
-def tokens_with_prefix(tx: Transaction, prefix: str) -> list[bytes]:
-    """The hashes that begin with these hexadecimal digits; none if they are not such digits."""
+def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
+    """Disable or enable a user; false if there is none."""
+    return bool(
+        tx.write("UPDATE account SET disabled_at = ? WHERE name = ?", (tx.now if disabled else None, name))
+    )
+
+
+def tokens_with_prefix(tx: Transaction, prefix: str, account: str = "") -> list[bytes]:
+    """The tokens of users, or of one, whose hashes begin with these hexadecimal digits; none if they are not such digits."""
     try:
         first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
     except ValueError:
         return []
-    return [bytes(row[0]) for row in tx.read(_BETWEEN, (first, last))]
+    return [bytes(row[0]) for row in tx.read(_BETWEEN, (first, last, account))]
 
 
-def delete_token(tx: Transaction, digest: bytes) -> RevokedTokens:
-    """Delete a token and all that were made with it for the same user."""
-    hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", (digest,)))
-    kept = tx.read(_MADE_FOR_OTHERS, (digest,))[0][0]
-    tx.write(f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)", (digest,))
+def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:
+    """Delete a token and all that were made with it for the same user; `with_others`: for any."""
+    line = (digest, with_others)
+    hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
+    kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
+    tx.write(f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)", line)
     return RevokedTokens(hashes, kept)
+
+
+def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[bytes, ...]:
+    """Delete tokens of users, or of one, that expired before that time, but for those that made others; not too many at
+    once. Returns their hashes.
+    """
+    hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
+    for digest in hashes:
+        tx.later("DELETE FROM token WHERE hash = ?", (digest,))
+    return hashes

@@ -114,7 +114,10 @@ def test_tokens_of_a_revoked_token_are_listed(at, server):
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 3, "kept": 2})
     first, second = at("token", "revoke", "ab12").err.splitlines()
     assert first == "lode: The token ab12 is revoked, and 2 that it made for the same user."
-    assert second == "lode: 2 tokens that were made with it for others are still valid. See: lode token ls"
+    assert second.startswith(
+        "lode: 2 tokens that were made with it for others are still valid. See: lode token ls"
+    )
+    assert "--all" in second
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 1, "kept": 1})
     assert "1 token that was made with it for others is still valid." in at("token", "revoke", "ab12").err
 
@@ -346,3 +349,19 @@ def test_a_list_of_several_pages_is_shown_whole(at, server):
     }
     server.on("GET", "/v1/tokens", lambda asked: pages[asked.query.get("after", "")])
     assert [line.split()[1] for line in at("token", "ls").out.splitlines()[1:]] == ["ann", "bob"]
+
+
+def test_users_are_listed_disabled_and_enabled(at, server):
+    rows = [
+        {"name": "ann", "vo": "lab", "groups": ["physics"], "admin": True, "created_at": 0.0,
+         "disabled_at": 5.0, "tokens": 2},
+        {"name": "bob", "vo": "lab", "groups": [], "admin": False, "created_at": 0.0, "disabled_at": None, "tokens": 0},
+    ]  # fmt: skip
+    server.on("GET", "/v1/users", {"users": rows})
+    first, second = at("user", "ls").out.splitlines()[1:]
+    assert "administrator, disabled" in first
+    assert "disabled" not in second
+    for word, disabled in (("disable", True), ("enable", False)):
+        server.on("POST", "/v1/users/disable", {"name": "bob", "disabled": disabled})
+        assert f"User bob is {word}d." in at("user", word, "bob").err
+        assert server.asked[-1].json.get("disabled", True) is disabled
