@@ -256,6 +256,7 @@ def users_and_the_end(house):
     ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
     ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
     assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
+    assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-disabled"
     ok(house, "POST", "/v1/pilots/drain", {"pilots": [1, 2, 99]}, "admin")
     ok(house, "POST", "/v1/pilots/leave", {"reason": "idle"}, "p")
 
@@ -313,7 +314,7 @@ def test_parameters_have_their_types():
                 one["name"]: one["schema"]["type"] for one in operation["parameters"] if one["in"] == "query"
             }
     assert {name for name, kind in kinds.items() if kind == "boolean"} == {"all", "newest", "origin", "own"}
-    assert {name for name, kind in kinds.items() if kind == "integer"} == {"first", "last", "limit"}
+    assert {name for name, kind in kinds.items() if kind == "integer"} == {"first", "last", "limit", "since"}
     assert kinds["state"] == "string"
 
 

@@ -219,7 +219,7 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
     command = house.core.command
 
     async def meanwhile(what):
-        if what.change is close_site:
+        if getattr(what, "command", what).change is close_site:
             house.core.sessions[1] = session
         return await command(what)
 

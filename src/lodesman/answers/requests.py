@@ -159,6 +159,15 @@ class NodeQuery(_Sent):
     vo: str = ""
 
 
+class AuditQuery(_Paged):
+    """Entries of the audit trail since a time, of one action or user; '': of any."""
+
+    since: Count = 0
+    action: str = ""
+    by: str = ""
+    limit: Rows = 100
+
+
 class TokenAt(_Sent):
     """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
 

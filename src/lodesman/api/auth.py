@@ -21,10 +21,10 @@ _ONLY = {
 
 def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now: float) -> Principal:
     """The principal of a request. Raises Unauthorized."""
-    value = header(scope, b"authorization")
-    if value[:7].lower() != b"bearer ":
+    digest = digest_of(scope)
+    if digest is None:
         raise Unauthorized("This needs a token.", hint="Send it as: Authorization: Bearer TOKEN")
-    principal = lookup(hashlib.sha256(value[7:].strip()).digest())
+    principal = lookup(digest)
     if principal is None:
         raise Unauthorized(
             "This token is unknown.",
@@ -33,6 +33,12 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
     if principal.expires_at is not None and principal.expires_at < now:
         raise Unauthorized("This token has expired.", hint="Ask for a new one: lode token issue")
     return principal
+
+
+def digest_of(scope: Scope) -> bytes | None:
+    """The hash of the token that a request brings; None if it brings none."""
+    value = header(scope, b"authorization")
+    return hashlib.sha256(value[7:].strip()).digest() if value[:7].lower() == b"bearer " else None
 
 
 def authorise(principal: Principal, who: Who) -> None:

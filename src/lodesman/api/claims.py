@@ -18,7 +18,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.pilots import ClaimAnswer
 from lodesman.answers.requests import ClaimBody
-from lodesman.api.auth import authenticate, authorise
+from lodesman.api.auth import authorise
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
@@ -118,7 +118,7 @@ def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedCla
 
 def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
     """The claim as a direct call."""
-    who = authenticate(scope, core.lookup, core.clock())
+    who = core.principal(scope)
     authorise(who, calls.CLAIM.who)
     return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
 

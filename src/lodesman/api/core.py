@@ -14,7 +14,10 @@ from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
+from lodesman.api.auth import authenticate, digest_of
+from lodesman.api.strangers import Strangers, origin_of
 from lodesman.api.turns import Turns
+from lodesman.api.wire import Scope
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
@@ -22,7 +25,7 @@ from lodesman.errors import Unauthorized, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer, open_reader
-from lodesman.store.accounts import principal_of, principals
+from lodesman.store.accounts import joining_pilot, principal_of, principals
 from lodesman.store.journal import Answer, Command, Journal
 from lodesman.store.read.pilots import PilotRow
 
@@ -117,6 +120,7 @@ class Core:
         self.principals = principals(self.reader)
         self.sessions = load_sessions(self.reader, now=self.ticks())
         self.background = BackgroundHealth(at=self.ticks())
+        self.strangers = Strangers()
         self._inhabited: frozenset[QueueId] | None = None
         self._together: list[tuple[Command, Answer]] = []
 
@@ -133,6 +137,17 @@ class Core:
             if known is not None:
                 self.principals[digest] = known
         return known
+
+    def principal(self, scope: Scope, *, joining: bool = False) -> Principal:
+        """Who makes a request; `joining`: also a pilot that has not joined. Raises Unauthorized."""
+        try:
+            return authenticate(scope, self._lookup_joining if joining else self.lookup, self.clock())
+        except Unauthorized:
+            self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
+            raise
+
+    def _lookup_joining(self, digest: bytes) -> Principal | None:
+        return self.lookup(digest) or joining_pilot(self.reader, digest)
 
     def session(self, pilot_id: int) -> PilotSession:
         """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""

@@ -15,13 +15,17 @@ import msgspec
 from starlette.responses import Response
 
 from lodesman.answers.accounts import Principal
+from lodesman.answers.audit import AuditAction, AuditNote
 from lodesman.answers.call import Call, Nothing, Process
 from lodesman.answers.calls import CALLS
 from lodesman.api import wire
 from lodesman.api.auth import authorise
+from lodesman.api.strangers import origin_of
 from lodesman.api.wire import Answer, Disconnected, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.jobs.record import shown
+from lodesman.store.audit import Audited
+from lodesman.store.journal import Command
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,12 @@ class Request(Generic[_Q, _B]):
     size: int
     scope: Scope
     receive: Receive
+
+    def audited(self, command: Command, action: AuditAction, subject: str, detail: str = "") -> Audited:
+        """A command that the audit trail names: who asked for it, and from where."""
+        return Audited(
+            command, AuditNote(action, subject, self.who.name, origin_of(self.scope), detail=detail)
+        )
 
 
 _Function = Callable[[_S, Request[_Q, _B]], Awaitable[_A | Response]]

@@ -16,12 +16,10 @@ from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
 from lodesman.api import claims, pilots, service, sites, users, wire
-from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.wire import Disconnected, Headers, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, Unavailable
-from lodesman.store.accounts import joining_pilot
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -64,14 +62,12 @@ class HotApp(Dispatcher[Core]):
 
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
         """Pilots find out where they run before they join."""
-        lookup = self._lookup_joining if call is calls.SERVED_POOLS else self.state.lookup
-        return authenticate(scope, lookup, self.state.clock())
-
-    def _lookup_joining(self, digest: bytes) -> Principal | None:
-        return self.state.lookup(digest) or joining_pilot(self.state.reader, digest)
+        return self.state.principal(scope, joining=call is calls.SERVED_POOLS)
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The reading process has it."""
+        """The reading process has it, and checks the token again."""
+        if scope["path"] != calls.OPENAPI.path:
+            self.state.principal(scope)
         await self.forward(scope, receive, send)
 
 

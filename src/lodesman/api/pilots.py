@@ -17,9 +17,18 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.strangers import origin_of
 from lodesman.commands.accounts import JOINING
 from lodesman.commands.live import Attempt
-from lodesman.commands.pilots import believed, drain_pilots, end_pilot, hash_token, join_pilot, presented
+from lodesman.commands.pilots import (
+    believed,
+    drain_pilots,
+    end_pilot,
+    hash_token,
+    join_pilot,
+    presented,
+    unknown_join_token,
+)
 from lodesman.commands.report import MOST_MB, note_heartbeat, possible, take_reports
 from lodesman.commands.sessions import PilotSession, presented_by
 from lodesman.errors import Forbidden, LodesmanError, NotFound, TooLarge, Unauthorized
@@ -35,6 +44,7 @@ _KEEP_TAILS = 8 << 20
 _NODE_BYTES, _NODE_DEPTH = 16 << 10, 8
 # What a pilot calls an attempt that it hands in.
 _COMPLETING = "completing"
+_JOIN_TOKEN = "join token"
 _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 # Identifiers in one answer; the pilots of one submission go to few queues.
 _MOST_POOLS = 200_000
@@ -44,16 +54,23 @@ _MOST_POOLS = 200_000
 async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.PilotJoined:
     """A pilot exchanges its join token for one of its own."""
     body, node, found_queue = request.body, _small(request.body.node), None
+    row = pilot_of_join_token(core.reader, hash_token(body.join_token))
+    if row is None:
+        core.strangers.refused(origin_of(request.scope), _JOIN_TOKEN)
+        raise unknown_join_token()
     if body.place is not None:
         place = QueueId(body.place.site, body.place.ce, body.place.queue)
         # The queue of a pilot that was sent to none and found out where it runs.
-        row = pilot_of_join_token(core.reader, hash_token(body.join_token))
-        found_queue = None if row is None else believed(row, place, core.policy)
+        found_queue = believed(row, place, core.policy)
         served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
         node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
-    joined = await core.command(
-        Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
-    )
+    try:
+        joined = await core.command(
+            Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
+        )
+    except Unauthorized:
+        core.strangers.refused(origin_of(request.scope), _JOIN_TOKEN)
+        raise
     core.joined(joined.row, hash_token(joined.token))
     return pilots.PilotJoined(
         pilot=joined.row.id,
@@ -171,7 +188,9 @@ async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothi
 async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilots.PilotsDrained:
     numbers = request.body.pilots
     core.drain(core.sessions[number] for number in numbers if number in core.sessions)
-    return pilots.PilotsDrained(await core.command(Change(drain_pilots, core.live, numbers)))
+    command = Change(drain_pilots, core.live, numbers)
+    subject = ", ".join(map(str, numbers))
+    return pilots.PilotsDrained(await core.command(request.audited(command, "pilots-drained", subject)))
 
 
 @serves(calls.SERVED_POOLS)

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from lodesman.answers import accounts, calls, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
+from lodesman.answers.audit import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
@@ -38,6 +39,7 @@ from lodesman.jobs import write_description
 from lodesman.jobs.record import shown
 from lodesman.resources import NodePath
 from lodesman.store.accounts import list_tokens, list_users, principal_of
+from lodesman.store.audit import entries
 from lodesman.store.director import last_iteration
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
@@ -238,6 +240,17 @@ async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> ac
     asked, name = request.query, attrgetter("name")
     some, more = page(following(list_users(side.db), asked.after, asked.limit, name), asked.limit, name)
     return accounts.Users(some, **more)
+
+
+@serves(calls.AUDIT)
+async def _audit(side: ReadSide, request: Request[asks.AuditQuery, Nothing]) -> Audit:
+    asked = request.query
+    (before,) = numbers(asked.after, 1) or (MOST_ID,)
+    found = entries(
+        side.db, before=before, since=asked.since, action=asked.action, by=asked.by, limit=asked.limit + 1
+    )
+    some, more = page(found, asked.limit, attrgetter("id"))
+    return Audit(some, **more)
 
 
 @serves(calls.ME)

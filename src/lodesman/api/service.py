@@ -26,6 +26,7 @@ from lodesman.commands.submit_pools import (
 )
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
+from lodesman.store.audit import note_all
 from lodesman.store.director import delete_old_closings, insert_iteration
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
@@ -148,6 +149,7 @@ _clean_pools = _posts(
 _uploaded = _posts(
     calls.UPLOADED, lambda _, file: Change(register_input, file.owner, file.sha256, file.size, file.quota)
 )
+_note = _posts(calls.NOTE, lambda _, notes: Change(note_all, notes))
 _purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
 _tidy = _posts(calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
 _reconcile = _posts(

@@ -28,7 +28,9 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
         until=body.until, keep_pilots=body.keep_pilots,
     )  # fmt: skip
     closing = check_closing(wanted, now)
-    command = Change(close_site, core.live, closing, dry_run=body.dry_run)
+    command: Command = Change(close_site, core.live, closing, dry_run=body.dry_run)
+    if not body.dry_run:
+        command = request.audited(command, "site-closed", str(node), closing.reason)
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
@@ -59,7 +61,8 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
 @serves(calls.OPEN_SITE)
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
-    before, others = await core.command(Change(open_site, node, request.who.name))
+    command = Change(open_site, node, request.who.name)
+    before, others = await core.command(request.audited(command, "site-opened", str(node)))
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
     return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
 

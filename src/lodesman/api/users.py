@@ -8,6 +8,7 @@ from functools import partial
 from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
+from lodesman.answers.audit import AuditAction
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import (
     AccountBody,
@@ -112,7 +113,9 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
-    await core.command(Change(add_account, body.name, body.vo, body.groups, admin=body.admin))
+    command = Change(add_account, body.name, body.vo, body.groups, admin=body.admin)
+    detail = f"VO {body.vo}, groups {', '.join(body.groups)}{', administrator' if body.admin else ''}"
+    await core.command(request.audited(command, "user-changed", body.name, detail))
     core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
     return accounts.UserMade(body.name)
 
@@ -121,7 +124,8 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
 async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> accounts.UserDisabled:
     body = request.body
     command = Change(disable_user, body.name, disabled=body.disabled, by=request.who.name)
-    done: accounts.UserDisabled = await core.command(command)
+    action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
+    done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
     core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
     return done
 
@@ -142,7 +146,8 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
     command = Change(
         issue_token, body.account, body.scopes, seconds=seconds, note=body.note, parent=who.token or None
     )
-    return accounts.Token(await core.command(command))
+    detail = f"{', '.join(body.scopes)}; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
+    return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))
 
 
 @serves(calls.REVOKE_TOKEN)
@@ -151,7 +156,8 @@ async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accou
     who, asked = request.who, request.query
     mine = "" if sees_all(who) else who.name
     command = Change(revoke_token, asked.prefix, account=mine, with_others=asked.all and not mine)
-    done: RevokedTokens = await core.command(command)
+    detail = "with all that it made" if asked.all and not mine else ""
+    done: RevokedTokens = await core.command(request.audited(command, "token-revoked", asked.prefix, detail))
     for digest in done.hashes:
         core.principals.pop(digest, None)
     return accounts.Revoked(len(done.hashes), done.kept)

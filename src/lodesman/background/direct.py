@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from lodesman.answers import calls, why_queues
+from lodesman.answers.audit import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd
@@ -75,6 +76,8 @@ class Director:
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
+    # Of the breakers before this iteration.
+    _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
@@ -88,6 +91,7 @@ class Director:
         What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
         first such fault at the end.
         """
+        self._states = {queue: one.state for queue, one in self.breakers.items()}
         self._hear()
         waiting, pool_map = self._known.read(), self._pools.look()
         self.vos = self.vos_of(waiting)
@@ -97,7 +101,7 @@ class Director:
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
         faults = []
-        for part in (self._store, self._launch, self._cancel):
+        for part in (self._store, self._launch, self._cancel, self._note_breakers):
             try:
                 part(decision)
             except Exception as fault:
@@ -114,6 +118,18 @@ class Director:
         if decision.plan.rows or decision.excess.cancel or is_stale:
             self.post(calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
             self._stored_at = decision.now
+
+    def _note_breakers(self, _decision: Decision) -> None:
+        """Note in the audit trail which breakers opened or closed."""
+        notes, closed = [], BreakerState.CLOSED
+        for queue in sorted(self._states.keys() | self.breakers.keys()):
+            breaker, old = self.breakers.get(queue, limits.Breaker()), self._states.get(queue, closed)
+            if breaker.state is BreakerState.OPEN and old is not BreakerState.OPEN:
+                notes.append(AuditNote("breaker-opened", str(queue), detail=breaker.reason))
+            elif breaker.state is closed and old is not closed:
+                notes.append(AuditNote("breaker-closed", str(queue)))
+        if notes:
+            self.post(calls.NOTE, notes)
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
         """The VOs of an iteration: those with waiting jobs, and those that are configured."""

@@ -166,6 +166,8 @@ class Retention(_Passes):
         for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
             self.done["task_queues"] += self.post(calls.PURGE, Old(before=before, queues=part)).queues
             yield
+        self.post(calls.PURGE, Old(before=before))  # the audit trail, at least
+        yield
 
     def _jobs(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):

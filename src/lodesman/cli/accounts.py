@@ -14,8 +14,10 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow, UserRow
-from lodesman.answers.requests import AccountBody, AllQuery, DisableBody, TokenAt, TokenBody
-from lodesman.cli.arguments import FILE, number_option, several
+from lodesman.answers.audit import AuditEntry
+from lodesman.answers.nodes import utc
+from lodesman.answers.requests import AccountBody, AllQuery, AuditQuery, DisableBody, TokenAt, TokenBody
+from lodesman.cli.arguments import FILE, limit_option, number_option, several
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, size, span
@@ -24,6 +26,7 @@ from lodesman.errors import Conflict
 _DAY_SECONDS = 86_400.0
 _SHOWN_HASH = 12
 _USERS = ("user", "VO", "groups", ">tokens", ">age", "remark")
+_AUDIT = ("when", "action", "what", "by", "from", ">times", "detail")
 _TOKENS = ("hash", "user", "scopes", ">age", ">ends in", "made by", "note")
 
 
@@ -168,6 +171,23 @@ def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
         note(
             f"{counted(done.kept, 'token')} that {are} still valid. See: lode token ls (revoke --all ends them, too)"
         )
+
+
+@click.command()
+@click.option("--action", default="", metavar="A", help="Only this action, such as token-issued.")
+@click.option("--by", default="", metavar="USER", help="Only what this user did.")
+@number_option("--days", click.FloatRange(0, 36_500), 0.0, "Only of the last days; 0: all.")
+@limit_option(100)
+@with_session
+def audit(session: Session, /, *, action: str, by: str, days: float, limit: int) -> None:
+    """Show who did what to users, tokens, pilots and sites, when and from where (administrators)."""
+    since = int(time.time() - days * _DAY_SECONDS) if days else 0
+    query = AuditQuery(since=since, action=action, by=by, limit=limit + 1)
+    session.show_some("entries", session.call(calls.AUDIT, query).entries, limit, _AUDIT, _entry)
+
+
+def _entry(row: AuditEntry) -> list[Cell]:
+    return [utc(row.at), row.action, row.subject, row.by, row.origin, row.count, row.detail]
 
 
 @click.command()

@@ -35,6 +35,7 @@ SECTIONS = {
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "user": "accounts", "token": "accounts",
+        "audit": "accounts",
     },
     "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip

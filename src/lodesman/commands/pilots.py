@@ -87,6 +87,11 @@ class Joined(NamedTuple):
     token: str
 
 
+def unknown_join_token() -> Unauthorized:
+    """The refusal of a pilot that presents what no pilot has."""
+    return Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
+
+
 def join_pilot(
     tx: Transaction, live: Live, token: str, nonce: str, node: Mapping[str, Any], *,
     found_queue: _FoundQueue | None = None,
@@ -100,7 +105,7 @@ def join_pilot(
     digest = hash_token(token)
     found = pilots.join_token(tx, digest)
     if found is None:
-        raise Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
+        raise unknown_join_token()
     pilot_id, expires_at, is_used, used_nonce = found
     if is_used and (not nonce or used_nonce != nonce):
         raise Unauthorized("This join token was used before by another process.")

@@ -17,6 +17,7 @@ from typing import Any
 
 import uvicorn
 
+from lodesman.answers.audit import AuditNote
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, forward
@@ -35,6 +36,7 @@ from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Checkpointer, lock_database, open_writer
+from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
 from lodesman.store.write.pilots import set_last_seen
 
@@ -146,6 +148,7 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
         self._checkpoints.close()
         self._writer.close()
@@ -174,6 +177,7 @@ class Server:
         now = self.core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
+            await self._note(self.core.strangers.take())
             seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_last_seen, seen))
@@ -187,9 +191,22 @@ class Server:
                 stalled = await self.core.command(Change(note_silence, self.core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
+    async def _note(self, notes: list[AuditNote]) -> None:
+        if notes:
+            with contextlib.suppress(LodesmanError):
+                await self.core.command(Change(note_all, notes))
+
     async def _watch_config(self) -> None:
         """Take in changed resources and shares; the background process watches for itself."""
-        config = self._changed = await asyncio.to_thread(self._watch.poll) or self._changed
+        before = self._watch.state
+        read = await asyncio.to_thread(self._watch.poll)
+        config = self._changed = read or self._changed
+        state = self._watch.state
+        if read is not None:
+            await self._note([AuditNote("configuration-changed", ", ".join(state.files))])
+        elif state.refusals > before.refusals:
+            words = "; ".join(str(one.get("message", "")) for one in state.faults)
+            await self._note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
             queues = list(config.resources.tree.queue_ids())

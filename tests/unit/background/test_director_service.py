@@ -534,3 +534,24 @@ def test_every_platform_of_a_queue_counts_for_placement_and_claim(base, make_key
     world.submit(3, platforms=("el7",), norm_cpu_seconds=100)
     world.tick()
     assert {one.order.key.platforms for one in world.placements} == {("el9",)}
+
+
+def test_breakers_that_open_and_close_are_noted(world):
+    def noted():
+        found = [one for call, notes in world.posted if call == "audit" for one in notes]
+        return [(one["action"], one["subject"], one["detail"]) for one in found]
+
+    world.submit(1_000)
+    world.tick()
+    assert noted() == []
+    for _ in range(50):
+        world.director.note_outcome(SHORT, accepted=False, reason="Permission denied", now=1_000.0)
+    world.tick()
+    opened = ("breaker-opened", "North/cn/short", "Permission denied")
+    assert noted() == [opened]
+    world.tick(now=1_001.0)
+    assert noted() == []
+    world.tick(now=1_310.0)  # one pilot tries the queue
+    world.director.note_outcome(SHORT, accepted=True, reason="", now=1_311.0)
+    world.tick(now=1_311.0)
+    assert noted() == [("breaker-closed", "North/cn/short", "")]

@@ -365,3 +365,28 @@ def test_users_are_listed_disabled_and_enabled(at, server):
         server.on("POST", "/v1/users/disable", {"name": "bob", "disabled": disabled})
         assert f"User bob is {word}d." in at("user", word, "bob").err
         assert server.asked[-1].json.get("disabled", True) is disabled
+
+
+def test_the_audit_trail_is_shown_and_chosen_from(at, server):
+    entry = {"id": 7, "at": 0.0, "action": "token-issued", "subject": "ann", "by": "root", "origin": "10.0.0.9",
+             "count": 3, "detail": "jobs:read"}  # fmt: skip
+    server.on("GET", "/v1/audit", {"entries": [entry, entry], "more": False})
+    shown = at("audit", "--action", "token-issued", "--by", "root", "--days", "1", "--limit", "1")
+    assert "1970-01-01 00:00 UTC" in shown.out
+    assert shown.out.splitlines()[1].split()[3:] == [
+        "token-issued",
+        "ann",
+        "root",
+        "10.0.0.9",
+        "3",
+        "jobs:read",
+    ]
+    assert "There are more" in shown.err
+    asked = server.asked[-1].query
+    assert (asked["action"], asked["by"], asked["limit"], "since" in asked) == (
+        "token-issued",
+        "root",
+        "2",
+        True,
+    )
+    assert at("audit", "--json", "--limit", "1").json == {"entries": [entry], "more": True}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from lodesman.answers.audit import AuditNote
+from lodesman.answers.server import ConfigurationState
 from lodesman.api.core import Core
 from lodesman.commands import report
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
@@ -183,3 +186,24 @@ def test_silence_that_cannot_be_noted_now_is_noted_the_next_time() -> None:
     core.meanwhile.clear()
     note_silence(core)
     assert core.newly_silent() == {}
+
+
+def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
+    found: list[AuditNote] = []
+    state = ConfigurationState(files=("lode.toml",))
+    server = Server.__new__(Server)
+    server._changed, server._offered = None, True
+
+    async def note(notes: list[AuditNote]) -> None:
+        found.extend(notes)
+
+    def poll() -> Any:
+        server._watch.state = replace(
+            server._watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},)
+        )
+
+    server._note = note  # type: ignore[method-assign]
+    server._watch = cast("Any", SimpleNamespace(state=state, poll=poll))
+    asyncio.run(server._watch_config())
+    asyncio.run(server._watch_config())
+    assert found == [AuditNote("configuration-refused", "lode.toml", detail="CPUTime: 5 parsec")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lodesman.answers.service import Old
+from lodesman.store import audit
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
@@ -45,8 +46,9 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
 
 def delete_left(tx: Transaction, old: Old) -> None:
     """Purge members that were killed or deleted before they were taken, templates that nothing refers to any more,
-    and pilots that ended before that time, with tokens that they never used.
+    and pilots that ended before that time, with tokens that they never used. Old entries of the audit trail go, too.
     """
+    audit.delete_old(tx, old.before)
     if old.holes:
         tx.write(_HOLES, (keys(old.holes), old.before))
     if old.templates:
