@@ -17,6 +17,8 @@ from bench.generator import Connection, LoadFault, encode
 from bench.machine import Meter, children, process_cpu, resident_mb
 from examples.demo.grid import free_port
 
+from lodesman.client import Client, ServerAddress
+
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 QUIET_CORES, QUIET_SECONDS = 0.05, 120.0
 # No pilots of its own: the benchmark acts as the pilots. The director still computes its first iteration.
@@ -108,8 +110,12 @@ class Server:
 
     def counters(self) -> dict[str, Any]:
         """What the hot process has counted."""
-        admin = json.loads((self.data / "tokens.json").read_text())["admin"]
-        counted: dict[str, Any] = self.ask("GET", "/v1/hot/metrics", admin)
+        run = self.data / "run"
+        client = Client(
+            [ServerAddress(False, str(run / "hot.sock"), 0)], (run / "service.token").read_text().strip()
+        )
+        counted: dict[str, Any] = client.request("GET", "/v1/service/metrics")
+        client.close()
         return counted
 
     def wait_for_calm(self) -> None:

@@ -24,7 +24,7 @@ from tests.conftest import all_suspects
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.api.core import Core
-from lodesman.api.hot import HotApp
+from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
@@ -255,6 +255,7 @@ class House:
             self.core, self.reads,  # type: ignore[arg-type]
             on_start=self._nothing, on_stop=self._nothing,
         )  # fmt: skip
+        self.inner = InnerApp(self.core)
         self.run(self._start())
         self.tokens: dict[str, str] = {}
         self.pilots = self.claims = 0
@@ -382,7 +383,9 @@ class House:
             "server": ("127.0.0.1", 7777), "client": ("127.0.0.1", 5), "asgi": {"version": "3.0"},
         }  # fmt: skip
         connection = Connection(more.get("chunks") or [raw])
-        app = more.get("app", self.app)
+        # What is the server's own comes on a Unix socket, unless a stranger asks.
+        inside = plain.startswith("/v1/service/") and not more.get("public")
+        app = more.get("app", self.inner if inside else self.app)
         task = self.loop.create_task(app(scope, connection.receive, connection.send))
         return task, connection
 

@@ -94,8 +94,18 @@ def test_a_pilot_s_token_opens_no_user_s_call(house, call):
 
 @named(PILOT_CALLS)
 def test_a_user_s_token_opens_no_pilot_s_call(house, call):
-    for name in ("ann", "admin", "service"):
+    for name in ("ann", "admin"):
         assert ask(house, call, name).status == 403
+    assert ask(house, call, "service").status == 401
+
+
+@named((*SERVICE_CALLS, ("GET", "/v1/service/metrics", None)))
+def test_the_service_s_calls_are_not_on_the_public_port(house, call):
+    method, path, body = call
+    for name in ("ann", "admin"):
+        assert house.call(method, path, body, token=name, public=True).status == 404
+    for name in ("", "service"):
+        assert house.call(method, path, body, token=name, public=True).status == 401
 
 
 @named(SERVICE_CALLS)

@@ -97,8 +97,8 @@ def test_health_has_the_age_of_the_configuration_and_not_its_content(house):
 
 def test_metrics_of_the_configuration(house):
     house.core.configuration = lambda: REFUSED
-    told = house.get("/v1/hot/metrics", "admin")
+    told = house.get("/v1/service/metrics", "service")
     assert told["configuration_loaded_timestamp_seconds"] == 999_000.0
     assert (told["configuration_refused"], told["configuration_refusals_total"]) == (1, 1)
     house.core.configuration = ConfigurationState
-    assert house.get("/v1/hot/metrics", "admin")["configuration_refused"] == 0
+    assert house.get("/v1/service/metrics", "service")["configuration_refused"] == 0

@@ -74,14 +74,14 @@ def test_metrics_need_the_scope_to_read_pilots(house):
 
 
 def test_the_counters_of_the_hot_process_are_for_the_administrator(house):
-    assert house.call("GET", "/v1/hot/metrics", token="").status == 401
-    assert house.call("GET", "/v1/hot/metrics", token="ann").status == 403
+    assert house.call("GET", "/v1/service/metrics", token="", public=True).status == 401
+    assert house.call("GET", "/v1/service/metrics", token="ann", public=True).status == 404
 
 
 def test_the_hot_process_counts(house):
     house.submitted({}, {}, {})
     house.claim(house.pilot(), 2)
-    told = house.get("/v1/hot/metrics", "admin")
+    told = house.get("/v1/service/metrics", "service")
     assert (told["submitted_jobs_total"], told["claims_total"], told["claimed_jobs_total"]) == (3, 1, 2)
     assert told["pilots_joined"] == 1
     assert told["commands_total"] >= told["commits_total"] > 0
@@ -90,7 +90,7 @@ def test_the_hot_process_counts(house):
 def test_a_repeated_submission_is_not_counted_again(house):
     for _ in range(3):
         house.submitted({}, {}, request_id="r")
-    assert house.get("/v1/hot/metrics", "admin")["submitted_jobs_total"] == 2
+    assert house.get("/v1/service/metrics", "service")["submitted_jobs_total"] == 2
 
 
 def test_health_needs_no_token_and_is_true(house):
@@ -131,7 +131,7 @@ def test_the_background_process_is_in_the_metrics(house):
     alive(house)
     house.ticks += 40.0
     house.core.background.ended(house.ticks)
-    told = house.get("/v1/hot/metrics", "admin")
+    told = house.get("/v1/service/metrics", "service")
     assert (told["background_ok"], told["background_heard_seconds_ago"]) == (0, 40.0)
     assert told["background_restarts_total"] == 1
 

@@ -80,7 +80,18 @@ def test_input_files_are_for_live_attempts_only(house):
     house.claim(pilot)
     assert house.call("GET", f"/v1/sandboxes/{digest}", token=pilot).status == 200
     lose(house, pilot)
-    assert house.call("GET", f"/v1/sandboxes/{digest}", token=pilot).status == 404
+    assert house.call("GET", f"/v1/sandboxes/{digest}", token=pilot).status == 401
+
+
+def test_no_other_call_is_open_to_a_lost_pilot(house, lost):
+    pilot, _ = lost
+    queues = {"queues": [["North", "ce.north", "short"]]}
+    for method, path, body in (
+        ("GET", "/v1/me", None), ("POST", "/v1/submit-pools/for-queues", queues), ("GET", "/v1/jobs", None),
+        ("GET", f"/v1/sandboxes/{SHA}", None),
+    ):  # fmt: skip
+        answer = house.call(method, path, body, token=pilot)
+        assert (answer.status, answer.json["error"]["message"]) == (401, "This pilot has ended."), path
 
 
 def test_a_report_does_not_bring_a_lost_pilot_back(house, lost):

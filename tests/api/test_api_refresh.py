@@ -190,7 +190,7 @@ def test_one_call_for_a_bunch_of_queues(house):
         house.submitted({"Requirements": {"Software": wanted}})
     house.submitted({"Requirements": {"Memory": 1000}})
     keep(house)
-    told = ask(house, "service", NORTH, SOUTH, NORTH, ["No", "such", "queue"]).json
+    told = ask(house, "admin", NORTH, SOUTH, NORTH, ["No", "such", "queue"]).json
     assert (told["pass"], told["at"]) == (1, house.now)
     counts = [(row["site"], len(row["pools"])) for row in told["queues"]]
     assert counts == [("North", 3), ("South", 1), ("North", 3), ("No", 0)]

@@ -24,6 +24,7 @@ import msgspec
 import pytest
 from tests.conftest import all_suspects
 
+from lodesman.client.exchange import ServerAddress, open_connection
 from lodesman.store import open_reader
 
 PATIENCE = 60.0
@@ -206,7 +207,10 @@ class Server:
 
     # --- asking ---------------------------------------------------------------------------------------
 
-    def connect(self, timeout: float = 30.0) -> http.client.HTTPConnection:
+    def connect(self, timeout: float = 30.0, *, inside: bool = False) -> http.client.HTTPConnection:
+        """A connection; `inside`: to the Unix socket that the server's own processes use."""
+        if inside:
+            return open_connection(ServerAddress(False, str(self.data / "run" / "hot.sock"), 0), None)
         if self.tls is not None:
             return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -226,7 +230,7 @@ class Server:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
             given["Authorization"] = f"Bearer {self.tokens.get(token, token)}"
-        with contextlib.closing(self.connect(timeout)) as connection:
+        with contextlib.closing(self.connect(timeout, inside=path.startswith("/v1/service/"))) as connection:
             connection.request(method, path, body=raw, headers=given)
             response = connection.getresponse()
             return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())

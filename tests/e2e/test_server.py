@@ -135,7 +135,7 @@ def bench(**more):
 
 
 def commands(server):
-    return server.get("/v1/hot/metrics")["commands_total"]
+    return server.get("/v1/service/metrics", "service")["commands_total"]
 
 
 class Waiting:

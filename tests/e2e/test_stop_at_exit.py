@@ -55,10 +55,12 @@ def test_a_stop_leaves_running_jobs_alone_if_their_pilots_outlive_the_server(mak
     server.wait_for("Running", job)
     got: list[list[dict[str, object]]] = []
     waiting = server.fake_pilot()
-    before = server.get("/v1/hot/metrics")["commands_total"]
+    before = server.get("/v1/service/metrics", "service")["commands_total"]
     asking = threading.Thread(target=lambda: got.append(waiting.claim(wait=45.0)))
     asking.start()
-    wait_until(lambda: server.get("/v1/hot/metrics")["commands_total"] > before, "the claim's arrival")
+    wait_until(
+        lambda: server.get("/v1/service/metrics", "service")["commands_total"] > before, "the claim's arrival"
+    )
     begun = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - begun < 15

@@ -17,7 +17,7 @@ USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks: a user, a service (the background process), a pilot, or `join` (a pilot that has not joined). `token`
-    is the hash of the token that was used.
+    is the hash of the token that was used. `has_ended`: it is a lost pilot, and its token opens the calls of ADR 0022.
     """
 
     kind: str
@@ -29,6 +29,7 @@ class Principal:
     pilot_id: int = 0
     expires_at: float | None = None
     token: bytes = b""
+    has_ended: bool = False
 
     def allows(self, scope: str) -> bool:
         """Whether this token may be used for that."""

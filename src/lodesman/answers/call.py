@@ -19,7 +19,8 @@ A = TypeVar("A")
 # The type of an answer, or the types that it may have; none of a call whose answers are all raw.
 Answer = type[A] | tuple[type[A], ...]
 
-Process = Literal["hot", "reading"]
+# `inner` is the hot process behind its Unix socket, which only processes of the server's own user may open.
+Process = Literal["hot", "reading", "inner"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
     "none", "any", "user", "pilot", "service", "admin",

@@ -186,10 +186,6 @@ OPENAPI = _get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This docume
 METRICS: Call[Nothing, Nothing, None] = _get(
     "/metrics", Nothing, (), "pilots:read", "Prometheus metrics", raw="text/plain"
 )
-HOT_METRICS = _get(
-    "/v1/hot/metrics", Nothing, server.HotMetrics, "admin", "Counters of the process that takes changes",
-    process="hot",
-)
 
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
@@ -209,10 +205,12 @@ LEAVE = _post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leav
 
 
 def _service(path: str, body: type[B], answer: type[A], most_bytes: int = REPORT_BODY) -> Call[Nothing, B, A]:
-    return _post(f"/v1/service/{path}", body, answer, "service", "", most_bytes=most_bytes)
+    return _post(f"/v1/service/{path}", body, answer, "service", "", process="inner", most_bytes=most_bytes)
 
 
+HOT_METRICS = _get("/v1/service/metrics", Nothing, server.HotMetrics, "service", "", process="inner")
 ALIVE = _service("alive", service.Alive, Nothing)
+POOLS_OF_QUEUES = _service("pools-of-queues", ask.QueuesBody, task_queues.PoolsOfQueues)
 PREPARE_PILOTS = _service("pilots", list[service.NewPilot], Nothing)
 PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
 PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)

@@ -42,12 +42,22 @@ def digest_of(scope: Scope) -> bytes | None:
 
 
 def authorise(principal: Principal, who: Who) -> None:
-    """Raises Forbidden for all but those who may make a call that is for `who`."""
+    """Raises Forbidden for all but those who may make a call that is for `who`, Unauthorized for a lost pilot that asks more
+    than the calls of pilots, which say themselves what is left to it.
+    """
+    if principal.has_ended and who != "pilot":
+        raise pilot_has_ended()
     if who == "pilot or pilots:read":
         who = "any" if principal.kind in ("pilot", JOINING) else "pilots:read"
     if not _may(principal, who):
         hint = "Use a token with the scope admin." if who == "admin" else ""
         raise Forbidden(_ONLY.get(who, f"This token may not do that: it lacks the scope {who}."), hint=hint)
+
+
+def pilot_has_ended() -> Unauthorized:
+    """What a pilot is answered after its end: it gives up then."""
+    hint = "Its token is good for the results of its last attempts only."
+    return Unauthorized("This pilot has ended.", hint=hint)
 
 
 def _may(principal: Principal, who: Who) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
-from lodesman.api.auth import authenticate, digest_of
+from lodesman.api.auth import authenticate, digest_of, pilot_has_ended
 from lodesman.api.strangers import Strangers, origin_of
 from lodesman.api.turns import Turns
 from lodesman.api.wire import Scope
@@ -139,22 +139,26 @@ class Core:
         return known
 
     def principal(self, scope: Scope, *, joining: bool = False) -> Principal:
-        """Who makes a request; `joining`: also a pilot that has not joined. Raises Unauthorized."""
+        """Who makes a request on the public port; `joining`: also a pilot that has not joined. Raises Unauthorized."""
         try:
-            return authenticate(scope, self._lookup_joining if joining else self.lookup, self.clock())
+            return authenticate(scope, self._lookup_joining if joining else self._lookup_public, self.clock())
         except Unauthorized:
             self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
             raise
 
+    def _lookup_public(self, digest: bytes) -> Principal | None:
+        """The token of the server's own processes is good on their socket only."""
+        found = self.lookup(digest)
+        return None if found is not None and found.kind == "service" else found
+
     def _lookup_joining(self, digest: bytes) -> Principal | None:
-        return self.lookup(digest) or joining_pilot(self.reader, digest)
+        return self._lookup_public(digest) or joining_pilot(self.reader, digest)
 
     def session(self, pilot_id: int) -> PilotSession:
         """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""
         session = self.sessions.get(pilot_id)
         if session is None:
-            hint = "Its token is good for the results of its last attempts only."
-            raise Unauthorized("This pilot has ended.", hint=hint)
+            raise pilot_has_ended()
         session.last_seen = self.ticks()
         return session
 

@@ -141,7 +141,8 @@ class Dispatcher(Generic[_S]):
         """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
         self.state = state
         self._process = process
-        found = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
+        served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
+        found = [one for one in served if one.call.process == process]
         counts = Counter(one.call for one in found)
         wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
         if wrong:

@@ -16,10 +16,11 @@ from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
 from lodesman.api import claims, pilots, service, sites, users, wire
+from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.wire import Disconnected, Headers, Receive, Scope, Send
-from lodesman.errors import InvalidRequest, Unavailable
+from lodesman.errors import InvalidRequest, NotFound, Unavailable
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -69,6 +70,21 @@ class HotApp(Dispatcher[Core]):
         if scope["path"] != calls.OPENAPI.path:
             self.state.principal(scope)
         await self.forward(scope, receive, send)
+
+
+class InnerApp(Dispatcher[Core]):
+    """What the server's own processes ask, on a Unix socket (`daemon.connections.OwnProtocol`)."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__("inner", core, (service,))
+
+    def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
+        """By the token of the background process."""
+        return authenticate(scope, self.state.lookup, self.state.clock())
+
+    async def otherwise(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        """There is nothing else."""
+        raise NotFound(f"No such endpoint: {scope['method']} {scope['path'][:200]}.")
 
 
 async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -199,7 +199,13 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
     vo = "" if request.who.kind in ("pilot", JOINING) else own_vo(request.who)
-    mine = pools_of_vo(core.reader, vo) if vo else None
+    return pools_of_queues(core, queues, mine=pools_of_vo(core.reader, vo) if vo else None)
+
+
+def pools_of_queues(
+    core: Core, queues: Sequence[QueueId], *, mine: Container[str] | None = None
+) -> PoolsOfQueues:
+    """The pools of each queue, of `mine` if given, and the last pass. Raises TooLarge."""
     last, found, count = core.live.pools.last_pass, [], 0
     for queue in queues:
         served = core.live.pools.of_queue(queue).pools

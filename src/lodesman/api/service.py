@@ -10,8 +10,12 @@ from msgspec import Raw
 
 from lodesman.answers import calls, server, service
 from lodesman.answers.call import Call, Nothing
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.requests import QueuesBody
+from lodesman.answers.task_queues import PoolsOfQueues
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
+from lodesman.api.pilots import pools_of_queues
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
@@ -100,6 +104,11 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
         examine_pilot, core.live, session, request.body.used, joined=joined, silent_seconds=silent
     )
     return Raw(msgspec.json.encode(await core.command(command)))
+
+
+@serves(calls.POOLS_OF_QUEUES)
+async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) -> PoolsOfQueues:
+    return pools_of_queues(core, [QueueId(*names) for names in request.body.queues])
 
 
 @serves(calls.FORGET_IDLE)

@@ -145,7 +145,7 @@ class SubmissionPools:
         found: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
-                answer = self._post(calls.SERVED_POOLS, QueuesBody(list(part)))
+                answer = self._post(calls.POOLS_OF_QUEUES, QueuesBody(list(part)))
             except LodesmanError as fault:
                 log.warning("it is not known which SubmitPools queues serve: %s", fault)
                 continue

@@ -61,7 +61,7 @@ class Client:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        servers: Sequence[str | ServerAddress],
         token: str = "",
         *,
         ca_file: str | None = None,
@@ -73,7 +73,9 @@ class Client:
             raise InvalidConfig("No server address is given.", hint="Write http://host:port.")
         if not _TOKEN.fullmatch(token):
             raise InvalidConfig("The token contains invalid characters.")
-        self.servers = tuple(exchange.parse_server(text) for text in servers)
+        self.servers = tuple(
+            one if isinstance(one, ServerAddress) else exchange.parse_server(one) for one in servers
+        )
         self._retry = retry or Retry()
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self._trust = (

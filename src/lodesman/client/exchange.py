@@ -49,7 +49,7 @@ _BY_STATUS: dict[int, type[LodesmanError]] = {
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where a server listens; `base` is the path before every path of the protocol."""
+    """Where a server listens; `base` is the path before every path of the protocol. Of a Unix socket `host` is the file."""
 
     secure: bool
     host: str
@@ -57,6 +57,8 @@ class ServerAddress:
     base: str = ""
 
     def __str__(self) -> str:
+        if "/" in self.host:
+            return f"unix:{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.base}"
 
@@ -131,11 +133,27 @@ def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
     return trust
 
 
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP on a Unix socket."""
+
+    def __init__(self, file: str, **options: Any) -> None:
+        super().__init__("localhost", **options)
+        self._file = file
+
+    def connect(self) -> None:
+        """Open it. Raises OSError."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._file)
+
+
 def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
     """A connection object for the server, not connected yet."""
     options: dict[str, Any] = {"timeout": _CONNECT_TIMEOUT_S, "blocksize": CHUNK}
     if server.secure:
         return http.client.HTTPSConnection(server.host, server.port, context=trust, **options)
+    if "/" in server.host:
+        return _UnixConnection(server.host, **options)
     return http.client.HTTPConnection(server.host, server.port, **options)
 
 

@@ -21,8 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import uvicorn
-
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.service import Alive
@@ -39,7 +37,7 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
 from lodesman.batch.backend import PILOT_FILE, Backend
 from lodesman.batch.local import LocalBackend
-from lodesman.client import Client
+from lodesman.client import Client, ServerAddress
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load, build_pilot
@@ -141,9 +139,9 @@ class BackgroundProcess:
         self._changed: ServerConfig | None = None
         self.config = config
         token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
-        ca_file = config.server.tls_certificate or None
+        hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
-        self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
+        self._new_client = partial(Client, [hot], token)
         self._reader = open_reader(config.database)
         self.policy = self._policy(config)
         self.local = LocalBackend(config.data / "pilots", {}, open_files=bootstrap.raise_open_files())
@@ -267,11 +265,7 @@ class BackgroundProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
-        reads = _Reads(uvicorn.Config(
-            ReadApp(self.side),
-            uds=bootstrap.socket_path(self.config),
-            http="httptools", ws="none", log_config=None, access_log=False, server_header=False,
-        ))  # fmt: skip
+        reads = bootstrap.OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
         try:
@@ -309,14 +303,6 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
         )
-
-
-class _Reads(uvicorn.Server):
-    """Signals belong to the background process, not to its web server."""
-
-    def capture_signals(self) -> Any:
-        """Nothing to capture: `BackgroundProcess.run` has them."""
-        return contextlib.nullcontext()
 
 
 def _hot_ended(stop: asyncio.Event) -> None:

@@ -4,6 +4,7 @@ worker node with Python 3.9 runs; and what both processes do: logs, the limit of
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import json
@@ -18,14 +19,17 @@ import zipfile
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import uvicorn
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
+from lodesman.daemon.connections import OwnProtocol
 from lodesman.errors import Conflict, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
@@ -36,7 +40,7 @@ from lodesman.store.journal import Transaction
 log = logging.getLogger(__name__)
 
 SERVICE_FILE = "service.token"
-_SOCKET = "reads.sock"
+READS_SOCKET, INNER_SOCKET = "reads.sock", "hot.sock"
 # The longest name of a Unix socket, and the zero byte that ends it.
 _SOCKET_NAME_BYTES = 108
 _TOKEN_FILE = "admin.token"
@@ -65,12 +69,12 @@ def run_directory(config: ServerConfig) -> Path:
     return config.data / "run"
 
 
-def socket_path(config: ServerConfig) -> str:
-    """The socket of the background process; through a descriptor of its folder where its name is too long for a socket."""
-    path = run_directory(config) / _SOCKET
+def socket_path(config: ServerConfig, name: str = READS_SOCKET) -> str:
+    """A socket of the server, or its own; through a descriptor of its folder where its name is too long for a socket."""
+    path = run_directory(config) / name
     if len(os.fsencode(path)) < _SOCKET_NAME_BYTES:
         return str(path)
-    return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)}/{_SOCKET}"
+    return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
 
 
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
@@ -177,6 +181,20 @@ def pilot_sources() -> dict[str, bytes]:
     files += [file for part in ("client", "pilot") for file in (_PACKAGE / part).glob("*.py")]
     sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
     return {"__main__.py": _START.encode(), **sources}
+
+
+class OwnServer(uvicorn.Server):
+    """A web server on a Unix socket for the server's own processes; signals belong to its process."""
+
+    def __init__(self, app: Any, path: str) -> None:
+        super().__init__(uvicorn.Config(
+            app, uds=path, http=OwnProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            server_header=False,
+        ))  # fmt: skip
+
+    def capture_signals(self) -> Any:
+        """Nothing to capture."""
+        return contextlib.nullcontext()
 
 
 # --- what both processes do ------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
+import struct
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,6 +29,9 @@ _HEAD_SECONDS = 30.0
 # Beyond the first piece of a head that came in pieces (a piece has at most 256 kB).
 _HEAD_BYTES = 65_536
 
+# Process, user and group of the other end of a Unix socket.
+_ROOT = 0
+_CREDENTIALS = struct.Struct("3i")
 _CLOSE = (b"connection", b"close")
 # The web server wakes the reader of a body for each piece of it; direct calls have no such reader.
 _NO_READER = asyncio.Event()
@@ -120,6 +126,21 @@ class _DirectCycle:
         """The server is about to end."""
         if self.asked is not None:
             self.asked.end_soon()
+
+
+class OwnProtocol(HttpToolsProtocol):
+    """HTTP on a Unix socket for processes of the server's own user: the kernel says who connects."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Close the connection of another user."""
+        super().connection_made(transport)
+        raw = transport.get_extra_info("socket").getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+        _, uid, _ = _CREDENTIALS.unpack(raw)
+        if uid not in (_ROOT, os.getuid()):
+            log.error("another user connected to a socket of the server", extra={"uid": uid})
+            transport.close()
 
 
 class GuardedProtocol(HttpToolsProtocol):

@@ -20,7 +20,7 @@ import uvicorn
 from lodesman.answers.audit import AuditNote
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
-from lodesman.api.hot import HotApp, forward
+from lodesman.api.hot import HotApp, InnerApp, forward
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot
@@ -91,6 +91,9 @@ class Server:
         self.app = HotApp(
             self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
         )
+        self._inner = bootstrap.OwnServer(
+            InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET)
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -116,6 +119,7 @@ class Server:
         self._checkpoints.start()
         self._offered = await self._offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
+        self._serving = asyncio.create_task(self._inner.serve(), name="inner")
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._watch_leases), name="leases"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
@@ -145,6 +149,8 @@ class Server:
     async def stop(self) -> None:
         """After the last request: write what is left."""
         await self.before_stop()
+        self._inner.should_exit = True
+        await asyncio.gather(self._serving, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

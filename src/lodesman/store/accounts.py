@@ -11,8 +11,9 @@ from lodesman.answers.accounts import Principal, TokenRow, UserRow
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 
-_TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin
-FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')
+_TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin,
+p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account LEFT JOIN pilot p ON p.id = t.pilot_id
+WHERE t.kind IN ('user', 'service', 'pilot')
 AND a.disabled_at IS NULL"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
 _SHOWN = """SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
@@ -66,7 +67,7 @@ def is_disabled(db: Reader, name: str) -> bool:
 
 
 def _principal(*row: Any) -> Principal:
-    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
+    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin, has_ended = row
     return Principal(
         kind=kind,
         name=account,
@@ -77,6 +78,7 @@ def _principal(*row: Any) -> Principal:
         pilot_id=pilot_id or 0,
         expires_at=expires,
         token=bytes(digest),
+        has_ended=bool(has_ended),
     )
 
 

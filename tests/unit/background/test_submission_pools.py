@@ -73,7 +73,7 @@ class World:
         name = call.path.rpartition("/")[2]
         if name in self.refuse:
             raise self.refuse[name]
-        if call is calls.SERVED_POOLS:
+        if call is calls.POOLS_OF_QUEUES:
             self.asked.append(body.queues)
             rows = [ServedQueue(*queue, [f"req1:{queue[2]}", "req1:b"]) for queue in body.queues]
             return PoolsOfQueues(7, 50.0, rows)
@@ -142,7 +142,7 @@ def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, mon
 
 
 def test_pilots_without_the_pools_of_their_queue_ask_for_them(world):
-    world.refuse["for-queues"] = Unavailable("Away.")
+    world.refuse["pools-of-queues"] = Unavailable("Away.")
     world.launch(1)
     world.end()
     papers = json.loads(world.batch.submitted[0][1][0].pilot_file)

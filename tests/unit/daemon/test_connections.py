@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
@@ -320,3 +324,30 @@ def test_a_connection_may_be_idle_between_requests(monkeypatch):
         return len(served.seen)
 
     assert run(script) == 2
+
+
+# --- sockets of the server's own
+
+
+@pytest.mark.parametrize(
+    ("me", "root", "closed"), [("mine", 0, 0), ("another", "mine", 0), ("another", "another", 1)]
+)
+def test_only_the_server_s_own_user_and_root_may_speak_on_its_unix_socket(monkeypatch, me, root, closed):
+    uids = {"mine": os.getuid(), "another": 54_321, 0: 0}
+    monkeypatch.setattr(connections, "_ROOT", uids[root])
+    monkeypatch.setattr(connections.os, "getuid", lambda: uids[me])
+    ends = []
+
+    async def connect():
+        near, far = socket.socketpair()
+        with near, far:
+            transport: Any = SimpleNamespace(
+                get_extra_info=lambda name: near if name == "socket" else None, close=lambda: ends.append(1)
+            )
+            config = uvicorn.Config(Served().app, log_config=None)
+            config.load()
+            protocol = connections.OwnProtocol(config, ServerState(), {})
+            protocol.connection_made(transport)
+
+    asyncio.run(connect())
+    assert len(ends) == closed
