@@ -85,5 +85,9 @@ class Unavailable(LodesmanError, code="unavailable"):
     """The server or a batch system cannot answer now; trying again later makes sense."""
 
 
+class TooOften(Unavailable, code="too-often"):
+    """Too many requests of this address were refused lately."""
+
+
 class BackendFault(LodesmanError, code="backend"):
     """A batch system refused; `data['transient']` says whether a retry makes sense."""

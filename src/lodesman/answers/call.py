@@ -27,7 +27,8 @@ Who = Literal[
     "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read",
 ]  # fmt: skip
 
-# The largest bodies, in bytes.
+# The largest bodies, in bytes. That of a pilot that joins comes before it is known who sends it.
+JOIN_BODY = 1 << 14
 SMALL_BODY = 1 << 20
 REPORT_BODY = 8 << 20
 PLAN_BODY = 16 << 20
@@ -39,7 +40,7 @@ _NAME = re.compile(r"{(\w+)}")
 # Those of `lodesman.errors`: they never change between releases, and new ones may come.
 Code = Literal[
     "backend", "conflict", "forbidden", "impossible", "invalid-config", "invalid-job", "invalid-request",
-    "not-found", "syntax", "too-large", "unauthorized", "unavailable",
+    "not-found", "syntax", "too-large", "too-often", "unauthorized", "unavailable",
 ]  # fmt: skip
 
 

@@ -21,7 +21,17 @@ from lodesman.answers import (
     why_queues,
 )
 from lodesman.answers import requests as ask
-from lodesman.answers.call import PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Answer, Call, Nothing, Process, Who
+from lodesman.answers.call import (
+    JOIN_BODY,
+    PLAN_BODY,
+    REPORT_BODY,
+    SUBMIT_BODY,
+    Answer,
+    Call,
+    Nothing,
+    Process,
+    Who,
+)
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -189,7 +199,9 @@ METRICS: Call[Nothing, Nothing, None] = _get(
 
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
-JOIN = _post("/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,))
+JOIN = _post(
+    "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401, 429), most_bytes=JOIN_BODY
+)
 CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs")
 HEARTBEAT = _post(
     "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",

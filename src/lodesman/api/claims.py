@@ -118,7 +118,7 @@ def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedCla
 
 def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
     """The claim as a direct call."""
-    who = core.principal(scope)
+    who = scope.get("principal") or core.principal(scope)
     authorise(who, calls.CLAIM.who)
     return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
 

@@ -138,13 +138,23 @@ class Core:
                 self.principals[digest] = known
         return known
 
-    def principal(self, scope: Scope, *, joining: bool = False) -> Principal:
-        """Who makes a request on the public port; `joining`: also a pilot that has not joined. Raises Unauthorized."""
+    def principal(self, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
+        """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined. Raises
+        Unauthorized, which is `noted` for the audit trail.
+        """
+        known: Principal | None = scope.get("principal")
+        if known is not None:
+            return known
         try:
-            return authenticate(scope, self._lookup_joining if joining else self._lookup_public, self.clock())
+            found = authenticate(
+                scope, self._lookup_joining if joining else self._lookup_public, self.clock()
+            )
         except Unauthorized:
-            self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
+            if noted:
+                self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
             raise
+        scope["principal"] = found
+        return found
 
     def _lookup_public(self, digest: bytes) -> Principal | None:
         """The token of the server's own processes is good on their socket only."""

@@ -179,11 +179,11 @@ class Dispatcher(Generic[_S]):
             else:
                 await wire.send_answer(send, *wire.json_answer(_ENCODER.encode(answer)))
         except LodesmanError as error:
-            await self._refuse(send, wire.error_answer(error))
+            await self._refuse(scope, send, wire.error_answer(error))
         except Disconnected:
             return
         except Exception as bug:
-            await self._refuse(send, failed(scope["path"], bug))
+            await self._refuse(scope, send, failed(scope["path"], bug))
 
     def _find(self, scope: Scope) -> tuple[Endpoint[_S] | None, tuple[str, ...]]:
         """Raises InvalidRequest for a path that a filter before the server would read as another."""
@@ -199,7 +199,7 @@ class Dispatcher(Generic[_S]):
                 return endpoint, found.groups()
         return None, ()
 
-    async def _refuse(self, send: Send, answer: Answer) -> None:
+    async def _refuse(self, _scope: Scope, send: Send, answer: Answer) -> None:
         status, headers, body = answer
         if self._process == "reading":
             # How long a connection lives is between the client and the hot process.

@@ -19,8 +19,9 @@ from lodesman.api import claims, pilots, service, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.wire import Disconnected, Headers, Receive, Scope, Send
-from lodesman.errors import InvalidRequest, NotFound, Unavailable
+from lodesman.api.strangers import origin_of
+from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
+from lodesman.errors import InvalidRequest, NotFound, TooOften, Unauthorized, Unavailable
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -64,6 +65,20 @@ class HotApp(Dispatcher[Core]):
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
         """Pilots find out where they run before they join."""
         return self.state.principal(scope, joining=call is calls.SERVED_POOLS)
+
+    def admits(self, scope: Scope) -> bool:
+        """Whether a request brings a token that is good, which it keeps."""
+        try:
+            return self.state.principal(scope, noted=False) is not None
+        except Unauthorized:
+            return False
+
+    async def _refuse(self, scope: Scope, send: Send, answer: Answer) -> None:
+        """A refusal of a stranger may take its time."""
+        if "principal" not in scope and await self.state.strangers.wait_if_many(origin_of(scope)):
+            words = "Too many requests of this address were refused."
+            answer = wire.error_answer(TooOften(words, hint="Check the token, and try again later."))
+        await super()._refuse(scope, send, answer)
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The reading process has it, and checks the token again."""

@@ -28,6 +28,7 @@ REFUSALS = {
     409: ("Conflict", "What the request goes by does not hold, or no longer."),
     413: ("TooLarge", "Something is over its limit, or would take too long."),
     422: ("Impossible", "No configured queue could ever run these jobs."),
+    429: ("TooOften", "Too many requests without a good token came from this address."),
     503: ("Unavailable", "The server cannot answer now: try again."),
 }
 _FOR: Mapping[Who, str] = {
@@ -51,6 +52,7 @@ _NO_RANGE: JsonObject = {
 # HTTP wants headers for these.
 _HEADERS: Mapping[int, JsonObject] = {
     401: {"WWW-Authenticate": {"description": "Bearer", "schema": _TEXT}},
+    429: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
     503: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
 }
 
@@ -180,7 +182,7 @@ def refusals(call: _AnyCall) -> list[int]:
     # 400: its path or its query string may be wrong.
     found = {400, 503, *call.refused}
     if call.who != "none":
-        found |= {401} if call.who == "any" else {401, 403}
+        found |= {401, 429} if call.who == "any" else {401, 403, 429}
     if call.has_body or call.upload:
         found.add(413)
     if call.names or any(one["name"] == "vo" for one in _parameters(call)):

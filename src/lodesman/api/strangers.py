@@ -1,7 +1,11 @@
-"""Those who have no token that is good: counted by address, for the audit trail."""
+"""Those who have no token that is good: counted by address for the audit trail, and made to wait when they are too many.
+
+The server answers all requests on one event loop: a loop that is busy with refusals delays each claim of a pilot many times.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from lodesman.answers.audit import AuditNote
@@ -11,13 +15,37 @@ from lodesman.api.wire import Scope
 _MOST = 1_000
 _OTHERS = ("many addresses", "")
 _SHOWN = 12
+_WAIT_SECONDS = 1.0
+_MOST_WAITING = 2_000
 
 
 class Strangers:
-    """Belongs to the event loop."""
+    """Belongs to the event loop. `most`: refusals of one address in a second that are answered at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = 20) -> None:
+        self.most = most
         self._refused: Counter[tuple[str, str]] = Counter()
+        self._second, self._lately = 0, Counter[str]()
+        self._waiting, self._never = 0, asyncio.Event()
+
+    async def wait_if_many(self, origin: str) -> bool:
+        """Count a refusal; if there were too many of that address in this second, keep it waiting. Returns whether."""
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._lately = second, Counter()
+        self._lately[origin] += 1
+        if self._lately[origin] <= self.most:
+            return False
+        if self._waiting < _MOST_WAITING:
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(_WAIT_SECONDS):
+                    await self._never.wait()
+            except TimeoutError:
+                pass
+            finally:
+                self._waiting -= 1
+        return True
 
     def refused(self, origin: str, token: str) -> None:
         """A request from this address was refused. `token`: the beginning of its hash, '' without one."""

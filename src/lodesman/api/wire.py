@@ -31,6 +31,7 @@ STATUS = {
     "invalid-config": 400,
     "impossible": 422,
     "unavailable": 503,
+    "too-often": 429,
     "backend": 502,
 }
 _T = TypeVar("_T")
@@ -57,6 +58,7 @@ _HEADERS: dict[int, Headers] = {
     401: [(b"www-authenticate", b"Bearer")],
     # The rest of the body is not read: the connection cannot be used again.
     413: [(b"connection", b"close")],
+    429: [(b"retry-after", b"1"), (b"connection", b"close")],
     503: [(b"retry-after", b"1")],
 }
 

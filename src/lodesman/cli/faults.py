@@ -14,6 +14,7 @@ BY_CODE = {
     "unauthorized": 4,
     "forbidden": 4,
     "unavailable": 5,
+    "too-often": 5,
     "aborted": 5,
     "conflict": CONFLICT,
 }

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,9 +33,17 @@ _HEAD_BYTES = 65_536
 # Process, user and group of the other end of a Unix socket.
 _ROOT = 0
 _CREDENTIALS = struct.Struct("3i")
+# Of all requests without a token that is good, together.
+_UNKNOWN_BYTES = 32 << 20
 _CLOSE = (b"connection", b"close")
 # The web server wakes the reader of a body for each piece of it; direct calls have no such reader.
 _NO_READER = asyncio.Event()
+
+
+class _Unknown:
+    """Bytes of requests of which it is not known who sends them; one event loop uses it."""
+
+    bytes = 0
 
 
 class _OneWrite:
@@ -157,6 +166,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._body_since = 0.0
         self._body_bytes = 0
         self._answering: RequestResponseCycle | _DirectCycle | None = None
+        # Bytes of its present request, as long as it is not known who sends it.
+        self._unknown = 0
+        self._admits: Callable[[Scope], bool] = getattr(self.app, "admits", lambda _: True)
         self._direct: dict[bytes, DirectCall] = {
             path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
         }
@@ -171,6 +183,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify the request that is being answered, and not only the last one."""
         self._stop_waiting()
+        self._release()
         answering, self._answering = self._answering, None
         if answering is not None and not answering.response_complete:
             if isinstance(answering, _DirectCycle):
@@ -191,8 +204,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._answering.end_soon()
 
     def on_headers_complete(self) -> None:
-        """The head has come. Only a usual request is called directly."""
-        call = self._direct.get(self.url)
+        """The head has come, and with it the token. Only a usual request of a pilot that is known is called directly."""
+        call, is_known = self._direct.get(self.url), self._admits(cast("Scope", self.scope))
         before = self.cycle
         if (
             call is None
@@ -200,6 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):
             or not (before is None or before.response_complete)
             or self.parser.get_method() != b"POST"
             or self.parser.get_http_version() != "1.1"
+            or not is_known
         ):
             super().on_headers_complete()
             return
@@ -240,6 +254,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is not None and cycle.scope is self.scope:
             if cycle.more_body and not cycle.response_complete:
                 # The head is complete, the body is not: it has its own time from here on.
+                if "principal" not in self.scope:
+                    self._count_unknown(len(data))
                 if not self._body_bytes:
                     self._stop_waiting()
                     self._body_since = self.loop.time()
@@ -250,7 +266,11 @@ class GuardedProtocol(HttpToolsProtocol):
                     cycle.reply(*error_answer(too_large))
             elif self._late is not None:
                 self._stop_waiting()
-        elif self._head_bytes + len(data) > _HEAD_BYTES and self._head_bytes:
+            if self._unknown and (cycle.response_complete or not cycle.more_body):
+                self._release()
+            return
+        self._count_unknown(len(data))
+        if self._head_bytes + len(data) > _HEAD_BYTES and self._head_bytes:
             self._refuse("The head of the request is too large.")
         elif not self._head_bytes:
             self._stop_waiting()
@@ -258,6 +278,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self._late = self.loop.call_later(_HEAD_SECONDS, self._too_late)
         else:
             self._head_bytes += len(data)
+
+    def _count_unknown(self, size: int) -> None:
+        """All that strangers send has a limit: a connection that goes beyond it is closed."""
+        self._unknown += size
+        _Unknown.bytes += size
+        if _Unknown.bytes > _UNKNOWN_BYTES:
+            self._refuse("Too many requests without a token are on their way.")
+
+    def _release(self) -> None:
+        _Unknown.bytes -= self._unknown
+        self._unknown = 0
 
     def _stop_waiting(self) -> None:
         if self._late is not None:

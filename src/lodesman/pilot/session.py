@@ -33,7 +33,7 @@ _BATCH_SYSTEMS = (
     ("QUEUE", "SGE_ROOT"),
 )
 # A longer list is not presented: the server finds the pools itself in any case.
-_MAX_PRESENTED = 5_000
+_MAX_PRESENTED = 100
 
 
 class BatchQueue(NamedTuple):

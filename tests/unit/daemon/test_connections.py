@@ -351,3 +351,28 @@ def test_only_the_server_s_own_user_and_root_may_speak_on_its_unix_socket(monkey
 
     asyncio.run(connect())
     assert len(ends) == closed
+
+
+# --- what strangers send
+
+
+@pytest.mark.parametrize(
+    "piece", [b"POST /a HTTP/1.1\r\nx: ", b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n"]
+)
+def test_all_bytes_of_requests_without_a_token_have_one_limit(monkeypatch, piece):
+    monkeypatch.setattr(connections, "_UNKNOWN_BYTES", 5_000)
+
+    async def main(served):
+        first, second = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+        for _, writer in (first, second):
+            writer.write(piece + b"y" * (4_000 - len(piece)))
+        ended = await asyncio.wait(
+            [asyncio.ensure_future(reader.read(1)) for reader, _ in (first, second)],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        assert len(ended[0]) == 1
+        for _, writer in (first, second):
+            await closed(writer)
+
+    run(main)
+    assert connections._Unknown.bytes == 0
