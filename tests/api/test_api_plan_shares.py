@@ -107,8 +107,9 @@ def test_an_unknown_group_gets_a_suggestion(crowd):
 
 def test_how_many_starts_an_hour_that_is(crowd):
     assert plan(crowd, {"bio": 6_000})["groups"][0]["starts_an_hour"] is None
-    pilot = crowd.pilot()
-    assert len(crowd.claim(pilot, 10)) == 10
+    pilot = crowd.pilot(cores=10, node={"cores": 10})
+    ten = {"cores": 10, "memory_mb": 2_000, "norm_cpu_seconds": 0}
+    assert len(crowd.claim(pilot, 10, resource=ten)) == 10
     rows = {row["group"]: row["starts_an_hour"] for row in plan(crowd, {"bio": 6_000})["groups"]}
     assert rows["bio"] == {"before": pytest.approx(2.0), "after": pytest.approx(6.0)}
     crowd.now += 3_601
@@ -125,7 +126,7 @@ class Gap:
 def test_starts_are_counted_over_less_than_an_hour_when_there_were_many(crowd, monkeypatch):
     """Numbers of attempts have gaps: what counts is how many there are, not how far their numbers reach."""
     monkeypatch.setattr(plans, "_MOST_STARTS", 5)
-    pilot = crowd.pilot()
+    pilot = crowd.pilot(cores=10, node={"cores": 10})
     assert len(crowd.claim(pilot, 3)) == 3
     crowd.now += 600
     assert len(crowd.claim(pilot, 3)) == 3

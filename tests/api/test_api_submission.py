@@ -541,7 +541,7 @@ FIELDS = st.sampled_from(
 def test_each_member_that_was_accepted_can_be_handed_out(house, field, text, values):
     """What is filled in at the claim was checked at the submission: no claim fails for its job's sake."""
     if not house.pilots:
-        house.everywhere = [house.pilot("North"), house.pilot("South", cores=4)]
+        house.everywhere = [house.pilot(site, cores=40, node={"cores": 40}) for site in ("North", "South")]
         house.upload(b"input")
     value = {"A": text} if field == "Environment" else text
     # As a client names them, which knows no job id yet.
@@ -555,7 +555,11 @@ def test_each_member_that_was_accepted_can_be_handed_out(house, field, text, val
         assert answer.status == 400, answer.body
         return
     waiting = answer.json["count"] - answer.json["held"]
-    free = {"cores": 4, "memory_mb": 8_000, "norm_cpu_seconds": 0}
-    got = [one for pilot in house.everywhere for one in house.claim(pilot, 10, resource=free)]
+    free = {"cores": 40, "memory_mb": 8_000, "norm_cpu_seconds": 0}
+    taken = {pilot: house.claim(pilot, 10, resource=free) for pilot in house.everywhere}
+    got = [one for jobs in taken.values() for one in jobs]
     assert len(got) == waiting
+    for pilot, jobs in taken.items():
+        for job in jobs:
+            house.report(pilot, job)
     assert all(isinstance(one["spec"]["executable"], str) for one in got)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ from lodesman.commands.pilots import (
     presented,
     unknown_join_token,
 )
-from lodesman.commands.report import MOST_MB, note_heartbeat, possible, take_reports
+from lodesman.commands.report import MOST_MB, give_back, note_heartbeat, possible, take_reports
 from lodesman.commands.sessions import PilotSession, presented_by
 from lodesman.errors import Forbidden, LodesmanError, NotFound, TooLarge, Unauthorized
 from lodesman.store.journal import Change
@@ -45,6 +46,8 @@ _NODE_BYTES, _NODE_DEPTH = 16 << 10, 8
 # What a pilot calls an attempt that it hands in.
 _COMPLETING = "completing"
 _JOIN_TOKEN = "join token"
+_MOST_UNNAMED = 3
+_GIVEN_BACK = "its pilot did not name it, and it went back"
 _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 # Identifiers in one answer; the pilots of one submission go to few queues.
 _MOST_POOLS = 200_000
@@ -112,9 +115,23 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
         session.completing = completing
     except LodesmanError:
         pass  # the next heartbeat is stored
+    await _give_back_unnamed(core, session, attempts)
     orders = core.live.pilots.stop_orders.get(session.id) or {}
     kill = [pilots.KillOrder(*key, reason) for key, reason in list(orders.items()) if key in attempts]
+    kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in session.given_back & attempts.keys()]
     return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
+
+
+async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[tuple[int, int]]) -> None:
+    """What three heartbeats in a row do not name, the pilot does not have: its jobs wait again."""
+    held = list(core.live.pilots.held.get(session.id, ()))
+    missed, session.unnamed = session.unnamed, {}
+    session.unnamed = {key: missed.get(key, 0) + 1 for key in held if key not in named}
+    gone = [key for key, times in session.unnamed.items() if times >= _MOST_UNNAMED]
+    if gone:
+        with suppress(LodesmanError):
+            await core.command(Change(give_back, core.live, session.id, gone))
+            session.given_back.update(gone)
 
 
 def _keep_news(

@@ -9,7 +9,7 @@ from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import SILENT_SECONDS, FreeResources, LastClaim, PilotSession
+from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
 from lodesman.matching import ResourceRequest
 from lodesman.store.journal import PARKED, Transaction
@@ -18,10 +18,14 @@ from lodesman.why.pilot import PilotNow, amounts
 
 log = logging.getLogger(__name__)
 
+# A pilot may hand in this many results while it runs others (`pilot.decisions`).
+_MOST_HANDED_IN = 64
+
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A pilot asks for up to `count` jobs that fit what its session has free.
+    """A pilot asks for up to `count` jobs that fit what its session has free. Of `whole`, all that it has, its live attempts
+    hold a part, whatever it says (None: nothing is subtracted).
 
     Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
     a later batch, or by `unpark`.
@@ -35,6 +39,7 @@ class Claim:
     claim_token: str
     wait: bool
     answer: Callable[[Any], None]
+    whole: FreeResources | None = None
     since: float = 0.0
     pilot_id: int = field(init=False)
     pools_version: int = field(init=False)
@@ -72,7 +77,9 @@ class Claim:
         """Choose and claim now; writes attempt, event and job rows."""
         live = self.live
         self.refresh_pools()
-        chosen = live.queues.matcher.choose(self.request, self.count, now=tx.now, rng=live.rng, undo=tx.undo)
+        request, count, cores = self._allowed()
+        chosen = live.queues.matcher.choose(request, count, now=tx.now, rng=live.rng, undo=tx.undo)
+        self._return_surplus(tx, chosen, cores)
         if not chosen:
             return []
         eligible = live.queues.matcher.eligible_groups(chosen) if live.queues.observes_shares() else None
@@ -80,6 +87,41 @@ class Claim:
         claimed = [c for tq_id in chosen if (c := self._claim_one(tx, tq_id, facts)) is not None]
         tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
         return claimed
+
+    def _allowed(self) -> tuple[ResourceRequest, int, int]:
+        """What may be claimed now: the resource, how many jobs, and the cores that they may hold but for the last of them.
+
+        A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way.
+        """
+        whole, asked = self.whole, self.free
+        if whole is None:
+            return self.request, self.count, UNLIMITED
+        held = self.live.pilots.held.get(self.pilot_id)
+        if not held:
+            cores = min(asked.cores, whole.cores)
+            return self.request, min(self.count, cores + 1), cores
+        free = reckon(whole, None, tuple(held.values()))
+        cores = min(asked.cores, whole.cores - sum(n for n, _ in held.values()))
+        if cores < 0 or len(held) > whole.cores + _MOST_HANDED_IN:
+            return self.request, 0, 0
+        if not cores:
+            return self.request, 1, 0
+        if cores < asked.cores or free.memory_mb < asked.memory_mb:
+            left = FreeResources(cores, min(free.memory_mb, asked.memory_mb), asked.norm_cpu_seconds)
+            return self.session.request(left, self.live.pools), min(self.count, cores + 1), cores
+        return self.request, min(self.count, cores + 1), cores
+
+    def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
+        """Give back what was chosen beyond the cores; the first job beyond them is prefetched."""
+        index, left, beyond = self.live.queues.index, cores, 0
+        for place, tq_id in enumerate(chosen):
+            beyond += index.key(tq_id).cores > left
+            if beyond > 1:
+                for surplus in chosen[place:]:
+                    index.add_waiting(surplus, 1, now=tx.now)
+                del chosen[place:]
+                return
+            left -= index.key(tq_id).cores
 
     def _claim_one(self, tx: Transaction, tq_id: int, facts: ClaimFacts) -> Claimed | None:
         live = self.live
@@ -93,13 +135,17 @@ class Claim:
             live.queues.correct_count(tx, tq_id, 0)
             return None
         live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
+        live.pilots.hold(tx, self.pilot_id, (job.id, job.attempt + 1), live.queues.index.key(tq_id))
         return Claimed(job.id, job.attempt + 1, job.template_id, job.submission_id)
 
     def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
         """What was answered to the same claim token, if this pilot used it before."""
         last = self.live.pilots.last_claims.get(self.pilot_id)
         if last is not None:
-            return last[1] if last[0] == self.claim_token else None
+            if last[0] != self.claim_token:
+                return None
+            held = self.live.pilots.held.get(self.pilot_id, {})
+            return [one for one in last[1] if (one.job_id, one.attempt) in held]
         # The first claim of this pilot since the server started: the answer may predate the start.
         return claimed_with(tx, self.pilot_id, self.claim_token) or None
 
@@ -112,6 +158,9 @@ def unpark(tx: Transaction, claim: Claim) -> None:
 
 def serve_parked(live: Live, tx: Transaction) -> None:
     """Let parked requests claim what this batch brought; called at the end of each batch."""
+    freed, live.pilots.freed = live.pilots.freed, set()
+    waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
+    live.parked.serve(tx, waiting)
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))

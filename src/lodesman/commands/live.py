@@ -14,13 +14,15 @@ from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
+from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.pilots import joined_pilots, pilots_with_stalled_jobs, stop_orders
+from lodesman.store.read.pilots import joined_pilots, live_attempts, pilots_with_stalled_jobs, stop_orders
 from lodesman.store.read.submit_pools import PassRow, last_pass
+from lodesman.store.read.task_queues import keys_by_id
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
 
@@ -58,7 +60,9 @@ class _LivePilots:
 
     `running`: only these are given jobs; `silent`: of them, those whose silence was noted. `stop_orders`: pilot -> attempt
     -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
-    lost answer can be asked for again. `offers`: what a queue offers a VO, by the configuration; None at the start.
+    lost answer can be asked for again. `held`: pilot -> live attempt -> the cores and MB that it holds (0: its cores'
+    part); nothing any more of one that is handed in. `freed`: pilots that hold less since this batch. `offers`: what a
+    queue offers a VO, by the configuration; None at the start.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -67,6 +71,12 @@ class _LivePilots:
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
         self.offers: Callable[[str, QueueId], ConfiguredOffer | None] | None = None
+        self.held: dict[int, dict[Attempt, tuple[int, int]]] = {}
+        self.freed: set[int] = set()
+        found = live_attempts(db)
+        keys = keys_by_id(db, {tq_id for *_, tq_id in found})
+        for pilot, job, number, tq_id in found:
+            self.held.setdefault(pilot, {})[job, number] = (keys[tq_id].cores, keys[tq_id].memory_mb)
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
 
@@ -77,8 +87,23 @@ class _LivePilots:
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
+    def hold(self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey) -> None:
+        """A pilot has a live attempt from now on."""
+        tx.put(self.held.setdefault(pilot_id, {}), attempt, (key.cores, key.memory_mb))
+
+    def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
+        """The payload of a live attempt has ended: it holds nothing."""
+        held = self.held.get(pilot_id, {})
+        if attempt in held:
+            tx.put(held, attempt, (0, 0))
+            self.freed.add(pilot_id)
+
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
         """A live attempt has ended: the reason of the order to stop it, None if there was none."""
+        held = self.held.get(pilot_id)
+        if held:
+            tx.drop(held, attempt)
+            self.freed.add(pilot_id)
         orders = self.stop_orders.get(pilot_id)
         return tx.drop(orders, attempt) if orders else None
 
@@ -91,6 +116,7 @@ class _LivePilots:
     def _forget(self, pilot_id: int) -> None:
         self.stop_orders.pop(pilot_id, None)
         self.last_claims.pop(pilot_id, None)
+        self.held.pop(pilot_id, None)
 
 
 class Live:

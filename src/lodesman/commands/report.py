@@ -30,6 +30,7 @@ MOST_MB = 1 << 30
 # Why an attempt ended of which its pilot said nothing.
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
+UNNAMED = "not-named"
 # Where the job may be whose lost attempt turns out to have succeeded.
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
@@ -100,7 +101,7 @@ def _after_end(
     tx: Transaction, live: Live, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
     """The attempt has ended already: the same report again, a late success, or one that comes too late."""
-    is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED)
+    is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
     if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
         return _accepted(report, "already ended")
     stale = attempt.id != row.last_attempt
@@ -154,6 +155,7 @@ def _after(row: JobRow, report: AttemptReport) -> tuple[JobState, str]:
 
 def _reason(report: AttemptReport) -> str:
     words = {
+        UNNAMED: "its pilot did not name it in three heartbeats",
         "exit": f"exit code {report.exit_code}",
         "signal": f"ended by signal {report.signal}",
         "cpu-limit": "over its CPU time",
@@ -183,6 +185,18 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str) -> 
 _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
+def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
+    """A pilot does not have these attempts: they end, and their jobs go back. Returns how many were live."""
+    ended = 0
+    for job_id, number in unnamed:
+        row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
+        if row is not None and row.attempt == number and (job_id, number) in held:
+            end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
+            end_attempt(live, tx, row, end, pilot_id=pilot_id)
+            ended += 1
+    return ended
+
+
 def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int:
     """These pilots have said nothing for long. `since`: when each spoke last, in UNIX seconds.
 
@@ -210,6 +224,8 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[At
     moved = left = 0
     for row in _rows(tx, pilot_id):
         hands_in = there.get((row.id, row.attempt))
+        if hands_in:
+            live.pilots.handed_in(tx, pilot_id, (row.id, row.attempt))
         if row.state is JobState.STALLED and hands_in is None:
             left += 1
         elif row.state is JobState.STALLED or (row.state is JobState.RUNNING and hands_in):

@@ -202,6 +202,9 @@ class PilotSession:
         # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
         self.tails: dict[tuple[int, int], bytes] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
+        # Live attempts that its last heartbeats did not name, with their number; and those that went back for that.
+        self.unnamed: dict[tuple[int, int], int] = {}
+        self.given_back: set[tuple[int, int]] = set()
         # What it hands in, as far as that was noted.
         self.completing: AbstractSet[tuple[int, int]] = frozenset()
 

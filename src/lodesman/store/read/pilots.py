@@ -30,6 +30,8 @@ _RUNNING_BY_SITE = f"""SELECT a.site, count(*) FROM attempt a {by_index("attempt
 LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
+_LIVE_ATTEMPTS = f"""SELECT pilot_id, job_id, number, tq_id FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
@@ -154,6 +156,11 @@ def pilots_by_queue(db: Reader, vo: str = "") -> list[tuple[QueueId, str, int]]:
 def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
     """Live attempts by site; `vo`: of pilots of one VO."""
     return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
+
+
+def live_attempts(db: Reader) -> list[tuple[int, int, int, int]]:
+    """(pilot, job, number of the attempt, task queue) of all live attempts."""
+    return list(db.execute(_LIVE_ATTEMPTS))
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
