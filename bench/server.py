@@ -22,7 +22,14 @@ from lodesman.client import Client, ServerAddress
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 QUIET_CORES, QUIET_SECONDS = 0.05, 120.0
 # No pilots of its own: the benchmark acts as the pilots. The director still computes its first iteration.
-HABITS = {"pilots.lease_seconds": 36_000, "director.PollingTime": 3_600, "director.pilotsPerIteration": 0}
+HABITS = {
+    "limits.waiting_jobs": 0,
+    "limits.task_queues": 0,
+    "server.sandbox_quota_mb": 0,
+    "pilots.lease_seconds": 36_000,
+    "director.PollingTime": 3_600,
+    "director.pilotsPerIteration": 0,
+}
 
 
 class Server:

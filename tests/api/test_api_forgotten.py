@@ -100,25 +100,29 @@ def test_a_file_that_the_disk_has_lost_is_uploaded_again(house):
     assert house.call("GET", f"/v1/sandboxes/{digest(CONTENT)}", token="ann").status == 404
     assert house.upload(CONTENT).status == 200
     assert path.read_bytes() == CONTENT
-    assert house.get("/v1/me", "ann")["inputs"] == {"files": 1, "bytes": len(CONTENT), "limit": None}
+    assert house.get("/v1/me", "ann")["inputs"] == {
+        "files": 1, "bytes": 4_096, "limit": None, "outputs": 0,
+    }  # fmt: skip
 
 
 def test_a_file_beyond_the_quota_is_refused_before_it_comes(house):
-    house.side.quota_bytes = 5_000
-    assert house.upload(b"x" * 3_000).status == 200
-    answer = house.upload(b"y" * 2_001)
+    house.side.quota_bytes = 9_500
+    assert house.upload(b"x" * 5_000).status == 200
+    answer = house.upload(b"y" * 4_501)
     assert (answer.status, answer.code) == (413, "too-large")
-    assert answer.json["error"]["data"] == {"limit": 5_000, "used": 3_000, "size": 2_001}
+    assert answer.json["error"]["data"] == {"limit": 9_500, "used": 5_000, "size": 4_501}
     assert "sandbox_quota_mb" in answer.json["error"]["hint"]
-    assert house.upload(b"x" * 3_000).status == 200  # it is there already
-    assert house.upload(b"y" * 2_000).status == 200
+    assert house.upload(b"x" * 5_000).status == 200  # it is there already
+    assert house.upload(b"y" * 4_500).status == 200
     assert house.upload(b"", token="bob").status == 200
-    assert house.get("/v1/me", "ann")["inputs"] == {"files": 2, "bytes": 5_000, "limit": 5_000}
+    assert house.get("/v1/me", "ann")["inputs"] == {
+        "files": 2, "bytes": 9_500, "limit": 9_500, "outputs": 0,
+    }  # fmt: skip
 
 
 def test_uploads_that_come_together_do_not_exceed_the_quota(house):
-    """Both fit when they begin; the one that ends last is refused, and leaves nothing."""
-    house.side.quota_bytes = 3_000
+    """Room is reserved for the first; the other is refused, and leaves nothing."""
+    house.side.quota_bytes = 5_000
     contents = [b"x" * 2_000, b"y" * 2_000]
     tasks = []
     for content in contents:
@@ -131,7 +135,7 @@ def test_uploads_that_come_together_do_not_exceed_the_quota(house):
         house.run(task)
     assert sorted(connection.answer().status for _, connection in tasks) == [200, 413]
     assert len([path for path in house.shelf.root.rglob("*") if path.is_file()]) == 1
-    assert house.get("/v1/me", "ann")["inputs"]["bytes"] == 2_000
+    assert house.get("/v1/me", "ann")["inputs"]["bytes"] == 4_096
 
 
 def test_jobs_of_a_batch_are_listed_by_name(house):

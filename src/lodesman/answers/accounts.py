@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lodesman.answers.call import Page
 
@@ -36,6 +36,18 @@ class Principal:
         return scope in self.scopes
 
 
+_Limit = Annotated[int, Meta(ge=0)]
+
+
+class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """What one user may have; 0: no such limit. Input files and outputs: `sandbox_quota_mb`."""
+
+    waiting_jobs: _Limit = 1_000_000
+    task_queues: _Limit = 10_000
+    tokens: _Limit = 100
+    input_files: _Limit = 100_000
+
+
 class Token(Struct):
     """A token, shown this once."""
 
@@ -63,11 +75,12 @@ class Tokens(Page):
 
 
 class Inputs(Struct):
-    """The input files of a user, in number and bytes; `limit` in bytes, None: unlimited."""
+    """The input files of a user, in number and bytes, and bytes of outputs; `limit` in bytes for both, None: unlimited."""
 
     files: int
     bytes: int
     limit: int | None
+    outputs: int = 0
 
 
 class Me(Struct):

@@ -131,12 +131,13 @@ class Removed(Struct):
 
 
 class UploadedFile(Struct):
-    """An input sandbox that was uploaded. `quota`: what its owner may keep in all, in bytes; 0: no limit."""
+    """An input sandbox that was uploaded. `quota`, `most_files`: what its owner may keep, bytes and files; 0: no limit."""
 
     owner: str
     sha256: str
     size: int
     quota: int = 0
+    most_files: int = 0
 
 
 class Old(Struct, frozen=True, kw_only=True):

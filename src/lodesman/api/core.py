@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lodesman.answers.accounts import Principal
+from lodesman.answers.accounts import LimitSection, Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended
 from lodesman.api.strangers import Strangers, origin_of
@@ -98,6 +98,7 @@ class Core:
     # Leases are measured by a clock that never jumps.
     ticks: Callable[[], float] = time.monotonic
     configuration: Callable[[], ConfigurationState] = ConfigurationState
+    limits: LimitSection = field(default_factory=LimitSection)
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
     claims: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from starlette.responses import FileResponse
@@ -18,7 +19,15 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import content_length, header
 from lodesman.commands.sandboxes import need_room
 from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
-from lodesman.store.sandboxes import may_hand_in, owner_of_input, uploaded_size, used_by
+from lodesman.store.sandboxes import (
+    InputUsage,
+    may_hand_in,
+    owner_of_input,
+    owner_of_job,
+    taken,
+    uploaded_size,
+    used_by,
+)
 
 _SHA = re.compile(r"[0-9a-f]{64}")
 
@@ -38,9 +47,27 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
     job, attempt = request.query.job, request.query.attempt
     if not may_hand_in(side.db, request.who.pilot_id, job, attempt):
         raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)
-    sha = _sha(request)
-    size = await side.shelf.store(_chunks(request), side.shelf.output_path(job, attempt), sha)
+    sha, owner = _sha(request), owner_of_job(side.db, job)
+    with _reserved(side, owner, content_length(request.scope) or 0):
+        size = await side.shelf.store(_chunks(request), side.shelf.output_path(job, attempt), sha)
     return Stored(sha, size)
+
+
+@contextmanager
+def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Iterator[None]:
+    """Room for what is about to come: uploads at the same time share the quota. Raises TooLarge before the first byte."""
+    used = used_by(side.db, owner)
+    used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
+    need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
+    side.reserved[owner] += taken(size)
+    side.files_coming[owner] += files
+    try:
+        yield
+    finally:
+        side.reserved[owner] -= taken(size)
+        side.files_coming[owner] -= files
+        if not side.reserved[owner]:
+            del side.reserved[owner], side.files_coming[owner]
 
 
 @serves(calls.PUT_SANDBOX)
@@ -50,17 +77,18 @@ async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> St
     size = _known(side, owner, sha)
     if size is not None:
         return Stored(sha, size)
-    if uploaded_size(side.db, owner, sha) is None:
-        need_room(used_by(side.db, owner), content_length(request.scope) or 0, side.quota_bytes)
-    path = side.shelf.input_path(owner, sha)
-    size = await side.shelf.store(_chunks(request), path, sha)
-    try:
-        await side.ask_hot(calls.UPLOADED, UploadedFile(owner, sha, size, side.quota_bytes))
-    except TooLarge:
-        # Others came first. Only those who have uploaded it may have it.
-        if uploaded_size(side.db, owner, sha) is None:
-            path.unlink(missing_ok=True)
-        raise
+    is_new, path = uploaded_size(side.db, owner, sha) is None, side.shelf.input_path(owner, sha)
+    coming = _reserved(side, owner, content_length(request.scope) or 0, files=1) if is_new else nullcontext()
+    with coming:
+        size = await side.shelf.store(_chunks(request), path, sha)
+        try:
+            done = UploadedFile(owner, sha, size, side.quota_bytes, side.most_files)
+            await side.ask_hot(calls.UPLOADED, done)
+        except TooLarge:
+            # Others came first. Only those who have uploaded it may have it.
+            if uploaded_size(side.db, owner, sha) is None:
+                path.unlink(missing_ok=True)
+            raise
     return Stored(sha, size)
 
 

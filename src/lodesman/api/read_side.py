@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -105,8 +105,12 @@ class ReadSide:
     keeper: SnapshotKeeper
     ask_hot: Callable[[Call[Nothing, Any, Any], Any], Awaitable[Any]]
     director: Director | None = None
-    # What the input files of one user may take in all; 0: no limit.
+    # What the input files and outputs of one user may take in all, and how many input files; 0: no limit.
     quota_bytes: int = 0
+    most_files: int = 0
+    # Of each user, the bytes and the number of files that are on their way.
+    reserved: Counter[str] = field(default_factory=Counter)
+    files_coming: Counter[str] = field(default_factory=Counter)
     # Of the rest of a snapshot, after which a request makes a cheap one anew.
     patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState

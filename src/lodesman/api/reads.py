@@ -257,7 +257,7 @@ async def _audit(side: ReadSide, request: Request[asks.AuditQuery, Nothing]) -> 
 async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
     who = request.who
     used = used_by(side.db, who.name)
-    inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None)
+    inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
     return accounts.Me(
         who.name, cast("Any", who.kind), who.vo, list(who.groups), who.admin, sorted(who.scopes), inputs
     )

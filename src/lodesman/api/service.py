@@ -156,7 +156,10 @@ _clean_pools = _posts(
     calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
 )
 _uploaded = _posts(
-    calls.UPLOADED, lambda _, file: Change(register_input, file.owner, file.sha256, file.size, file.quota)
+    calls.UPLOADED,
+    lambda _, file: Change(
+        register_input, file.owner, file.sha256, file.size, quota=file.quota, most_files=file.most_files
+    ),
 )
 _note = _posts(calls.NOTE, lambda _, notes: Change(note_all, notes))
 _purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)

@@ -51,7 +51,7 @@ async def _submit(
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
-    done: jobs.Submission = await core.command(Submit(core.live, prepared))
+    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits))
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
@@ -144,7 +144,13 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
         left = max(0.0, who.expires_at - core.clock())
         seconds = left if seconds is None else min(seconds, left)
     command = Change(
-        issue_token, body.account, body.scopes, seconds=seconds, note=body.note, parent=who.token or None
+        issue_token,
+        body.account,
+        body.scopes,
+        seconds=seconds,
+        note=body.note,
+        parent=who.token or None,
+        most=core.limits.tokens,
     )
     detail = f"{', '.join(body.scopes)}; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
     return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lodesman.answers.accounts import SCOPES, USER_SCOPES, UserDisabled
 from lodesman.commands.pilots import hash_token
-from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from lodesman.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unauthorized
 from lodesman.resources import ANY, ResourceConfig
 from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
@@ -34,12 +34,13 @@ def add_account(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, a
 
 def issue_token(
     tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
-    seconds: float | None = 30 * 86_400.0, parent: bytes | None = None,
+    seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0,
 ) -> str:  # fmt: skip
-    """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used.
+    """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used;
+    `most`: tokens that a user may have (0: any number), those that expired go first.
 
     Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights,
-    Unauthorized if the parent was revoked meanwhile.
+    TooLarge for a token too many, Unauthorized if the parent was revoked meanwhile.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
@@ -53,6 +54,15 @@ def issue_token(
         raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
     if parent is not None and principal_of(tx.reader(), parent) is None:
         raise Unauthorized("This token was revoked.")
+    if most and accounts.count_tokens(tx, account) >= most:
+        while accounts.delete_expired(tx, tx.now, account):
+            tx.flush()
+        if accounts.count_tokens(tx, account) >= most:
+            raise TooLarge(
+                f"User {account} has {most:,} tokens, and may have no more.",
+                hint="Revoke some: lode token ls, lode token revoke. Administrators set tokens in [limits].",
+                limit=most,
+            )
     token = secrets.token_urlsafe(32)
     expires = None if seconds is None else tx.now + seconds
     accounts.insert_token(

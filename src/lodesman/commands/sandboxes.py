@@ -7,29 +7,39 @@ from collections.abc import Sequence
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
-from lodesman.store.sandboxes import InputUsage, used_by
+from lodesman.store.sandboxes import InputUsage, taken, used_by
+
+_DELETE = "Delete jobs that you need no more (lode delete JOB): files that no job names go a day later."
 
 
-def register_input(tx: Transaction, owner: str, sha256: str, size: int, quota: int = 0) -> None:
-    """Record that an owner has uploaded a file; idempotent. `quota`: bytes of all its files together, 0 for none.
-
-    Raises TooLarge beyond the quota.
-    """
+def register_input(
+    tx: Transaction, owner: str, sha256: str, size: int, *, quota: int = 0, most_files: int = 0
+) -> None:
+    """Record that an owner has uploaded a file; idempotent. Raises TooLarge as `need_room`."""
     if not sandboxes.renew_input(tx, owner, sha256):
-        need_room(used_by(tx.reader(), owner), size, quota)
+        need_room(owner, used_by(tx.reader(), owner), size, quota=quota, most_files=most_files)
         sandboxes.insert_input(tx, owner, sha256, size)
 
 
-def need_room(used: InputUsage, size: int, quota: int) -> None:
-    """Raises TooLarge if a file of this size does not fit into the owner's quota (bytes; 0: there is none)."""
-    if quota and used.bytes + size > quota:
+def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
+    """Raises TooLarge if a file of this size does not fit into the owner's quota of bytes, or is a file too many (0: there
+    is no such limit).
+    """
+    would, there = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
+    if quota and would > quota:
         raise TooLarge(
-            f"Your input files would take {_mb(used.bytes + size)}: {_mb(used.bytes)} are there, {_mb(quota)} allowed.",
-            hint="Delete jobs that you need no more (lode delete JOB): files that no job names go a day later. "
-            "Or ask an administrator for a larger sandbox_quota_mb.",
+            f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(there)} are there, "
+            f"{_mb(quota)} allowed.",
+            hint=f"{_DELETE} Or ask an administrator for a larger sandbox_quota_mb.",
             limit=quota,
-            used=used.bytes,
+            used=there,
             size=size,
+        )
+    if most_files and used.files >= most_files:
+        raise TooLarge(
+            f"User {owner} has {used.files:,} input files, and may have no more.",
+            hint=f"{_DELETE} Administrators set input_files in [limits].",
+            limit=most_files,
         )
 
 

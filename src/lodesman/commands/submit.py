@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from lodesman.answers.accounts import LimitSection
 from lodesman.answers.jobs import Submission
 from lodesman.commands.live import Live
 from lodesman.commands.sandboxes import need_all
-from lodesman.errors import Conflict, InvalidRequest
+from lodesman.errors import Conflict, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store.journal import Transaction
 from lodesman.store.sandboxes import inputs_of_submission, use_inputs
@@ -66,6 +67,7 @@ class Submit:
 
     live: Live
     prepared: PreparedSubmission
+    limits: LimitSection | None = None
     _templates: dict[str, int] = field(default_factory=dict)
     # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
     _queues: dict[int, int] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Submit:
             return before
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
+        self._need_room()
         need_all(tx, what.owner, what.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
@@ -127,6 +130,30 @@ class Submit:
                 count=count,
             )
         return Submission(found.id, first, count, found.held, repeated=True, notices=[])
+
+    def _need_room(self) -> None:
+        """Raises TooLarge if the owner would have more than the limits."""
+        what, limits, index = self.prepared, self.limits, self.live.queues.index
+        if limits is None:
+            return
+        load, keys = index.load(what.owner), {id(one.key): one.key for one in what.cohorts}
+        new = sum(not index.waiting(index.find(key) or 0) for key in keys.values())
+        for name, words, would, most in (
+            ("waiting_jobs", "waiting jobs", load.waiting + what.count, limits.waiting_jobs),
+            (
+                "task_queues",
+                "task queues",
+                load.queues + new,
+                limits.task_queues,
+            ),
+        ):
+            if most and would > most:
+                raise TooLarge(
+                    f"User {what.owner} would have {would:,} {words} and may have {most:,}.",
+                    hint=f"Wait until some have run, or delete some (lode delete). Administrators set {name} in [limits].",
+                    limit=most,
+                    size=would,
+                )
 
     def _store_pools(self, tx: Transaction) -> None:
         """Store pools that are new. One that is known keeps its queues, which its last pass has found."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from lodesman.answers.accounts import LimitSection
 from lodesman.config import sections
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
@@ -99,6 +100,7 @@ class ServerConfig(Struct, frozen=True):
 
     path: Path | None
     server: sections.ServerSection
+    limits: LimitSection
     pilots: sections.PilotSection
     admin: sections.AdminSection
     submit_pools: sections.SubmitPoolSection
@@ -179,6 +181,7 @@ class _ConfigReader:
         return ServerConfig(
             path=self.sources.own,
             server=server,
+            limits=stated.limits,
             pilots=stated.pilots,
             admin=stated.admin,
             submit_pools=stated.submit_pools,

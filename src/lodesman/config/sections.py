@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from lodesman.answers.accounts import LimitSection
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
 
@@ -22,7 +23,8 @@ class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it listens and where it keeps its data. Without TLS it listens on loopback only.
 
     `public_url`: how pilots and users reach it, if not by host and port (behind a proxy, or on 0.0.0.0). `keep_days`:
-    how long jobs are kept after their end. `sandbox_quota_mb`: what the input files of one user may take; 0: no limit.
+    how long jobs are kept after their end. `sandbox_quota_mb`: what input files and outputs of one user may take; 0: no
+    limit.
     """
 
     host: str = "127.0.0.1"
@@ -76,6 +78,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file."""
 
     server: ServerSection = ServerSection()
+    limits: LimitSection = LimitSection()
     pilots: PilotSection = PilotSection()
     admin: AdminSection = AdminSection()
     resources: ResourceSection = ResourceSection()

@@ -222,6 +222,7 @@ class BackgroundProcess:
             director=self.director,
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
+            most_files=config.limits.input_files,
             upkeep=self._figures,
         )
 
@@ -244,6 +245,7 @@ class BackgroundProcess:
         self.director.options = config.director
         self.local.slots = slots
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
+        self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds

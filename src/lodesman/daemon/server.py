@@ -87,6 +87,7 @@ class Server:
             at_end=partial(serve_parked, live),
             died=self._writer_died,
             configuration=lambda: self._watch.state,
+            limits=config.limits,
         )
         self.app = HotApp(
             self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
@@ -215,6 +216,7 @@ class Server:
             await self._note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
+            self.core.limits = config.limits
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             self.core.policy = await asyncio.to_thread(self._policy, config, bits)

@@ -27,13 +27,22 @@ _Arrival = tuple[int, tuple[tuple[int, Any], ...]]
 
 
 @dataclass(slots=True, eq=False)
+class OwnerLoad:
+    """What one owner has: jobs that wait, and task queues with such jobs."""
+
+    waiting: int = 0
+    queues: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class IndexedQueue:
-    """One task queue in the index. `limits` names the full limits that block it."""
+    """One task queue in the index. `limits` names the full limits that block it; `load` is all that its owner has."""
 
     tq_id: int
     key: TaskQueueKey
     group: GroupIndex
     waiting: int
+    load: OwnerLoad
     slot: int = -1
     limits: frozenset[str] = frozenset()
 

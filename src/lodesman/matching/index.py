@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
-from lodesman.matching.group_index import GroupIndex, IndexedQueue
+from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
 from lodesman.matching.task_queue import TaskQueueKey
 
 _IDLE_SECONDS: Final = 300.0
@@ -25,7 +25,17 @@ class Index:
     `changes` changes whenever a task queue opens, closes, comes or goes.
     """
 
-    __slots__ = ("_births", "_by_key", "_free_numbers", "_groups", "_idle", "_queues", "changes", "version")
+    __slots__ = (
+        "_births",
+        "_by_key",
+        "_free_numbers",
+        "_groups",
+        "_idle",
+        "_loads",
+        "_queues",
+        "changes",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.version = 0
@@ -35,6 +45,7 @@ class Index:
         self._groups: dict[tuple[str, str], GroupIndex] = {}
         self._idle: dict[int, float] = {}  # emptied at, longest ago first
         self._births = count(1)
+        self._loads: dict[str, OwnerLoad] = {}
         self._free_numbers: list[int] = []
 
     def __len__(self) -> int:
@@ -62,7 +73,10 @@ class Index:
             group = GroupIndex(key.vo, key.group, number=number, birth=next(self._births))
             self._groups[key.vo, key.group] = group
             self.version += 1
-        queue = IndexedQueue(tq_id, key, group, waiting)
+        load = self._loads.setdefault(key.owner, OwnerLoad())
+        queue = IndexedQueue(tq_id, key, group, waiting, load)
+        load.waiting += waiting
+        load.queues += bool(waiting)
         self._queues[tq_id] = queue
         self._by_key[key] = tq_id
         if not waiting:
@@ -73,6 +87,8 @@ class Index:
     def remove(self, tq_id: int) -> None:
         """Take a task queue out, whatever waits in it; its slot is free at once."""
         queue = self._queues.pop(tq_id)
+        queue.load.waiting -= queue.waiting
+        queue.load.queues -= bool(queue.waiting)
         del self._by_key[queue.key]
         self._idle.pop(tq_id, None)
         self.changes += 1
@@ -100,6 +116,10 @@ class Index:
         queue = self._queues.get(tq_id)
         return 0 if queue is None else queue.waiting
 
+    def load(self, owner: str) -> OwnerLoad:
+        """What an owner has now, also of what is held because no queue can run it."""
+        return self._loads.get(owner, OwnerLoad())
+
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
         """(id, key, waiting) of every task queue."""
         for queue in self._queues.values():
@@ -113,7 +133,9 @@ class Index:
             return
         queue = self._queues[tq_id]
         queue.waiting += n
+        queue.load.waiting += n
         if queue.waiting == n:
+            queue.load.queues += 1
             self._idle.pop(tq_id, None)
             self._refresh(queue)
 
@@ -124,7 +146,9 @@ class Index:
             raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
         if n:
             queue.waiting -= n
+            queue.load.waiting -= n
             if not queue.waiting:
+                queue.load.queues -= 1
                 self._idle[tq_id] = now
                 self._refresh(queue)
 

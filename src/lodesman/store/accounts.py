@@ -135,6 +135,12 @@ def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
     )
 
 
+def count_tokens(tx: Transaction, account: str) -> int:
+    """How many tokens a user has, those that expired included."""
+    count: int = tx.read("SELECT count(*) FROM token WHERE account = ? AND kind = 'user'", (account,))[0][0]
+    return count
+
+
 def tokens_with_prefix(tx: Transaction, prefix: str, account: str = "") -> list[bytes]:
     """The tokens of users, or of one, whose hashes begin with these hexadecimal digits; none if they are not such digits."""
     try:

@@ -16,8 +16,11 @@ WHERE a.pilot_id = ? AND a.ended_at IS NULL AND {holds_text("t.body")} LIMIT 1""
 # Live, or lost and such that its success would still count (`commands.report`).
 _OPEN_ATTEMPT = """SELECT 1 FROM job j JOIN attempt a ON a.id = j.last_attempt
 WHERE j.id = ? AND j.attempt = ? AND a.pilot_id = ? AND (a.ended_at IS NULL OR a.outcome = 'Released'
-AND a.cause IN ('pilot-lost', 'lease-expired') AND a.stop_reason IS NULL AND j.state IN ('Waiting', 'Held', 'Failed'))"""
-_USED = "SELECT files, bytes FROM sandbox_usage WHERE owner = ?"
+AND a.cause IN ('pilot-lost', 'lease-expired', 'not-named') AND a.stop_reason IS NULL
+AND j.state IN ('Waiting', 'Held', 'Failed'))"""
+_USED = "SELECT files, bytes, outputs FROM sandbox_usage WHERE owner = ?"
+_OWNER_OF_JOB = "SELECT s.owner FROM job j JOIN submission s ON s.id = j.submission_id WHERE j.id = ?"
+_BLOCK_BYTES = 4_096
 _SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 _FILES = """SELECT s.owner, s.sha256, s.created_at, s.unused_since,
 EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = s.owner AND u.sha256 = s.sha256)
@@ -29,10 +32,11 @@ WHERE s.id = ?"""
 
 
 class InputUsage(NamedTuple):
-    """What the input files of an owner take."""
+    """What the input files of an owner take, each 4 kB at least, and the outputs of the owner's jobs."""
 
     files: int
     bytes: int
+    outputs: int = 0
 
 
 class InputFacts(NamedTuple):
@@ -43,6 +47,16 @@ class InputFacts(NamedTuple):
     created_at: float
     unused_since: float | None
     is_named: int
+
+
+def taken(size: int) -> int:
+    """The bytes that a file of this size counts for: a block at least."""
+    return max(size, _BLOCK_BYTES)
+
+
+def owner_of_job(db: Reader, job_id: int) -> str:
+    """Whose job it is, '' if there is none."""
+    return db.find(str, _OWNER_OF_JOB, (job_id,)) or ""
 
 
 def used_by(db: Reader, owner: str) -> InputUsage:
@@ -123,7 +137,7 @@ def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:
 def insert_input(tx: Transaction, owner: str, sha256: str, size: int) -> None:
     """Store that an owner has uploaded a file."""
     tx.write(_INSERT, (owner, sha256, size, tx.now))
-    tx.write(_ADD_USED, (owner, 1, size))
+    tx.write(_ADD_USED, (owner, 1, taken(size)))
 
 
 def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: int) -> None:
@@ -144,5 +158,5 @@ def tidy_inputs(tx: Transaction, found: UnusedInputs) -> list[FileKey]:
     tx.write(f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}", (keys(found.unmark),))
     gone = tx.read(_REMOVE, (keys(found.remove), found.before))
     for owner, _, size in gone:
-        tx.later(_ADD_USED, (owner, -1, -size))
+        tx.later(_ADD_USED, (owner, -1, -taken(size)))
     return [(owner, sha256) for owner, sha256, _ in gone]

@@ -130,7 +130,7 @@ def test_whoami(at, server):
         "groups": ["physics"],
         "admin": False,
         "scopes": ["jobs:read"],
-        "inputs": {"files": 1_200, "bytes": 3 << 20, "limit": 10 << 30},
+        "inputs": {"files": 1_200, "bytes": 3 << 20, "limit": 10 << 30, "outputs": 0},
     }
     server.on("GET", "/v1/me", me)
     out = at("whoami").out
