@@ -383,17 +383,17 @@ def test_killed_between_the_commit_and_the_removal(house, uploads):
 
 def test_a_quota_is_kept_to_the_byte(house):
     quota = 3 * MB
-    house.do(Change(register_input, "ann", "a", 2 * MB, quota))
-    house.do(Change(register_input, "bob", "a", 3 * MB, quota))
+    house.do(Change(register_input, "ann", "a", 2 * MB, quota=quota))
+    house.do(Change(register_input, "bob", "a", 3 * MB, quota=quota))
     with pytest.raises(TooLarge) as refused:
-        house.do(Change(register_input, "ann", "b", MB + 1, quota))
+        house.do(Change(register_input, "ann", "b", MB + 1, quota=quota))
     assert "would take 3.0 MB: 2.0 MB are there, 3.0 MB allowed" in refused.value.message
     assert "lode delete" in refused.value.hint
     assert refused.value.data == {"limit": quota, "used": 2 * MB, "size": MB + 1}
-    house.do(Change(register_input, "ann", "b", MB, quota))
-    house.do(Change(register_input, "ann", "b", MB, quota))  # it is there already
+    house.do(Change(register_input, "ann", "b", MB, quota=quota))
+    house.do(Change(register_input, "ann", "b", MB, quota=quota))  # it is there already
     assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (2, quota)
-    house.do(Change(register_input, "ann", "c", MB, 0))
+    house.do(Change(register_input, "ann", "c", MB))
     assert used_by(house.reader, "eve").bytes == 0
 
 
@@ -403,4 +403,4 @@ def test_what_is_removed_counts_no_more(house, uploads):
         later(house, 1.1)
         uploads.tidy()
     assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (0, 0)
-    house.do(Change(register_input, "ann", "b", 1_000, 1_000))
+    house.do(Change(register_input, "ann", "b", 1_000, quota=4_096))
