@@ -180,9 +180,9 @@ def test_each_error_has_a_status_and_one_shape(kind):
     assert told["message"].endswith("No.")
     found = dict(headers)
     assert found[b"content-length"] == b"%d" % len(body)
-    assert (b"retry-after" in found) == (status == 503)
+    assert (b"retry-after" in found) == (status in (429, 503))
     assert (b"www-authenticate" in found) == (status == 401)
-    assert (found.get(b"connection") == b"close") == (status == 413)
+    assert (found.get(b"connection") == b"close") == (status in (413, 429))
 
 
 def test_codes_and_statuses_belong_together():
