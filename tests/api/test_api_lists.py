@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from lodesman.answers.call import Page
 from lodesman.answers.calls import CALLS
 
+LISTS = ("jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens", "users", "audit")
+
 
 def ids(house, query="", token="ann"):
     return [job["id"] for job in house.get(f"/v1/jobs?{query}", token)["jobs"]]
@@ -399,21 +401,22 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/sites", "sites"),
         ("/v1/queues", "queues"),
         ("/v1/tokens", "tokens"),
+        ("/v1/users", "users"),
+        ("/v1/audit", "entries"),
     ],
 )
 def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     mixed.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200, 300)))
     for _ in range(3):
         mixed.pilot()
+        mixed.call("POST", "/v1/pilots/drain", {"pilots": [99]}, token="admin")
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")
     assert pages(mixed, path, rows, limit) == whole[rows]
 
 
-@pytest.mark.parametrize(
-    "path", ["jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens"]
-)
+@pytest.mark.parametrize("path", LISTS)
 def test_what_is_no_cursor_is_refused(mixed, path):
     for after in ("nonsense", "1.2.3", "-1"):
         answer = mixed.call("GET", f"/v1/{path}?after={after}", token="admin")
@@ -422,10 +425,7 @@ def test_what_is_no_cursor_is_refused(mixed, path):
 
 def test_every_list_says_whether_there_is_more():
     listing = [call for call in CALLS if call.method == "GET" and "limit" in call.query.__struct_fields__]
-    assert {call.path for call in listing} == {
-        f"/v1/{name}"
-        for name in ("jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens")
-    }
+    assert {call.path for call in listing} == {f"/v1/{name}" for name in LISTS}
     for call in listing:
         assert issubclass(call.answer, Page)
         assert "after" in call.query.__struct_fields__
