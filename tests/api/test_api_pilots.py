@@ -338,8 +338,9 @@ def test_only_the_last_64_kilobytes_of_output_are_kept(house):
 
 def test_the_tails_of_a_pilot_have_a_limit_in_bytes(house):
     house.submitted(*[{}] * 140)
-    pilot = house.pilot()
-    held = [{"id": job["id"], "attempt": 1} for job in house.claim(pilot, 140)]
+    pilot = house.pilot(cores=140, node={"cores": 140})
+    all_of_it = {"cores": 140, "memory_mb": 2_000, "norm_cpu_seconds": 0}
+    held = [{"id": job["id"], "attempt": 1} for job in house.claim(pilot, 140, resource=all_of_it)]
     beat(house, pilot, *(one | {"tail": "\N{SNOWMAN}" * 60_000} for one in held[:10]))
     (session,) = house.core.sessions.values()
     assert {len(tail) for tail in session.tails.values()} == {65_536}
