@@ -79,7 +79,9 @@ def test_the_input_files_of_a_user_are_limited(make_server):
     assert "1.0 MB allowed" in refused.json["error"]["message"]
     assert "lode delete" in refused.json["error"]["hint"]
     assert upload(server, b"b" * ((1 << 19) + 1), token="bob").status == 200
-    assert server.get("/v1/me", "ann")["inputs"] == {"files": 1, "bytes": 1 << 19, "limit": 1 << 20}
+    assert server.get("/v1/me", "ann")["inputs"] == {
+        "files": 1, "bytes": 1 << 19, "limit": 1 << 20, "outputs": 0,
+    }  # fmt: skip
     kept = [path for path in (server.data / "sandboxes" / "in").rglob("*") if path.is_file()]
     assert len(kept) == 2
 
