@@ -43,12 +43,15 @@ _B = TypeVar("_B")
 
 @serves(calls.HEALTH)
 async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
-    """200 while the writer takes commands; `degraded`: the background process fails. Raises Unavailable."""
+    """200 while the writer takes commands; `degraded`: the background process fails, or the database does.
+
+    Raises Unavailable.
+    """
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
     now, ticks = core.clock(), core.ticks()
     return server.Health(
-        status="ok" if core.background.is_well(ticks) else "degraded",
+        status="ok" if core.background.is_well(ticks) and not core.journal.trouble else "degraded",
         time=now,
         commits=core.journal.commits,
         configuration=core.configuration().in_short(now),

@@ -13,7 +13,7 @@ from typing import Any
 
 from lodesman.config import load_config
 from lodesman.daemon.background import run_background
-from lodesman.daemon.bootstrap import start_logging
+from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.server import run_server
 from lodesman.errors import InvalidConfig, LodesmanError
 

@@ -42,6 +42,7 @@ from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
+from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.store import open_reader
@@ -319,6 +320,6 @@ def run_background(load: Load, kept: Path | None = None) -> None:
 
     While the files are refused, the last good texts, which the hot process has `kept`, are used. Raises RefusedConfig.
     """
-    bootstrap.start_logging("background")
+    start_logging("background")
     config, refused = load_or_kept(load, kept)
     asyncio.run(BackgroundProcess(config, load, refused=refused).run())

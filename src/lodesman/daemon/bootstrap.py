@@ -1,5 +1,5 @@
 """The start of a server: its port, the first user, tokens, directories, and the zipapp of the pilot, one file that any
-worker node with Python 3.9 runs; and what both processes do: logs, the limit of open files, memory, the policy.
+worker node with Python 3.9 runs; and what both processes do: the limit of open files, memory, the policy.
 """
 
 from __future__ import annotations
@@ -7,13 +7,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import json
 import logging
 import os
 import resource
 import secrets
 import socket
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Container, Mapping
@@ -58,7 +56,6 @@ FILES_BEFORE = "LODESMAN_OPEN_FILES"
 _MOST_FILES = 1 << 20
 _FEW_FILES = 4_096
 _GC_THRESHOLDS = (20_000, 20, 50)
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 # As `config.load_config`, with the file and its overrides given.
 Load = Callable[..., ServerConfig]
@@ -198,36 +195,6 @@ class OwnServer(uvicorn.Server):
 
 
 # --- what both processes do ------------------------------------------------------------------------------
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line, without secrets: only what `extra` names is added."""
-
-    def __init__(self, process: str) -> None:
-        super().__init__()
-        self._process = process
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Time, level, where, what, and the extras of the record."""
-        line = {
-            "time": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "process": self._process,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-def start_logging(process: str, level: str = "INFO") -> None:
-    """Send all logs of this process to standard error."""
-    out = logging.StreamHandler(sys.stderr)
-    out.setFormatter(JsonLines(process))
-    logging.basicConfig(level=level, handlers=[out], force=True)
-    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
 
 
 def raise_open_files() -> int:

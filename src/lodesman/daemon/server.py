@@ -32,10 +32,11 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Checkpointer, lock_database, open_writer
+from lodesman.store import Checkpointer, lock_database, open_writer, usable
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
 from lodesman.store.write.pilots import set_last_seen
@@ -103,7 +104,7 @@ class Server:
         self._changed: ServerConfig | None = None
         self._seen_stored = 0.0
         self._rest = 0.0
-        # Set when the writer ended by a fault: the process has to be started again.
+        # Set when the writer ended by a fault that is over with a new start.
         self.failed = False
         self.end: Callable[[], None] = lambda: None
 
@@ -158,12 +159,14 @@ class Server:
         await self._note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
         self._checkpoints.close()
-        self._writer.close()
+        # The last connection that ends leaves the whole database in one file.
+        for connection in (self.core.reader, self.core.second_reader, self._writer):
+            connection.close()
         os.close(self._lock)
 
     def _writer_died(self) -> None:
         """On the writer's thread: nothing can be stored any more, so the process ends."""
-        self.failed = True
+        self.failed = self.core.journal.fault is None
         self.end()
 
     async def _again(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
@@ -317,13 +320,15 @@ def run_server(
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
     `load` reads it again when its files change; `greet` gets the configuration with the port.
 
-    Raises Conflict if its port is in use, Unavailable if another server owns the data directory.
+    Raises Conflict if its port is in use or another server owns the data directory, Unavailable if its files cannot be
+    used, or are gone while it runs.
     """
-    bootstrap.start_logging("hot")
+    start_logging("hot")
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
-    server = Server(place.config, place.arguments, place.load)
-    bootstrap.write_url(place.config)
+    with usable(place.config.database):
+        server = Server(place.config, place.arguments, place.load)
+        bootstrap.write_url(place.config)
     if greet is not None:
         greet(place.config)
     tls = place.config.server
@@ -350,6 +355,8 @@ def run_server(
     )
     server.end = web.end
     web.run(sockets=place.sockets)
+    if server.core.journal.fault is not None:
+        raise server.core.journal.fault
     if server.failed:
         _start_again(place.arguments, lived=time.monotonic() - begun)
 

@@ -1,5 +1,13 @@
 """The database: schema, migrations, the journal with group commit, and all SQL (`read`, `write`, by noun)."""
 
-from lodesman.store.sqlite import Checkpointer, Reader, Writer, lock_database, open_reader, open_writer
+from lodesman.store.sqlite import (
+    Checkpointer,
+    Reader,
+    Writer,
+    lock_database,
+    open_reader,
+    open_writer,
+    usable,
+)
 
-__all__ = ["Checkpointer", "Reader", "Writer", "lock_database", "open_reader", "open_writer"]
+__all__ = ["Checkpointer", "Reader", "Writer", "lock_database", "open_reader", "open_writer", "usable"]

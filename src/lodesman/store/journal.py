@@ -6,7 +6,8 @@ command is refused. When the database fails, or a command has a bug, the transac
 memory are undone, and the batch is replayed in halves until the faulty command stands alone.
 
 The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
-command is answered and `died` is called: the server's process ends and is started again.
+command is answered and `died` is called: the server's process ends and is started again. Once a second it checks
+that the files of the database are still there; without them it ends, too, with `fault`, for good.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store import Reader, Writer
+from lodesman.store.files import DatabaseFiles, DatabaseGone
 from lodesman.store.sqlite import refusal_of
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ V = TypeVar("V")
 P = ParamSpec("P")
 
 MAX_BATCH = 512
+_IDLE_SECONDS = 1.0
 _FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
 
 
@@ -194,6 +197,10 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._epoch = 0
         self._closed = False
+        # Why it ended, where starting again would not help.
+        self.fault: DatabaseGone | None = None
+        # Why the last change was not stored, if the database is the cause; '' as soon as one is.
+        self.trouble = ""
         self._held: list[tuple[Answer, Any]] = []
         self.commits = 0
         self.commands = 0
@@ -203,6 +210,7 @@ class Journal:
         with self._writer:
             self._writer.change("UPDATE leadership SET epoch = epoch + 1")
         self._epoch = self._writer.only("SELECT epoch FROM leadership")[0]
+        self._files = DatabaseFiles(self._writer.path)
         self._thread.start()
 
     @property
@@ -213,7 +221,7 @@ class Journal:
     def post(self, command: Command, answer: Answer) -> None:
         """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
         if self._closed:
-            raise _ending()
+            raise self._ending()
         self._queue.put((command, answer))
 
     def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
@@ -236,19 +244,37 @@ class Journal:
             self._thread.join()
 
     def _run(self) -> None:
-        take = self._queue.get
         more = True
         batch: list[tuple[Command, Answer]] = []
         try:
             while more:
-                batch, more = self._collect(take())
+                batch = []
+                batch, more = self._collect(self._take())
+                self._files.check()
                 if batch:
                     self._apply(batch)
+        except DatabaseGone as gone:
+            self.fault = gone
+            log.critical("the writer ended; the server ends: %s", gone)
+            self._end(batch)
         except BaseException:
             log.critical("the writer ended; the server ends and is started again", exc_info=True)
             self._end(batch)
         finally:
             self._closed = True
+
+    def _take(self) -> tuple[Command, Answer] | None:
+        """The next command, None at the end. Raises DatabaseGone while none comes."""
+        while True:
+            try:
+                return self._queue.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                self._files.check()
+
+    def _ending(self) -> Unavailable:
+        if self.fault is not None:
+            return Unavailable(self.fault.message, hint="Nothing is stored any more; the server ends.")
+        return Unavailable("The server is shutting down.")
 
     def _end(self, batch: list[tuple[Command, Answer]]) -> None:
         """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
@@ -258,7 +284,7 @@ class Journal:
             item = self._queue.get_nowait()
             waiting += [item[1]] if item is not None else []
         held, self._held = self._held, []
-        _surely(self._deliver, [*held, *((answer, _ending()) for answer in waiting)])
+        _surely(self._deliver, [*held, *((answer, self._ending()) for answer in waiting)])
         if self._died is not None:
             _surely(self._died)
 
@@ -276,6 +302,14 @@ class Journal:
         """Apply a batch; on a failing database replay it in halves."""
         tx = Transaction(self._writer, self._clock())
         try:
+            self._writer.begin()
+        except Unavailable as locked:
+            self.trouble = str(locked)
+            log.warning("the writer waits in vain: %s", locked)
+            self._held += [(answer, locked) for _, answer in batch]
+            self._release()
+            return
+        try:
             out = self._attempt(tx, batch)
         except Exception as fault:
             if self._writer.connection.in_transaction:
@@ -289,10 +323,20 @@ class Journal:
             command, answer = batch[0]
             name = command.change.__name__ if isinstance(command, Change) else type(command).__name__
             log.exception("a command failed in the database", extra={"command": name})
-            out = [(answer, _refusal(fault))]
+            out = [(answer, self._refusal(fault))]
         self._held += out
         if self._queue.empty():
             self._release()
+
+    def _refusal(self, fault: Exception) -> LodesmanError:
+        if isinstance(fault, LodesmanError):
+            return fault
+        refusal = refusal_of(fault, self._writer.path)
+        if refusal is not None:
+            self.trouble = str(refusal)
+            return refusal
+        words = "The server failed to make this change; nothing was stored. Its log says why."
+        return Unavailable(words, fault=type(fault).__name__)
 
     def _release(self) -> None:
         """Hand over the answers of batches that are committed.
@@ -306,7 +350,6 @@ class Journal:
 
     def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
-        self._writer.execute("BEGIN IMMEDIATE")
         for command, answer in batch:
             if not getattr(command, "brief", False):
                 self._release()
@@ -323,6 +366,7 @@ class Journal:
             raise Unavailable("Another server took over this database; nothing was stored.")
         self._release()
         self._writer.execute("COMMIT")
+        self.trouble = ""
         for step in tx.afterwards:
             _surely(step)
         self.commits += 1
@@ -337,19 +381,6 @@ def _surely(step: Callable[..., object], *values: object) -> None:
         step(*values)
     except Exception:
         log.exception("a step after a commit failed")
-
-
-def _refusal(fault: Exception) -> LodesmanError:
-    if isinstance(fault, LodesmanError):
-        return fault
-    return refusal_of(fault) or Unavailable(
-        "The server failed to make this change; nothing was stored. Its log says why.",
-        fault=type(fault).__name__,
-    )
-
-
-def _ending() -> Unavailable:
-    return Unavailable("The server is shutting down.")
 
 
 def _deliver_here(answers: list[tuple[Answer, Any]]) -> None:

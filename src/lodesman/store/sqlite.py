@@ -6,13 +6,16 @@ library; `store.dialect` has the SQL that only this database understands.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import logging
 import os
 import re
+import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import resources
 from itertools import chain, islice
@@ -23,13 +26,17 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from lodesman.errors import Conflict, Unavailable
+from lodesman.store.files import is_read_only, lock_holder
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_PAGE_BYTES = 4096
 _PAGE_CACHE_KIB = 65_536
 _READ_CACHE_KIB = 16_384
-_BUSY_MS = 5_000
+# One batch may wait for a lock before a command and one with it: both are answered within 5 seconds.
+_BUSY_MS = 2_000
+_LOCKED_MS = 100
 
 # The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
 CHECKPOINT_PAGES = 1_000
@@ -95,6 +102,18 @@ class Writer(Reader):
 
     __slots__ = ()
 
+    def begin(self) -> None:
+        """Begin a transaction. Raises Unavailable if another program has locked the database."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.set_busy_timeout(_BUSY_MS)
+        except apsw.BusyError:
+            # What waits behind this is answered soon, too.
+            self.connection.set_busy_timeout(_LOCKED_MS)
+            words = f"The database is locked by {lock_holder(self.path)}; nothing was stored."
+            hint = "End that program; the server goes on by itself."
+            raise Unavailable(words, hint=hint) from None
+
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run one statement; returns the number of rows changed."""
         self.connection.execute(sql, values)
@@ -132,28 +151,80 @@ def _widened(sql: str, width: int) -> str:
     return sql + f",{_values_of(sql)}" * (width - 1)
 
 
-def refusal_of(fault: Exception) -> Unavailable | None:
-    """What a command is answered with when the database failed; None if `fault` is not of the database."""
+def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
+    """What a command is answered with when the database at `path` failed; None if `fault` is not of the database."""
+    if not isinstance(fault, apsw.Error):
+        return None
     if isinstance(fault, apsw.FullError):
         return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
-    if isinstance(fault, apsw.Error):
-        return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
-    return None
+    if isinstance(fault, apsw.ReadOnlyError) or is_read_only(path):
+        words = "The disk of the server is read-only; nothing was stored."
+        return Unavailable(words, hint="Make it writable again; the server goes on by itself.")
+    return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+
+
+_BACKUP = "Move it away, and put a backup in its place."
+# What a fault at the start says of the file, and what to do.
+_UNUSABLE: dict[type[Exception], tuple[str, str]] = {
+    apsw.NotADBError: ("is not a database", _BACKUP),
+    apsw.CorruptError: ("is damaged or cut short", _BACKUP),
+    apsw.CantOpenError: ("cannot be opened", "This user must own the data folder."),
+    apsw.FullError: ("cannot be changed: its disk is full", "Free some space there; nothing is lost."),
+    apsw.ReadOnlyError: ("is read-only", "This user must own it, on a disk that takes changes."),
+}
+# With less than this some faults of a full disk have other names.
+_FULL_BYTES = 1 << 20
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+    try:
+        yield
+    except apsw.Error as fault:
+        words = next((words for kind, words in _UNUSABLE.items() if isinstance(fault, kind)), None)
+        what, hint = words or (f"cannot be used ({fault})", "Check its disk.")
+        if path.is_dir():
+            what, hint = "is a folder, not a database", "Move it away."
+        elif isinstance(fault, apsw.BusyError):
+            what, hint = f"is locked by {lock_holder(path)}", "End that program."
+        elif isinstance(fault, apsw.IOError) and shutil.disk_usage(path.parent).free < _FULL_BYTES:
+            what, hint = _UNUSABLE[apsw.FullError]
+        raise Unavailable(f"{path} {what}.", hint=hint, fault=type(fault).__name__) from None
+    except OSError as fault:
+        hint = _UNUSABLE[apsw.FullError][1] if fault.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        refusal = f"{fault.filename or path} cannot be used: {fault.strerror or fault}."
+        raise Unavailable(refusal, hint=hint or "Check its disk, and who owns it.") from None
 
 
 # --- opening -------------------------------------------------------------------------------------------
 
 
 def open_writer(path: Path) -> Writer:
-    """The write connection, schema up to date. There is one at a time: see `lock_database`."""
+    """The write connection, schema up to date. There is one at a time: see `lock_database`.
+
+    Raises Unavailable for the database of another program, or of a newer Lodesman; `usable` words other faults.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = apsw.Connection(str(path))
     db.set_busy_timeout(_BUSY_MS)
-    _pragmas(db, "page_size=4096", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{_PAGE_CACHE_KIB}",
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and "migration" not in tables:
+        raise Unavailable(f"{path} is the database of another program.", hint=_BACKUP)
+    _check_length(db, path)
+    _pragmas(db, f"page_size={_PAGE_BYTES}", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{_PAGE_CACHE_KIB}",
              "wal_autocheckpoint=0", "temp_store=MEMORY")  # fmt: skip
     path.chmod(0o600)
     migrate(db)
     return Writer(db)
+
+
+def _check_length(db: apsw.Connection, path: Path) -> None:
+    """A crash may leave pages in the log alone; other missing pages are lost. Raises apsw.CorruptError."""
+    with path.open("rb") as file:
+        pages = int.from_bytes(file.read(32)[28:], "big")
+    if pages * _PAGE_BYTES > path.stat().st_size and list(db.execute("PRAGMA quick_check(1)")) != [("ok",)]:
+        raise apsw.CorruptError
 
 
 def open_reader(path: Path) -> Reader:

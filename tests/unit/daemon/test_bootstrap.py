@@ -15,7 +15,7 @@ from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
-from lodesman.daemon.bootstrap import JsonLines
+from lodesman.daemon.log_lines import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.store import open_writer
