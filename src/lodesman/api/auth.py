@@ -25,6 +25,9 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
     if digest is None:
         raise Unauthorized("This needs a token.", hint="Send it as: Authorization: Bearer TOKEN")
     principal = lookup(digest)
+    if principal is None and b"." in header(scope, b"authorization"):
+        hint = "It ended long ago, or joined another state of this database: it has to end its payloads."
+        raise Unauthorized("No such pilot is known.", hint=hint)
     if principal is None:
         raise Unauthorized(
             "This token is unknown.",

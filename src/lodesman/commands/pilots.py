@@ -114,7 +114,8 @@ def join_pilot(
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
         raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
-    bound_token = secrets.token_urlsafe(32)
+    # A database that is restored can see that it did not make this one.
+    bound_token = f"{live.ids.incarnation}.{secrets.token_urlsafe(32)}"
     report = msgspec.json.encode(node).decode()
     pilots.set_joined(tx, row.id, node=report, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)

@@ -25,7 +25,7 @@ from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
-from lodesman.commands.report import note_silence
+from lodesman.commands.report import LOST, note_silence
 from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
@@ -36,13 +36,16 @@ from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Checkpointer, lock_database, open_writer, usable
+from lodesman.store import Checkpointer, incarnation, lock_database, open_reader, open_writer, usable
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
+from lodesman.store.read.pilots import live_pilots
+from lodesman.store.shelf import Shelf
 from lodesman.store.write.pilots import set_last_seen
 
 log = logging.getLogger(__name__)
 
+_SECOND = 1.0
 _LEASE_CHECK_SECONDS = 5.0
 _SEEN_SECONDS = 30.0
 # In one command: their jobs are tens of milliseconds of the writer's time.
@@ -69,6 +72,10 @@ class Server:
         self._watch = ConfigWatch(config, load)
         self._lock = lock_database(config.database)
         writer = open_writer(config.database)
+        # Whether the pilots of this database have to end: it is not the one that ran here last.
+        self._is_other = incarnation.begin(
+            writer, next_job=Shelf(config.data / "sandboxes", limit_bytes=0).next_job()
+        )
         bootstrap.prepare(writer, config, now=time.time())
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time())
@@ -90,6 +97,8 @@ class Server:
             configuration=lambda: self._watch.state,
             limits=config.limits,
         )
+        self._seen_reader = open_reader(config.database)
+        self._seen_commits = 0
         self.app = HotApp(
             self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
         )
@@ -119,11 +128,14 @@ class Server:
         self._seen_stored = self.core.ticks()
         self.core.start()
         self._checkpoints.start()
+        for pilot in live_pilots(self.core.reader) if self._is_other else ():
+            await self._end_lost(pilot.id, "the database was restored or copied")
         self._offered = await self._offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._serving = asyncio.create_task(self._inner.serve(), name="inner")
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._watch_leases), name="leases"),
+            asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
             asyncio.create_task(
                 self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
@@ -158,9 +170,12 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
+        if self.core.journal.fault is None:
+            with contextlib.suppress(OSError):
+                incarnation.note(self._seen_reader)
         self._checkpoints.close()
         # The last connection that ends leaves the whole database in one file.
-        for connection in (self.core.reader, self.core.second_reader, self._writer):
+        for connection in (self._seen_reader, self.core.reader, self.core.second_reader, self._writer):
             connection.close()
         os.close(self._lock)
 
@@ -191,6 +206,16 @@ class Server:
             seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_last_seen, seen))
+
+    async def _note_given(self) -> None:
+        """Keep beside the database what it has given out."""
+        commits = self.core.journal.commits
+        if commits != self._seen_commits:
+            try:
+                await asyncio.to_thread(incarnation.note, self._seen_reader)
+                self._seen_commits = commits
+            except OSError as fault:
+                log.warning("what was given out cannot be noted: %s", fault)
 
     async def _note_silence(self) -> None:
         """Stall the jobs of pilots without a heartbeat."""
@@ -248,9 +273,10 @@ class Server:
         if not self.core.has_expired(pilot_id):
             return  # a heartbeat came, or it ended, meanwhile
         log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
-        end = Change(
-            end_pilot, self.core.live, pilot_id, PilotState.LOST, "its lease ended", cause="lease-expired"
-        )
+        await self._end_lost(pilot_id, "its lease ended", cause="lease-expired")
+
+    async def _end_lost(self, pilot_id: int, reason: str, *, cause: str = LOST) -> None:
+        end = Change(end_pilot, self.core.live, pilot_id, PilotState.LOST, reason, cause=cause)
         try:
             await self.core.command(end)
         except LodesmanError as fault:

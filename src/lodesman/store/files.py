@@ -45,10 +45,14 @@ class DatabaseGone(Unavailable):
 
 
 class DatabaseFiles:
-    """The database, its log and the log's index, by device and inode, as they are when this object is made."""
+    """The database, its log and the log's index, by device and inode, as they are when this object is made.
+
+    A database in memory has no files.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._files = {Path(f"{path}{end}"): (0, 0) for end in ("", "-wal", "-shm")}
+        ends = ("", "-wal", "-shm") if path.is_file() else ()
+        self._files = {Path(f"{path}{end}"): (0, 0) for end in ends}
         for file in self._files:
             found = file.stat()
             self._files[file] = (found.st_dev, found.st_ino)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
-from lodesman.store import Reader
+from lodesman.store import Reader, Writer
 from lodesman.store.dialect import greatest
 from lodesman.store.journal import Transaction
 
@@ -21,20 +22,31 @@ def _greatest(table: str) -> str:
     return _GREATEST_EVENT if table == "event" else _GREATEST.format(table)
 
 
+def given_ids(db: Reader) -> dict[str, int]:
+    """The last identifier that was given out for each table."""
+    marks = dict(db.execute("SELECT name, given FROM id_mark"))
+    return {table: max(db.only(f"SELECT {_greatest(table)}")[0], marks.get(table, 0)) for table in _TABLES}
+
+
+def raise_marks(db: Writer, given: Mapping[str, int]) -> None:
+    """Identifiers up to these were given out, too, though no row shows it."""
+    db.change_each(_MARK.format("?"), list(given.items()))
+
+
 class Ids:
-    """One counter per table. A rolled-back batch leaves gaps, never doubles; nor does a row that was deleted."""
+    """One counter per table. A rolled-back batch leaves gaps, never doubles; nor does a row that was deleted.
+
+    `incarnation`: the state of the data that they belong to (`store.incarnation`).
+    """
 
     def __init__(self, db: Reader) -> None:
-        marks = dict(db.execute("SELECT name, given FROM id_mark"))
-
-        def after(table: str) -> itertools.count[int]:
-            row = db.only(f"SELECT {_greatest(table)}")
-            return itertools.count(max(row[0], marks.get(table, 0)) + 1)
-
+        given = given_ids(db)
         self.submission, self.task_queue, self.cohort, self.template, self.attempt, self.event, self.pilot = (
-            after(table).__next__ for table in _TABLES
+            itertools.count(given[table] + 1).__next__ for table in _TABLES
         )
-        self.next_job: int = db.only("SELECT next_job FROM leadership")[0]
+        self.next_job: int
+        self.incarnation: str
+        self.next_job, self.incarnation = db.only("SELECT next_job, incarnation FROM leadership")
 
     def jobs(self, tx: Transaction, count: int) -> int:
         """A contiguous block of `count` job ids; returns the first."""

@@ -33,6 +33,13 @@ class Shelf:
         """The place of an output archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
+    def next_job(self) -> int:
+        """The first job of which no output lies here, nor of any later one."""
+        folders = [int(folder.name) for folder in self.root.glob("out/*") if folder.name.isdigit()]
+        outputs = self.root.glob(f"out/{max(folders)}/*.tar.gz") if folders else ()
+        numbers = (output.name.partition(".")[0] for output in outputs)
+        return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
+
     async def store(self, chunks: AsyncIterator[bytes], path: Path, sha256: str) -> int:
         """Write a file that must have this checksum; on disk before it returns. Returns its size.
 

@@ -206,6 +206,8 @@ def open_writer(path: Path) -> Writer:
     Raises Unavailable for the database of another program, or of a newer Lodesman; `usable` words other faults.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.is_file() and not path.stat().st_size and any(path.parent.glob(f"{path.stem}.seen-*")):
+        raise Unavailable(f"{path} is empty, but a server has used it.", hint=_BACKUP)
     db = apsw.Connection(str(path))
     db.set_busy_timeout(_BUSY_MS)
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}

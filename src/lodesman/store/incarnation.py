@@ -1,0 +1,102 @@
+"""Whether a database is the one that ran here last (ADR 0037).
+
+Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A database that was
+restored has made fewer commits, or is another file; then it becomes a new incarnation: the tokens of all pilots are
+deleted, and identifiers begin beyond those that were seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.store.ids import given_ids, raise_marks
+from lodesman.store.sqlite import Reader, Writer
+
+log = logging.getLogger(__name__)
+
+_STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
+_RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?"
+_DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What the files beside a database have seen of it; `given`: the last identifier of each table."""
+
+    incarnation: str
+    inode: int
+    commits: int
+    next_job: int
+    given: Mapping[str, int]
+
+
+_SEEN = msgspec.json.Decoder(Seen)
+
+
+def begin(db: Writer, *, next_job: int = 1) -> bool:
+    """At the start of a server, before anything is given out: whether the database is not the one that ran here last.
+
+    `next_job`: the first job of which no other file knows.
+    """
+    notes = [seen for seen in map(_read, _files(db.path)) if seen is not None]
+    newest = max(notes, key=lambda seen: seen.commits, default=None)
+    incarnation, commits, own_next = db.only(_STATE)
+    known = newest is not None and newest.incarnation == incarnation and newest.commits <= commits
+    if known and newest is not None and newest.inode == db.path.stat().st_ino:
+        return False
+    is_other = bool(incarnation or newest)
+    with db:
+        if newest is not None:
+            commits, own_next = max(commits, newest.commits), max(own_next, newest.next_job)
+            raise_marks(db, newest.given)
+        db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job)))
+        if is_other:
+            db.change(_DELETE_TOKENS)
+    note(db)
+    if is_other:
+        log.warning(
+            "this database was restored, copied or is older than the last one here: its pilots are refused",
+            extra={"before": incarnation, "last_here": newest.incarnation if newest else ""},
+        )
+    return is_other
+
+
+def note(db: Reader) -> None:
+    """Write what the database has given out; older notes are removed. Raises OSError."""
+    path = db.path
+    with db:
+        incarnation, commits, next_job = db.only(_STATE)
+        given = given_ids(db)
+    seen = Seen(
+        incarnation=incarnation, inode=path.stat().st_ino, commits=commits, next_job=next_job, given=given
+    )
+    # A name of its own: whatever is restored over the folder, the newest stays.
+    file = path.with_suffix(f".seen-{commits:015}")
+    part = path.with_suffix(".noting")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+        target.write(msgspec.json.encode(seen))
+        target.flush()
+        os.fsync(target.fileno())
+    part.replace(file)
+    for other in _files(path):
+        if other.name < file.name:
+            other.unlink(missing_ok=True)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.stem}.seen-*"))
+
+
+def _read(file: Path) -> Seen | None:
+    """One note; None for one that cannot be read: it says nothing."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return _SEEN.decode(file.read_bytes())
+    return None

@@ -1,0 +1,142 @@
+"""A database that was restored, copied or is older than the last one here is another incarnation."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+
+import pytest
+
+from lodesman.errors import Unavailable
+from lodesman.store import incarnation, open_writer
+from lodesman.store.ids import Ids
+from lodesman.store.shelf import Shelf
+
+
+class Run:
+    """A database as a server uses it: started, changed, noted, and stopped."""
+
+    def __init__(self, path):
+        self.path = path
+        self.is_other = None
+
+    def start(self, **more):
+        self.db = open_writer(self.path)
+        self.is_other = incarnation.begin(self.db, **more)
+        self.ids = Ids(self.db)
+        return self
+
+    def commit(self, jobs=1):
+        with self.db:
+            self.db.change("UPDATE leadership SET batch = batch + 1, next_job = next_job + ?", (jobs,))
+            mark = secrets.token_hex(4)
+            row = "INSERT INTO token (hash, kind, pilot_id, created_at) VALUES (?, ?, 1, 0)"
+            for kind in ("user", "join", "joined", "pilot"):
+                self.db.change(row, (f"{kind}{mark}".encode(), kind))
+        incarnation.note(self.db)
+        return self
+
+    def tokens(self):
+        return sorted({kind for (kind,) in self.db.execute("SELECT kind FROM token")})
+
+    def stop(self):
+        self.db.close()
+        return self
+
+    def backup(self, name="backup"):
+        self.db.execute("VACUUM INTO ?", (str(self.path.with_name(name)),))
+        return self.path.with_name(name)
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "data").mkdir()
+    return Run(tmp_path / "data" / "lode.db").start().commit()
+
+
+def test_the_same_database_stays_what_it_is(run):
+    first = run.ids.incarnation
+    assert run.is_other is False
+    assert len(first) == 8
+    for _ in range(3):
+        run.stop().start().commit()
+        assert (run.is_other, run.ids.incarnation) == (False, first)
+    assert run.tokens() == ["join", "joined", "pilot", "user"]
+    assert len(list(run.path.parent.glob("lode.seen-*"))) == 1
+
+
+def restore_by_copy(run, backup):
+    shutil.copy(backup, run.path)  # the same inode
+
+
+def restore_by_move(run, backup):
+    backup.replace(run.path)
+
+
+@pytest.mark.parametrize("restore", [restore_by_copy, restore_by_move])
+def test_after_a_restore_pilots_are_refused_and_ids_are_new(run, restore):
+    before, backup = run.ids.incarnation, run.backup()
+    for _ in range(5):
+        run.commit(jobs=10)
+    last_job = Ids(run.db).next_job
+    run.stop()
+    restore(run, backup)
+    for end in ("-wal", "-shm"):
+        run.path.with_name(f"lode.db{end}").unlink(missing_ok=True)
+    run.start()
+    assert run.is_other
+    assert run.ids.incarnation != before
+    assert run.ids.next_job == last_job
+    assert run.tokens() == ["user"]
+    again = run.stop().start()
+    assert not again.is_other, "only once"
+
+
+def test_a_whole_folder_laid_over_the_newer_one_is_noticed(run, tmp_path):
+    run.stop()
+    shutil.copytree(run.path.parent, tmp_path / "older")
+    run.start().commit(jobs=50).stop()
+    shutil.copytree(tmp_path / "older", run.path.parent, dirs_exist_ok=True)  # all inodes stay
+    assert run.start().is_other
+    assert run.ids.next_job == 52
+
+
+def test_a_copy_is_another_and_the_original_is_not(run, tmp_path):
+    run.stop()
+    shutil.copytree(run.path.parent, tmp_path / "copy")
+    assert Run(tmp_path / "copy" / "lode.db").start().is_other
+    assert not run.start().is_other
+
+
+def test_a_new_database_beside_old_notes_goes_on_with_the_ids(run):
+    run.commit(jobs=7).stop()
+    run.path.unlink()
+    assert run.start().is_other
+    assert run.ids.next_job == 9
+
+
+def test_a_database_alone_counts_outputs_that_lie_beside_it(run, tmp_path):
+    shelf = Shelf(tmp_path / "sandboxes", limit_bytes=1)
+    assert shelf.next_job() == 1
+    for job in (7, 999, 2_041):
+        shelf.output_path(job, 1).parent.mkdir(parents=True, exist_ok=True)
+        shelf.output_path(job, 1).touch()
+    shelf.output_path(2_041, 1).with_name(".5000.1.tar.gz.part").touch()
+    assert shelf.next_job() == 2_042
+    (tmp_path / "new").mkdir()
+    found = run.backup().replace(tmp_path / "new" / "lode.db")
+    alone = Run(found).start(next_job=shelf.next_job())
+    assert alone.is_other
+    assert alone.ids.next_job == 2_042
+
+
+def test_a_note_that_is_broken_says_nothing(run):
+    run.path.with_name("lode.seen-999999999999999").write_text("{")
+    assert not run.stop().start().is_other
+
+
+def test_an_empty_file_is_not_taken_for_a_new_database(run):
+    run.stop()
+    run.path.write_bytes(b"")
+    with pytest.raises(Unavailable, match="is empty, but a server has used it"):
+        run.start()
