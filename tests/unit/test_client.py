@@ -339,6 +339,21 @@ def test_the_next_server_is_asked_and_remembered(serve, connect, dead_url):
     assert client.naps == []
 
 
+def test_a_server_of_this_machine_is_found_again_by_its_file(serve, connect, dead_url, tmp_path):
+    file, live = tmp_path / "url", serve()
+    client = connect(dead_url, url_file=str(file), retry=Retry(rounds=1))
+    for wrong in ("", "http://example.org:80", "https://127.0.0.1:1", "ftp://127.0.0.1", "\xff"):
+        file.write_text(wrong, encoding="latin-1")
+        with pytest.raises(Unavailable):
+            client.request("GET", "/")
+    file.write_text(f"{live.url}\n")
+    with pytest.raises(Unavailable):
+        client.request("GET", "/")
+    client.request("GET", "/")
+    connect(dead_url, url_file=str(file), retry=Retry(rounds=1)).request("GET", "/")
+    assert len(live.requests) == 2
+
+
 def test_a_standby_is_passed_over_even_for_what_must_not_be_repeated(serve, connect):
     standby = serve((503, {}, {"Retry-After": "1"}))
     live = serve()

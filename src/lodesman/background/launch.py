@@ -44,7 +44,9 @@ _QUEUES_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
-    """What all pilots have in common, in seconds; `command` starts one. `life_seconds`: at most, 0: no such limit."""
+    """What all pilots have in common, in seconds; `command` starts one. `life_seconds`: at most, 0: no such limit.
+    `url_file`: where pilots of this machine find the server's address after its next start.
+    """
 
     servers: tuple[str, ...]
     command: tuple[str, ...]
@@ -52,6 +54,7 @@ class PilotSettings:
     heartbeat_seconds: float = 60.0
     life_seconds: int = 0
     ca_file: str = ""
+    url_file: str = ""
 
 
 @dataclass(slots=True)
@@ -191,7 +194,10 @@ class SubmissionPools:
             # Of several, or of ANY, a node finds out its own.
             "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
         }
-        return {"servers": common.servers, "options": options, "ca_file": common.ca_file}
+        url_file = common.url_file or None if offer.backend == "local" else None
+        return {
+            "servers": common.servers, "options": options, "ca_file": common.ca_file, "url_file": url_file
+        }  # fmt: skip
 
     def _submit(self, pool: _Pool, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
         with self._lock:

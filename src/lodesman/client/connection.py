@@ -56,7 +56,8 @@ def sha256_of(file: Path) -> str:
 class Client:
     """Sends requests to one of `servers`, first to the one that answered last. Belongs to one thread.
 
-    `token` goes into every request; `sleep` and `rng` serve back-off.
+    `token` goes into every request; `sleep` and `rng` serve back-off. `url_file`: where a server of this machine
+    writes its address, which may be another one after its next start; then `servers` is where it was.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Client:
         token: str = "",
         *,
         ca_file: str | None = None,
+        url_file: str | None = None,
         retry: Retry | None = None,
         sleep: Callable[[float], Any] | None = None,
         rng: random.Random | None = None,
@@ -76,6 +78,8 @@ class Client:
         self.servers = tuple(
             one if isinstance(one, ServerAddress) else exchange.parse_server(one) for one in servers
         )
+        self._url_file = None if url_file is None else Path(url_file)
+        self._find_again()
         self._retry = retry or Retry()
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self._trust = (
@@ -176,6 +180,7 @@ class Client:
                 answer = self._round(request)
             except Unavailable as fault:
                 failures += 1
+                self._find_again()
                 if not request.idempotent or failures >= self._retry.rounds:
                     raise
                 at_least = float(fault.data.get("retry_after", 0.0))
@@ -184,6 +189,17 @@ class Client:
             if not answer.good:
                 raise exchange.fault_of(answer)
             return answer
+
+    def _find_again(self) -> None:
+        """Read the address of a server of this machine; one that cannot be read, or is another kind, changes nothing."""
+        if self._url_file is None:
+            return
+        try:
+            found = exchange.parse_server(self._url_file.read_text(encoding="ascii").strip())
+        except (OSError, ValueError, InvalidConfig):
+            return
+        if found.is_private and found.secure == self.servers[0].secure:
+            self.servers, self._last_good = (found,), 0
 
     def _round(self, request: HttpRequest) -> HttpAnswer:
         """Ask each server once. Raises Unavailable with what the last one answered."""

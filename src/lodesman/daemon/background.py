@@ -204,6 +204,7 @@ class BackgroundProcess:
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
             ca_file=config.server.tls_certificate,
+            url_file="" if config.server.public_url else str(bootstrap.url_file(config)),
         )
         return SubmissionPools(
             config.director, backends=backends, post=self.post, settings=settings, note=self._note_outcome

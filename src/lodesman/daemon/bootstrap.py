@@ -74,6 +74,11 @@ def socket_path(config: ServerConfig, name: str = READS_SOCKET) -> str:
     return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
 
 
+def url_file(config: ServerConfig) -> Path:
+    """DATA/run/url: the server's address, for the command line and for pilots of this machine."""
+    return run_directory(config).absolute() / "url"
+
+
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     """Number the CE queues, make the first user with its token, and a fresh token for the background process."""
     for folder in (config.data, run_directory(config), config.data / "sandboxes"):
@@ -104,8 +109,8 @@ def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
 
 
 def write_url(config: ServerConfig) -> None:
-    """Write the server's address to DATA/run/url: its port may be any free one."""
-    write_secret(run_directory(config) / "url", config.url)
+    """Write the server's address: its port may be any free one."""
+    write_secret(url_file(config), config.url)
 
 
 def write_secret(path: Path, text: str) -> None:

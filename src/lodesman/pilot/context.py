@@ -46,7 +46,8 @@ class PilotOptions:
 class PilotFile:
     """The servers, the pilot's identity and its options. The join token is good once.
 
-    `submit_pools`: what its queue served in the server's pass `pools_pass`, when it was submitted; None: ask for them.
+    `url_file`: where the server writes its address, if it is of this machine. `submit_pools`: what its queue served in
+    the server's pass `pools_pass`, when it was submitted; None: ask for them.
     """
 
     servers: tuple[str, ...]
@@ -59,6 +60,7 @@ class PilotFile:
     submit_pools: tuple[str, ...] | None = None
     pools_pass: int = 0
     ca_file: str | None = None
+    url_file: str | None = None
 
 
 def parse_pilot_file(text: str) -> PilotFile:

@@ -21,8 +21,6 @@ _MAX_WAIT_S = 60.0
 _MAX_SILENCE_S = 60.0
 # With more undelivered results no job is claimed.
 _MAX_UNSENT = 64
-# For this number of leases without contact results are kept if the end of the slot is unknown.
-_KEPT_LEASES = 4
 
 # Why a pilot leaves, as the server is informed.
 IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"
@@ -126,15 +124,12 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
     return IDLE if overdue >= _MAX_SILENCE_S or (overdue >= 0 and load.no_job_fits) else ""
 
 
-def contact_lost(slot: Slot, now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """Whether results are given up: the server is silent until the slot ends, or for several leases if its end is unknown.
+def contact_lost(now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
+    """Whether results are given up, and with them the slot: no server was found for a lease.
 
-    A server that comes back gives its pilots a whole new lease, so one lease of silence loses nothing.
+    A server that comes back gives its pilots a whole new lease, so less silence loses nothing.
     """
-    silent_s = now - max(last_contact, last_end)
-    if slot.ends is None:
-        return silent_s > _KEPT_LEASES * lease_s
-    return silent_s > lease_s and now >= slot.ends
+    return now - max(last_contact, last_end) > lease_s
 
 
 # --- a payload ----------------------------------------------------------------------------------

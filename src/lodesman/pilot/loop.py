@@ -125,7 +125,7 @@ class PilotProcess:
             return EXIT_DISOWNED if self._session.lost else EXIT_UNDELIVERED
         session, last_end = self._session, self._roster.last_end
         silence = {"last_contact": session.last_contact, "last_end": last_end, "lease_s": session.lease_s}
-        if not load.running and load.unsent and contact_lost(self._slot, now, **silence):
+        if not load.running and load.unsent and contact_lost(now, **silence):
             self._why = ERROR
             return EXIT_UNDELIVERED
         leave = why_leave(self._slot, load, now, idle_s=self._terms.idle_s)

@@ -126,7 +126,8 @@ class ServerSession:
         """A connection for one thread, with the pilot's token if no other is given."""
         file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
         token = self._terms.token if token is None else token
-        return Client(file.servers, token, ca_file=file.ca_file, retry=Retry(rounds=rounds), rng=rng)
+        retry = Retry(rounds=rounds)
+        return Client(file.servers, token, ca_file=file.ca_file, url_file=file.url_file, retry=retry, rng=rng)
 
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
         """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""

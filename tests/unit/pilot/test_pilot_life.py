@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lodesman.pilot.decisions import (
     _ENDLESS_S,
-    _KEPT_LEASES,
     _MAX_SILENCE_S,
     _MAX_UNSENT,
     _MAX_WAIT_S,
@@ -159,26 +158,15 @@ def test_a_pilot_with_unfinished_work_does_not_leave():
         assert why_leave(SLOT, left, 1e9, idle_s=0) == ""
 
 
-def lost(slot: Slot, now: float, *, contact: float = 0.0, end: float = 0.0) -> bool:
-    return contact_lost(slot, now, last_contact=contact, last_end=end, lease_s=60.0)
+def lost(now: float, *, contact: float = 0.0, end: float = 0.0) -> bool:
+    return contact_lost(now, last_contact=contact, last_end=end, lease_s=60.0)
 
 
-def test_results_are_kept_for_several_leases_of_silence():
-    assert _KEPT_LEASES >= 3
-    last = 60 * _KEPT_LEASES
-    assert not lost(SLOT, last)
-    assert lost(SLOT, last + 1)
-    assert not lost(SLOT, last + 1, end=1.0)  # a newer result
-    assert not lost(SLOT, last + 1, contact=1.0)
-
-
-def test_results_are_kept_to_the_end_of_a_slot_whose_end_is_known():
-    long = Slot(cores=1, memory_mb=0, jobs_at_once=1, ends=10_000.0, reserve_s=60.0)
-    assert not lost(long, 9_999.0)  # what is reserved is for the last results
-    assert lost(long, 10_000.0)
-    # A slot that is over and still there gives the server a lease.
-    assert not lost(long, 10_030.0, contact=9_980.0)
-    assert lost(long, 10_041.0, contact=9_980.0)
+def test_results_are_kept_for_a_lease_of_silence():
+    assert not lost(60)
+    assert lost(61)
+    assert not lost(61, end=1.0)  # a newer result
+    assert not lost(61, contact=1.0)
 
 
 def test_a_claim_may_wait_longer_than_any_draw_of_the_server():
