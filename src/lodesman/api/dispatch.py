@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -90,7 +91,7 @@ class Endpoint(Generic[_S]):
             )
         if self._decoder is None:
             return Request(who, query, Nothing(), 0, scope, receive)
-        raw = await wire.read_body(scope, receive, self.call.most_bytes)
+        raw = await wire.read_body(receive, self.call.most_bytes)
         return Request(who, query, wire.decode(self._decoder, raw), len(raw), scope, receive)
 
 
@@ -173,7 +174,9 @@ class Dispatcher(Generic[_S]):
             if endpoint.call.who != "none":
                 who = self.authenticate(scope, endpoint.call)
                 authorise(who, endpoint.call.who)
-            answer = await endpoint.function(self.state, await endpoint.request(who, names, scope, receive))
+            with wire.room_for(scope, endpoint.call.most_bytes) if endpoint.call.has_body else nullcontext():
+                request = await endpoint.request(who, names, scope, receive)
+                answer = await endpoint.function(self.state, request)
             if isinstance(answer, Response):
                 await answer(scope, receive, send)
             else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -67,34 +68,38 @@ class Disconnected(Exception):
     """The client went away before the request was complete."""
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body.
+@contextmanager
+def room_for(scope: Scope, limit: int) -> Iterator[None]:
+    """Around a request with a body: while it is read and answered, its bytes are taken from those that large bodies may
+    have together.
 
-    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`),
-    Unavailable while other large bodies take all the memory that there is for them.
+    Raises TooLarge over `limit` bytes, Unavailable while others take all of them.
     """
     declared = content_length(scope)
     size = limit if declared is None else declared
     if size > limit:
         raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
-    if size <= SMALL_BODY:
-        return await _read(receive, limit)
-    if size > _LargeBodies.free:
+    taken = size if size > SMALL_BODY else 0
+    if taken > _LargeBodies.free:
         raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
-    _LargeBodies.free -= size
+    _LargeBodies.free -= taken
     try:
-        return await _read(receive, limit)
+        yield
     finally:
-        _LargeBodies.free += size
+        _LargeBodies.free += taken
 
 
 class _LargeBodies:
     """Bytes of memory that large bodies may still take; one event loop uses it."""
 
-    free = 256 << 20
+    free = 96 << 20
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole body.
+
+    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`).
+    """
     parts: list[bytes] = []
     size, more = 0, True
     while more:

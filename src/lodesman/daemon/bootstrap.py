@@ -5,6 +5,7 @@ worker node with Python 3.9 runs; and what both processes do: the limit of open 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import gc
 import logging
@@ -55,6 +56,9 @@ FILES_BEFORE = "LODESMAN_OPEN_FILES"
 # Beyond this a limit is as good as none, and slows down programs that go through all numbers.
 _MOST_FILES = 1 << 20
 _FEW_FILES = 4_096
+# The name of a setting for glibc's `mallopt`, and from how many bytes a block is given back.
+_M_MMAP_THRESHOLD = -3
+_LARGE_BLOCK = 1 << 18
 _GC_THRESHOLDS = (20_000, 20, 50)
 
 # As `config.load_config`, with the file and its overrides given.
@@ -241,7 +245,12 @@ def policy_of(
 
 
 def keep_what_was_loaded() -> None:
-    """Exempt what is there now from garbage collection: a walk through all of it would stop every answer."""
+    """Exempt what is there now from garbage collection: a walk through all of it would stop every answer.
+
+    And from now on give large blocks back as soon as they are free: the C library would learn to keep them.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

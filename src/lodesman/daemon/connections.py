@@ -35,6 +35,9 @@ _ROOT = 0
 _CREDENTIALS = struct.Struct("3i")
 # Of all requests without a token that is good, together.
 _UNKNOWN_BYTES = 32 << 20
+# Requests that wait on one connection for the answer to another one.
+_PIPELINE = 32
+
 _CLOSE = (b"connection", b"close")
 # The web server wakes the reader of a body for each piece of it; direct calls have no such reader.
 _NO_READER = asyncio.Event()
@@ -192,6 +195,10 @@ class GuardedProtocol(HttpToolsProtocol):
                 answering.disconnected = True
                 answering.message_event.set()
         super().connection_lost(exc)
+        # A cycle and its protocol refer to each other: left so, hundreds of megabytes wait for the garbage collector.
+        self.pipeline.clear()
+        self.cycle = None
+        self._unset_keepalive_if_required()
 
     def shutdown(self) -> None:
         """The server is about to end: a call that waits is answered."""
@@ -204,7 +211,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._answering.end_soon()
 
     def on_headers_complete(self) -> None:
-        """The head has come, and with it the token. Only a usual request of a pilot that is known is called directly."""
+        """The head has come, and with it the token. Only a usual request of a pilot that is known is called directly. Raises
+        TooLarge: the connection ends.
+        """
+        if len(self.pipeline) >= _PIPELINE:
+            raise TooLarge("Too many requests are on their way on this connection.", limit=_PIPELINE)
         call, is_known = self._direct.get(self.url), self._admits(cast("Scope", self.scope))
         before = self.cycle
         if (

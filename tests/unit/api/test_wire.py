@@ -31,7 +31,8 @@ def read(chunks, *, limit=100, declared=None, end="body"):
 
     async def run():
         headers = [] if declared is None else [(b"content-length", declared)]
-        return await wire.read_body({"headers": headers}, receive, limit)
+        with wire.room_for({"headers": headers}, limit):
+            return await wire.read_body(receive, limit)
 
     return asyncio.run(run()), len(pending)
 
@@ -77,7 +78,7 @@ def test_a_task_that_is_cancelled_while_it_reads_stays_cancelled():
         await asyncio.Event().wait()
 
     async def run():
-        task = asyncio.ensure_future(wire.read_body({"headers": []}, never, 10))
+        task = asyncio.ensure_future(wire.read_body(never, 10))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
@@ -90,27 +91,18 @@ def test_large_bodies_share_what_memory_there_is_for_them(monkeypatch):
     monkeypatch.setattr(wire, "SMALL_BODY", 10)
     monkeypatch.setattr(wire._LargeBodies, "free", 100)
 
-    async def run():
-        go = asyncio.Event()
+    def taken_by(declared):
+        return wire.room_for({"headers": [(b"content-length", declared)] if declared else []}, 60)
 
-        async def slow():
-            await go.wait()
-            return {"type": "http.request", "body": b"x", "more_body": False}
-
-        def read_one(declared):
-            scope = {"headers": [(b"content-length", declared)] if declared else []}
-            return asyncio.ensure_future(wire.read_body(scope, slow, 60))
-
-        first, small = read_one(b"60"), read_one(b"10")
-        await asyncio.sleep(0)
+    with taken_by(b"60"), taken_by(b"10"):  # until they are answered, and not only read
         for declared in (b"60", b""):  # without a length it may become as long as is allowed
-            with pytest.raises(Unavailable):
-                await read_one(declared)
-        go.set()
-        assert [await one for one in (first, small, read_one(b"60"))] == [b"x"] * 3
-        return wire._LargeBodies.free
-
-    assert asyncio.run(run()) == 100
+            with pytest.raises(Unavailable), taken_by(declared):
+                pass
+    with pytest.raises(ValueError, match="bug"), taken_by(b"60"):
+        raise ValueError("bug")
+    with taken_by(b""):
+        assert wire._LargeBodies.free == 40
+    assert wire._LargeBodies.free == 100
 
 
 class Thing(msgspec.Struct):

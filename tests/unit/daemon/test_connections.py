@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import socket
@@ -324,6 +325,52 @@ def test_a_connection_may_be_idle_between_requests(monkeypatch):
         return len(served.seen)
 
     assert run(script) == 2
+
+
+def test_a_connection_that_is_gone_leaves_nothing_for_the_garbage_collector():
+    """Its requests, answered or not, and its timers end with it."""
+
+    async def script(served):
+        gc.collect()
+        gc.disable()
+        try:
+            served.hold.clear()
+            for ask in (REQUEST, REQUEST * 20, b"POST /a HT"):
+                _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+                writer.write(ask)
+                await writer.drain()
+                if ask.endswith(b"abc"):
+                    await served.came.wait()
+                await closed(writer)
+            served.hold.set()
+            await pass_time(1.0)
+            await asyncio.sleep(0.05)
+            kinds = ("RequestResponseCycle", "GuardedProtocol")
+            return [one for one in map(type, gc.get_objects()) if one.__name__ in kinds]
+        finally:
+            gc.enable()
+
+    assert run(script) == []
+
+
+def test_requests_that_are_piled_up_on_one_connection_end_it():
+    async def script(served):
+        served.hold.clear()
+        answer = await served.talk(REQUEST * 200)
+        return answer, len(served.seen)
+
+    answer, seen = run(script)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert seen <= 1
+
+
+def test_some_requests_may_wait_for_the_answer_to_another():
+    async def script(served):
+        last = REQUEST.replace(b"host: x", b"connection: close")
+        return await served.talk(REQUEST * 19 + last), served.seen
+
+    answers, seen = run(script)
+    assert answers.count(b"HTTP/1.1 200") == len(seen) == 20
 
 
 # --- sockets of the server's own

@@ -59,7 +59,7 @@ class App:
     async def __call__(self, scope, receive, send):
         self.by_asgi.append(f"{scope['method']} {scope['path']}")
         if scope["method"] == "POST" and scope["path"] in self.direct:
-            body = await read_body(scope, receive, SMALL_BODY)
+            body = await read_body(receive, SMALL_BODY)
             self.bodies.append(body)
             await send_answer(send, *json_answer(b'"%b"' % body))
         else:
