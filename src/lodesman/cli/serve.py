@@ -45,7 +45,10 @@ def _setting(word: str) -> tuple[str, str, Any]:
     metavar="SECTION.NAME=VALUE",
     help="Any other value of the file",
 )
-def server(*, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...]) -> None:
+@click.option("--check-data", is_flag=True, help="Check pages, counters and files of the data, and end.")
+def server(
+    *, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...], check_data: bool
+) -> int:
     """Run the server here until Ctrl-C.
 
     Without a configuration it listens on 127.0.0.1:7777 and keeps its data in ./lode-data; the first
@@ -64,6 +67,8 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     here = Path("lode.toml")
     path = file or (here if here.is_file() else None)
     load = partial(load_config, path, overrides=given)
+    if check_data:
+        return _check_data(load())
     # What leads the server's second process to the same configuration (lodesman.daemon.__main__).
     same = [] if path is None else ["--config", str(path.resolve())]
     for section, name, value in settings:
@@ -71,6 +76,18 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
         run_server(load(), same, load, _greet)
+    return 0
+
+
+def _check_data(config: ServerConfig) -> int:
+    from lodesman.daemon.check_data import check_data
+
+    faults = check_data(config)
+    for fault in faults:
+        note(fault)
+    if not faults:
+        note(f"The data in {config.data} is whole.")
+    return FAILED if faults else 0
 
 
 def _greet(config: ServerConfig) -> None:

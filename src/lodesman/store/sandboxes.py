@@ -59,6 +59,16 @@ def owner_of_job(db: Reader, job_id: int) -> str:
     return db.find(str, _OWNER_OF_JOB, (job_id,)) or ""
 
 
+def stored_outputs(db: Reader) -> Iterator[tuple[int, int, int | None]]:
+    """(job, number of the attempt, bytes) of every output archive that was handed in."""
+    yield from db.execute("SELECT job_id, number, output_size FROM attempt WHERE output_sha256 IS NOT NULL")
+
+
+def stored_inputs(db: Reader) -> Iterator[tuple[str, str, int]]:
+    """(owner, sha256, bytes) of every input file."""
+    yield from db.execute("SELECT owner, sha256, size FROM sandbox")
+
+
 def used_by(db: Reader, owner: str) -> InputUsage:
     """What the input files of an owner take."""
     return db.find(InputUsage, _USED, (owner,)) or InputUsage(0, 0)

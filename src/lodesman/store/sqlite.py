@@ -225,8 +225,16 @@ def _check_length(db: apsw.Connection, path: Path) -> None:
     """A crash may leave pages in the log alone; other missing pages are lost. Raises apsw.CorruptError."""
     with path.open("rb") as file:
         pages = int.from_bytes(file.read(32)[28:], "big")
-    if pages * _PAGE_BYTES > path.stat().st_size and list(db.execute("PRAGMA quick_check(1)")) != [("ok",)]:
+    if pages * _PAGE_BYTES > path.stat().st_size and broken_pages(Reader(db)):
         raise apsw.CorruptError
+
+
+def broken_pages(db: Reader) -> list[str]:
+    """What is wrong with the pages of the database, in the words of SQLite; all of it is read."""
+    try:
+        return [text for (text,) in db.execute("PRAGMA quick_check(20)") if text != "ok"]
+    except apsw.CorruptError as fault:
+        return [str(fault)]
 
 
 def open_reader(path: Path) -> Reader:

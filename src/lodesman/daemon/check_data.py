@@ -1,0 +1,73 @@
+"""`lode server --check-data`: whether a data folder is whole, before a server starts on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lodesman.background.upkeep import find_suspects
+from lodesman.config import ServerConfig
+from lodesman.store import Reader, lock_database, open_writer, sandboxes, usable
+from lodesman.store.shelf import Shelf
+from lodesman.store.sqlite import broken_pages
+
+_NAMED = 10
+
+
+def check_data(config: ServerConfig) -> list[str]:
+    """The faults of pages, counters and files of the data folder, in words.
+
+    Brings the database to the schema of this program, as a start does. Raises Unavailable if there is no usable database,
+    Conflict while a server runs on it.
+    """
+    path = config.database
+    with usable(path):
+        path.stat()
+        lock = lock_database(path)
+        try:
+            db = open_writer(path)
+            try:
+                broken = broken_pages(db)
+                # A query on broken pages may say anything.
+                return broken or [
+                    *_counters(db),
+                    *_files(db, Shelf(config.data / "sandboxes", limit_bytes=0)),
+                ]
+            finally:
+                db.close()
+        finally:
+            os.close(lock)
+
+
+def _counters(db: Reader) -> Iterator[str]:
+    jobs, queues = [], []
+    for found in find_suspects(db):
+        jobs += found.jobs
+        queues += found.queues
+    repair = "; the server repairs this by itself when it runs"
+    if jobs:
+        yield f"{len(jobs)} jobs lack a task queue or a live attempt ({_some(jobs)}){repair}."
+    if queues:
+        yield f"The counters of {len(queues)} task queues are wrong ({_some(queues)}){repair}."
+
+
+def _files(db: Reader, shelf: Shelf) -> Iterator[str]:
+    outputs = ((shelf.output_path(job, number), size) for job, number, size in sandboxes.stored_outputs(db))
+    inputs = ((shelf.input_path(owner, sha256), size) for owner, sha256, size in sandboxes.stored_inputs(db))
+    for kind, files in (("outputs", outputs), ("input files", inputs)):
+        wrong = [path for path, size in files if not _is_whole(path, size)]
+        if wrong:
+            yield f"{len(wrong)} {kind} are missing or have another size ({_some(wrong)})."
+
+
+def _is_whole(path: Path, size: int | None) -> bool:
+    try:
+        return size in (None, path.stat().st_size)
+    except FileNotFoundError:
+        return False
+
+
+def _some(found: Iterable[object]) -> str:
+    shown = [str(one) for one in found]
+    return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
