@@ -37,7 +37,7 @@ _EXPENSIVE: Final = 25.0
 _CHEAP_SECONDS: Final = 0.05
 # A result is used for this many times what it took, times the patience, but not for longer than _MOST_SECONDS.
 _REST: Final = 100.0
-_MOST_SECONDS: Final = 120.0
+_MOST_SECONDS: Final = 60.0
 _KEPT_RESULTS: Final = 256
 
 

@@ -26,7 +26,7 @@ from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import KeyTable, RequestTable
 from lodesman.store import Reader
-from lodesman.store.director import iteration_after
+from lodesman.store.director import iteration_after, iteration_at
 from lodesman.store.read.pilots import LivePilot, PilotRow, pilots_by_id, pilots_in_short
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
@@ -38,6 +38,9 @@ _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+_OLDEST_SECONDS: Final = (
+    60.0  # of a snapshot, whatever it costs: the next one begins so early that it is done by then
+)
 _NO_POOLS = PoolMap()
 
 
@@ -247,15 +250,17 @@ class SnapshotKeeper:
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
-        """Read everything anew if the last refresh is older than its time of rest, `rest` times over.
+        """Read everything anew if the last refresh is older than its time of rest, `rest` times over. When the director last
+        decided is read in any case.
 
         A refresh under way is not waited for, except the first.
         """
-        if self.at is not None and 0.0 <= now - self.at < rest * max(_LEAST_SECONDS, self._cost * _REST):
-            return
         if not self._refreshing.acquire(blocking=self.at is None):
             return
         try:
+            if self.at is not None and 0.0 <= now - self.at < self._rest_seconds(rest):
+                self.snapshot = replace(self.snapshot, decided_after=iteration_at(self._db))
+                return
             begun = time.perf_counter()
             self.pilots.refresh(self._db, now)
             self.snapshot = self._read(now)
@@ -264,6 +269,10 @@ class SnapshotKeeper:
             self.at = now
         finally:
             self._refreshing.release()
+
+    def _rest_seconds(self, rest: float) -> float:
+        longest = max(self._cost, _OLDEST_SECONDS - 2 * self._cost)
+        return min(longest, rest * max(_LEAST_SECONDS, self._cost * _REST))
 
     def _read(self, now: float) -> Snapshot:
         waiting = self.task_queues.read()

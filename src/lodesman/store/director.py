@@ -24,6 +24,12 @@ def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
     return db.execute(_LAST, (number,)).fetchone()
 
 
+def iteration_at(db: Reader) -> float | None:
+    """When the director last decided; None if it never did."""
+    row = db.execute("SELECT at FROM director_iteration ORDER BY id DESC LIMIT 1").fetchone()
+    return None if row is None else float(row[0])
+
+
 def last_iteration(db: Reader, vo: str = "", queues: Collection[str] = ()) -> tuple[float | None, Any]:
     """When the director last decided, and what, as JSON values; (None, None) if it never did.
 

@@ -219,7 +219,8 @@ def _masks(bits: Iterable[tuple[K, int]]) -> dict[K, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
-    group. An iteration older than `fresh_seconds` says nothing about now.
+    group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
+    that is not read yet.
     """
 
     at: float
@@ -227,16 +228,18 @@ class Snapshot:
     waiting: Sequence[Waiting]
     groups: Mapping[tuple[str, str], int]
     iteration: RecordedIteration | None
+    decided_after: float | None = None
 
     def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
-        last = self.iteration
-        return last if last is not None and now - last.at <= self.fresh_seconds else None
+        at = self.decided_at
+        return self.iteration if at is not None and now - at <= self.fresh_seconds else None
 
     @property
     def decided_at(self) -> float | None:
         """When the last iteration was, however long ago."""
-        return None if self.iteration is None else self.iteration.at
+        known = None if self.iteration is None else self.iteration.at
+        return known if self.decided_after is None else self.decided_after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +255,8 @@ class SnapshotFacts:
 
     @property
     def decided_age(self) -> float | None:
-        """Seconds since the director's last iteration, however long ago."""
-        return self.age(self.snapshot.decided_at)
+        """Seconds since the iteration that `decision` is; without one, since the last, however long ago."""
+        return self.age(self.snapshot.decided_at if self.decision is None else self.decision.at)
 
     @cached_property
     def decision(self) -> RecordedIteration | None:

@@ -10,7 +10,8 @@ from lodesman.errors import Conflict, Unavailable
 from lodesman.store import lock_database, open_writer
 from lodesman.store.shelf import Shelf
 
-ATTEMPT = """INSERT INTO attempt (id, job_id, number, pilot_id, tq_id, claim_token, site, claimed_at, output_sha256, output_size)
+ATTEMPT = """INSERT INTO attempt
+(id, job_id, number, pilot_id, tq_id, claim_token, site, claimed_at, output_sha256, output_size)
 VALUES (?, ?, 1, 1, 1, 't', 'S', 0, 'x', 3)"""
 
 
