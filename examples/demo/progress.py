@@ -33,13 +33,15 @@ _BAR_WIDTH = 46
 class DemoSnapshot:
     """The demo at one moment: jobs by state, pilots by site and state, seconds since the start.
 
-    `total` is the final number of jobs; jobs that are not submitted yet are in no state.
+    `total` is the final number of jobs; jobs that are not submitted yet are in no state. `doing`: what the demo itself does,
+    empty while it only waits for jobs.
     """
 
     states: Mapping[str, int]
     total: int
     pilots: Mapping[str, Mapping[str, int]]
     elapsed: float
+    doing: str = ""
 
 
 class Display:
@@ -65,7 +67,8 @@ class Display:
         if self._live is not None:
             self._live.update(progress_view(snapshot), refresh=True)
             return
-        now = (dict(snapshot.states), snapshot.total, {k: dict(v) for k, v in snapshot.pilots.items()})
+        pilots = {k: dict(v) for k, v in snapshot.pilots.items()}
+        now = (snapshot.doing, dict(snapshot.states), snapshot.total, pilots)
         if now != self._last:
             self._last = now
             line = progress_line(snapshot)
@@ -84,7 +87,8 @@ def progress_line(snapshot: DemoSnapshot) -> str:
     counts = by_stage(snapshot.states)
     jobs = ", ".join(f"{stage} {count}" for stage, count in counts.items() if count) or "none yet"
     pilots = "; ".join(f"{plain(site)} {_pilots(states)}" for site, states in sorted(snapshot.pilots.items()))
-    return f"{duration(snapshot.elapsed)}: jobs {jobs} (of {snapshot.total}); pilots {pilots or 'none yet'}"
+    doing = f"{snapshot.doing}; " if snapshot.doing else ""
+    return f"{duration(snapshot.elapsed)}: {doing}jobs {jobs} (of {snapshot.total}); pilots {pilots or 'none yet'}"
 
 
 def progress_view(snapshot: DemoSnapshot) -> Group:
@@ -103,6 +107,7 @@ def progress_view(snapshot: DemoSnapshot) -> Group:
     for site, states in sorted(snapshot.pilots.items()):
         sites.add_row(Text(plain(site)), Text(_pilots(states)))
     title = f"{number(snapshot.total, 12)} jobs, {duration(snapshot.elapsed)}"
+    title += f": {snapshot.doing}" if snapshot.doing else ""
     return Group(Text(title, style="bold"), bars, Text("Pilots", style="bold"), sites)
 
 

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from examples.demo.compose import Composition, compose
@@ -32,13 +33,14 @@ TIMEOUT_SECONDS = 900.0
 
 
 class Demo:
-    """One run: its grid, its jobs and its results."""
+    """One run: its grid, its jobs and its results. `usage`: what was last known of the jobs."""
 
     def __init__(self, grid: Grid, workload: Workload, results: Path) -> None:
         self.grid = grid
         self.workload = workload
         self.results = results
-        self.started = time.monotonic()
+        self.started, self.began_at = time.monotonic(), time.time()
+        self.usage: Usage | None = None
         self.first_result: float | None = None
         self.jobs: dict[str, list[int]] = {}
         # The jobs that can have an output, by group, as ranges.
@@ -50,12 +52,15 @@ class Demo:
         """Seconds since the demo began."""
         return time.monotonic() - self.started
 
-    def submit(self) -> None:
+    def submit(self, display: Display) -> None:
         """Make a user per group and submit every description as that user."""
         for group in self.workload.groups:
             self.tokens[group] = self.grid.add_user(f"{group}-user", self.workload.vo, group)
+        done = 0
         for number, submission in enumerate(self.workload.submissions, 1):
+            self._show(display, f"submitting {done} of {self.workload.jobs}")
             self._submit_one(submission, request_id=f"demo-{number}")
+            done += submission.jobs
 
     def _submit_one(self, submission: Submission, *, request_id: str) -> None:
         words = ["submit", str(submission.path), "--request-id", request_id]
@@ -67,52 +72,61 @@ class Demo:
         if not submission.hold_if_impossible:
             self.ran.setdefault(submission.group, []).append(f"{ids[0]}-{ids[-1]}")
 
-    def watch(self, console: Console) -> Usage:
+    def watch(self, display: Display) -> None:
         """Show progress until every job is final or Held. Raises Conflict after the timeout."""
-        with Display(console) as display:
-            while True:
-                usage = self.grid.call(calls.USAGE)
-                states = usage.states
-                display.show(self._snapshot(usage))
-                if states.get("Done") and self.first_result is None:
-                    self.first_result = self.elapsed
-                if sum(states.values()) >= self.workload.jobs and set(states) <= RESTING:
-                    return usage
-                if self.elapsed > TIMEOUT_SECONDS:
-                    raise Conflict(
-                        f"The demo is not done after {TIMEOUT_SECONDS:.0f} seconds.", states=states
-                    )
-                time.sleep(POLL_SECONDS)
+        while True:
+            states = self._show(display).states
+            if sum(states.values()) >= self.workload.jobs and set(states) <= RESTING:
+                return
+            if self.elapsed > TIMEOUT_SECONDS:
+                raise Conflict(f"The demo is not done after {TIMEOUT_SECONDS:.0f} seconds.", states=states)
+            time.sleep(POLL_SECONDS)
 
-    def _snapshot(self, usage: Usage) -> DemoSnapshot:
+    def _show(self, display: Display, doing: str = "") -> Usage:
+        """Show how it is now."""
+        self.usage = usage = self.grid.call(calls.USAGE)
         pilots: dict[str, dict[str, int]] = {}
         for row in usage.pilots:
             if row.state in ("Prepared", "Submitted", "Running"):
                 pilots.setdefault(row.site, {})[row.state] = row.pilots
+        display.show(self.snapshot(usage.states, pilots, doing))
+        if usage.states.get("Done") and self.first_result is None:
+            admin = self.grid.home / "data" / "admin.token"
+            done = self.grid.lode(admin, "status", "--all", "--state", "Done", "--limit", "100000")["jobs"]
+            # By the events: it may have been done for long when it was seen.
+            self.first_result = min(job["since"] for job in done) - self.began_at
+        return usage
+
+    def snapshot(
+        self, states: Mapping[str, int], pilots: Mapping[str, Mapping[str, int]], doing: str
+    ) -> DemoSnapshot:
+        """The demo now."""
         return DemoSnapshot(
-            states=usage.states, total=self.workload.jobs, pilots=pilots, elapsed=self.elapsed
+            states=states, total=self.workload.jobs, pilots=pilots, elapsed=self.elapsed, doing=doing
         )
 
-    def fetch(self) -> Composition:
+    def fetch(self, display: Display) -> Composition:
         """Download every output sandbox and put the parts together."""
+        self._show(display, "fetching the results")
         jobs = self.results / "jobs"
         for group, ids in self.ran.items():
             self.grid.lode(self.tokens[group], "output", ",".join(ids), "--dir", str(jobs), partly=True)
         members = {name: ids for name, ids in self.jobs.items() if name}
         return compose(jobs, members, self.results)
 
-    def report(self, usage: Usage | None, composition: Composition | None) -> DemoReport:
-        """The values of the summary."""
+    def report(self, composition: Composition | None) -> DemoReport:
+        """The values of the summary; without a composition, of a demo that was interrupted."""
+        usage, interrupted = self.usage, composition is None
         if usage is None:
             return DemoReport(states=None, elapsed_seconds=self.elapsed, interrupted=True)
         starts = self.grid.payloads_started()
         states, waiting, ran = usage.states, usage.waiting_seconds, usage.running_seconds
         return DemoReport(
             states=states,
-            expected=self.workload.expected,
+            expected=None if interrupted else self.workload.expected,
             elapsed_seconds=self.elapsed,
             first_result_seconds=self.first_result,
-            interrupted=composition is None,
+            interrupted=interrupted,
             sites=site_rows(usage),
             waiting=waiting if waiting.count else None,
             running=ran if ran.count else None,
@@ -124,7 +138,9 @@ class Demo:
                 attempts=usage.attempts.attempts,
                 seen=len(starts),
                 twice=sum(times > 1 for times in starts.values()),
-                lost=self.workload.jobs - sum(n for state, n in states.items() if state in RESTING),
+                lost=0
+                if interrupted
+                else self.workload.jobs - sum(states.get(state, 0) for state in RESTING),
             ),
             composition=composition,
             results=self.results,
@@ -176,16 +192,19 @@ def _need_place(results: Path) -> None:
 
 def _play(demo: Demo, console: Console, interrupts: Interrupts) -> tuple[int, DemoReport]:
     """The exit code and the report. Raises LodesmanError."""
-    usage: Usage | None = None
     composition: Composition | None = None
     code = 130
     try:
-        with running(demo.grid, interrupts):
-            demo.submit()
-            usage = demo.watch(console)
-            composition = demo.fetch()
-            states = {state: n for state, n in usage.states.items() if n}
-            code = 0 if states == demo.workload.expected else 1
+        with Display(console) as display:
+            display.show(demo.snapshot({}, {}, "preparing"))
+            with running(demo.grid, interrupts):
+                demo.submit(display)
+                demo.watch(display)
+                composition = demo.fetch(display)
+        found = demo.report(composition)
+        states = {state: n for state, n in (found.states or {}).items() if n}
+        code = 0 if states == demo.workload.expected else 1
     except KeyboardInterrupt:
         console.print("Interrupted; everything is stopped.")
-    return code, demo.report(usage, composition)
+        found = demo.report(None)
+    return code, found

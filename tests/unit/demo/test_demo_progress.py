@@ -21,6 +21,7 @@ from rich.console import Console
 from lodesman.answers.vocabulary import JobState
 
 START = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0)
+PREPARING = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0, doing="preparing")
 MIDDLE = DemoSnapshot(
     states={
         "Waiting": 100,
@@ -82,16 +83,18 @@ def test_the_line():
         "pilots HPC.East.local running 3; LCG.South.local running 2, waiting 1"
     )
     assert progress_line(START) == "0.00 s: jobs none yet (of 220); pilots none yet"
+    assert progress_line(PREPARING) == "0.00 s: preparing; jobs none yet (of 220); pilots none yet"
 
 
 def test_without_a_terminal_each_change_is_one_line_and_time_is_no_change():
     out = console(terminal=False)
     with Display(out) as display:
+        display.show(PREPARING)
         display.show(START)
         display.show(DemoSnapshot(states={}, total=220, pilots={}, elapsed=5.0))
         display.show(MIDDLE)
         display.show(MIDDLE)
-    assert written(out).splitlines() == [progress_line(START), progress_line(MIDDLE)]
+    assert written(out).splitlines() == [progress_line(one) for one in (PREPARING, START, MIDDLE)]
 
 
 def test_plain_lines_have_no_escape_codes_and_are_not_wrapped():
@@ -118,6 +121,8 @@ def test_the_bars_show_every_stage_and_site():
     out.print(progress_view(MIDDLE))
     lines = written(out).splitlines()
     assert lines[0].strip() == "220 jobs, 21 s"
+    out.print(progress_view(PREPARING))
+    assert "220 jobs, 0.00 s: preparing" in written(out)
     for stage, count in by_stage(MIDDLE.states).items():
         assert any(line.startswith(stage) and line.rstrip().endswith(f" {count}") for line in lines)
     assert any("LCG.South.local" in line and "running 2, waiting 1" in line for line in lines)
