@@ -25,7 +25,7 @@ PURE = "broker cfg classad director jobclass jobs matching quota resources submi
 # Where waiting by the clock is the job (rule 3).
 MAY_SLEEP = ("daemon", "examples/demo/", "pilot/", "cli/", "batch/keeper")
 # What travels to worker nodes.
-STDLIB_ONLY = ("errors.py", "client", "pilot/", "jobstatus/", "batch/keeper")
+STDLIB_ONLY = ("errors.py", "kernel.py", "client", "pilot/", "jobstatus/", "batch/keeper")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -163,6 +163,7 @@ def _reason(report: AttemptReport) -> str:
         "memory-limit": "over its memory",
         "output-limit": "over its output size",
         "not-started": "could not be started",
+        "never-started": "never started",
         "input": "input sandbox missing or damaged",
         "pilot-shutdown": "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",

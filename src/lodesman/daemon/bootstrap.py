@@ -183,7 +183,7 @@ def build_pilot(target: Path) -> None:
 
 def pilot_sources() -> dict[str, bytes]:
     """Name in the archive -> content, for everything that travels."""
-    files = [_PACKAGE / "__init__.py", _PACKAGE / "errors.py"]
+    files = [_PACKAGE / name for name in ("__init__.py", "errors.py", "kernel.py")]
     files += [file for part in ("client", "pilot") for file in (_PACKAGE / part).glob("*.py")]
     sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
     return {"__main__.py": _START.encode(), **sources}

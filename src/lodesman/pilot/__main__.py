@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ from lodesman.pilot.context import Log, PilotContext, PilotFile, parse_pilot_fil
 from lodesman.pilot.loop import EXIT_USAGE, PilotProcess
 from lodesman.pilot.node import describe_node, read_features
 from lodesman.pilot.processes import become_subreaper, hide_memory
+from lodesman.pilot.warden import Nursery
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log = Log(sys.stderr, time.time)
     try:
+        nursery = _open_nursery()
         pilot_file = _take_file(options.file)
         directory = options.dir.resolve()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,12 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
     log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
-    # Descriptors and memory of the pilot are none of its payloads' business.
-    os.closerange(3, 4096)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    hidden, adopts = hide_memory(), become_subreaper()
-    if not hidden or not adopts:
-        log("weak-isolation", hidden=hidden, adopts=adopts)
+    if not hide_memory():
+        log("weak-isolation", hidden=False)
     features, chosen = read_features(os.environ), pilot_file.options
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment=dict(os.environ),
         log=log,
         slot_ends=features.slot_ends(time.time()),
-        adopts=adopts,
+        nursery=nursery,
     )
     pilot = PilotProcess(context)
 
@@ -67,6 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: pilot.terminate())
     threading.excepthook = on_fault
     return pilot.run()
+
+
+def _open_nursery() -> Nursery:
+    """Before the pilot has a secret: descriptors and memory of it are none of its payloads' business. Raises OSError."""
+    os.closerange(3, 4096)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not become_subreaper():
+        raise OSError(errno.ENOSYS, "the kernel, or a Python without ctypes, cannot keep jobs apart")
+    nursery = Nursery()
+    nursery.open()
+    return nursery
 
 
 def _take_file(file: Path) -> PilotFile:

@@ -16,6 +16,7 @@ from lodesman.client import Retry, parse_server
 from lodesman.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.protocol import read_as, read_record
+from lodesman.pilot.warden import Nursery
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,7 @@ def parse_pilot_file(text: str) -> PilotFile:
 class PilotContext:
     """One pilot and where it runs. `clock` gives UNIX seconds, `ticker` monotonic ones.
 
-    `slot_ends`: when the site ends the slot (UNIX seconds), None if unknown. `adopts`: orphaned descendants of the
-    pilot become its children.
+    `slot_ends`: when the site ends the slot (UNIX seconds), None if unknown. `nursery` makes the wardens of payloads.
     """
 
     pilot_file: PilotFile
@@ -98,7 +98,7 @@ class PilotContext:
     environment: Mapping[str, str]
     log: Callable[..., Any]
     slot_ends: float | None = None
-    adopts: bool = True
+    nursery: Nursery = field(default_factory=Nursery)
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: Callable[[], float] = time.time
     ticker: Callable[[], float] = time.monotonic

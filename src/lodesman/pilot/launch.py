@@ -1,7 +1,6 @@
-"""How a payload is started: its input sandbox, its command, its environment, its streams, and the kernel's limits.
+"""What a payload is started with: its input sandbox, its command, its environment, its streams, and the kernel's limits.
 
-Archives are unpacked member by member: the standard library's own filters are younger than Python 3.9. A shell sets the
-limits and then becomes the payload; there is no preexec_fn, so no fork of the pilot.
+Archives are unpacked member by member: the standard library's own filters are younger than Python 3.9.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import resource
 import shutil
 import stat
 import tarfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -23,6 +22,7 @@ from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.processes import MARK, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
+from lodesman.pilot.warden import Launch
 
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
@@ -31,11 +31,10 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "MA
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _RESERVED = frozenset({MARK, STAMP, "JOBID"})
 
-# $1 $2: CPU seconds per process, soft and hard; $3: size of a file in blocks of 512 bytes.
-# The soft limit goes first: it may not be above the hard one. A stricter limit of the site stays.
-_SHELL = (
-    '{ ulimit -c 0; ulimit -S -t "$1"; ulimit -H -t "$2"; ulimit -f "$3"; } 2>/dev/null; shift 3; exec "$@"'
-)
+# The threads that a job may have besides so many for each of its cores: enough for any program, not for a flood.
+_PROCESSES = 500
+# Address space beyond twice the memory: many programs reserve what they never use.
+_SPARE_ADDRESSES_MB = 4096
 _MAX_MEMBERS = 100_000
 _MAX_BYTES = 8 << 30
 _CHUNK = 1 << 18
@@ -45,22 +44,6 @@ class NotStarted(LodesmanError, code="not-started"):
     """The payload cannot be started; the message says what is missing."""
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    stdin: int
-    outputs: Mapping[str, int]
-
-    def close(self) -> None:
-        """Close all descriptors."""
-        for descriptor in (self.stdin, *self.outputs.values()):
-            os.close(descriptor)
-
-
 # --- the command ----------------------------------------------------------------------------------------
 
 
@@ -68,12 +51,12 @@ def prepare(job: AssignedJob, directory: Path, environment: Mapping[str, str], s
     """Find the executable and open the streams. `environment` and `stamp` are the pilot's. Raises NotStarted."""
     (directory / TEMPORARY).mkdir(mode=0o700, exist_ok=True)
     own = _environment_for(job, directory, environment, stamp)
-    executable = _find_executable(job.executable, directory, own["PATH"])
-    argv = ("/bin/sh", "-c", _SHELL, "sh", *_kernel_limits(job.limits), executable, *job.arguments)
+    argv = (_find_executable(job.executable, directory, own["PATH"]), *job.arguments)
     if any("\0" in argument for argument in argv):
         raise NotStarted("An argument of the job contains a NUL character.")
     stdin, outputs = _open_streams(job, directory)
-    return Launch(argv, own, directory, stdin, outputs)
+    limits, processes = _kernel_limits(job.limits), _PROCESSES * (1 + job.cores)
+    return Launch(argv, own, str(directory), stdin, outputs, limits, processes)
 
 
 def _environment_for(
@@ -95,15 +78,23 @@ def _environment_for(
     return values
 
 
-def _kernel_limits(limits: PayloadLimits) -> tuple[str, str, str]:
-    """Soft and hard CPU seconds and blocks of 512 bytes per process, above the limits of the tree, which the pilot holds."""
-    soft = hard = blocks = "unlimited"
+def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
+    """Limits of each process, above those of the tree, which the pilot holds: CPU seconds, size of files, address space.
+
+    The last is a net under the pilot's checks: memory may fill between two of them.
+    """
+    found = {resource.RLIMIT_CORE: (0, 0)}
     if limits.cpu_seconds:
-        soft, hard = (str(math.ceil(limits.cpu_seconds) + more) for more in (5, 15))
+        seconds = math.ceil(limits.cpu_seconds)
+        found[resource.RLIMIT_CPU] = (seconds + 5, seconds + 15)
     if limits.output_mb:
         # Scratch files are no output: only what would fill the disk is cut off.
-        blocks = str(math.ceil(max(4 * limits.output_mb, limits.output_mb + 1024)) * MB // 512)
-    return soft, hard, blocks
+        size = math.ceil(max(4 * limits.output_mb, limits.output_mb + 1024)) * MB
+        found[resource.RLIMIT_FSIZE] = (size, size)
+    if limits.memory_mb:
+        size = math.ceil(2 * limits.memory_mb + _SPARE_ADDRESSES_MB) * MB
+        found[resource.RLIMIT_AS] = (size, size)
+    return found
 
 
 def _find_executable(name: str, directory: Path, path: str) -> str:

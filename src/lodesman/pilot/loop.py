@@ -164,7 +164,7 @@ class PilotProcess:
     def _assemble(self, terms: JoinReply) -> None:
         context, session = self._context, self._session
         self._terms = terms
-        self._reaper = Reaper(context.pilot_file.stamp, adopts=context.adopts)
+        self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
         payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
         self._roster = Roster(self._slot, payloads, on_change=self._on_change)

@@ -17,11 +17,12 @@ from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, judge
-from lodesman.pilot.launch import BadSandbox, Launch, NotStarted, fetch, prepare
+from lodesman.pilot.launch import BadSandbox, NotStarted, fetch, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
-from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.reaper import NodeFault, Reaper
+from lodesman.pilot.warden import Launch, NeverStarted
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
@@ -124,12 +125,15 @@ class PayloadRun:
         try:
             self._home.mkdir(mode=0o700, parents=True)
             self._stage()
-            pid = self._start()
+            self._start()
         except Aborted:
             stop = self._stop or Stop(protocol.PILOT_SHUTDOWN, "The pilot ended.")
             return self._unstarted(stop.cause, stop.message)
         except NotStarted as fault:
             return self._unstarted(protocol.NOT_STARTED, fault.message)
+        except NeverStarted:
+            message = "Its process, or the warden above it, was killed before its program ran."
+            return self._unstarted(protocol.NEVER_STARTED, message)
         except _BAD_INPUT as fault:
             return self._unstarted(protocol.INPUT, f"The input sandbox is unusable: {fault.message}")
         except LodesmanError as fault:
@@ -138,7 +142,7 @@ class PayloadRun:
         except OSError as fault:
             return self._node_fault(fault)
         reaper = self._context.reaper
-        status = reaper.wait(pid)
+        status = reaper.wait(self.job.key)
         decided = self._stop  # what is decided after its end did not cause it
         if not reaper.clear(self.job.key, self.abandoned.is_set):
             return None
@@ -156,22 +160,23 @@ class PayloadRun:
             for item in self.job.inputs:
                 fetch(client, item, self._home, spare=self._home.with_suffix(".input"))
 
-    def _start(self) -> int:
-        """Start the first process; returns its pid. Raises NotStarted, and Aborted if it was stopped before."""
+    def _start(self) -> None:
+        """Start the first process. Raises NotStarted, NeverStarted, NodeFault, and Aborted if it was stopped before."""
         context, pilot = self._context, self._context.pilot
         self._launch = prepare(self.job, self._home, pilot.environment, pilot.pilot_file.stamp)
         with self._lock:
             if self._stop is not None:
                 raise Aborted("The payload was stopped.")
             try:
-                pid = context.reaper.spawn(self.job.key, self._launch)
-            except (OSError, ValueError) as fault:
+                context.reaper.spawn(self.job.key, self._launch)
+            except NodeFault:
+                raise
+            except OSError as fault:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
         self._started = pilot.clock()
         context.outbox.put(PayloadReport(self.job.key, protocol.RUNNING, started=self._started))
         pilot.log("payload-started", job=str(self.job.key))
-        return pid
 
     def _unstarted(self, cause: str, message: str) -> PayloadReport:
         return report_end(self.job.key, cause, message)

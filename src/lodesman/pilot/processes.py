@@ -1,7 +1,4 @@
-"""Processes: what /proc shows, to which payload each one belongs, and what each payload's tree has used.
-
-They are found by descent, session, what was known of them before, and the mark in their environment (`LODESMAN_JOB`).
-"""
+"""Processes: what /proc shows, which descend from which, and what each payload's tree has used."""
 
 from __future__ import annotations
 
@@ -14,12 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lodesman.pilot.protocol import AttemptKey, PayloadUsage, parse_key
-
-try:
-    from ctypes import CDLL
-except ImportError:  # some interpreters are built without it
-    CDLL = None  # type: ignore[assignment, misc]
+from lodesman import kernel
+from lodesman.pilot.protocol import PayloadUsage
 
 # A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's.
 MARK = "LODESMAN_JOB"
@@ -27,8 +20,6 @@ STAMP = "LODESMAN_STAMP"
 ZOMBIE = "Z"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class ProcessId(NamedTuple):
@@ -60,12 +51,12 @@ class ProcessStat(NamedTuple):
 
 def become_subreaper() -> bool:
     """Have orphaned descendants become children of this process. False where the kernel cannot."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
 
 
 def hide_memory() -> bool:
     """Keep other processes of the same user, payloads above all, out of this one's memory."""
-    return _prctl(_PR_SET_DUMPABLE, 0)
+    return kernel.set_attribute(kernel.DUMPABLE, 0)
 
 
 def read_processes() -> dict[int, ProcessStat]:
@@ -118,19 +109,6 @@ def has_no_child_but(known: Collection[int]) -> bool:
     return True
 
 
-def environment_of(pid: int) -> list[str]:
-    """All entries of a process's environment; empty if it is hidden or gone, or becomes another program."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "surrogateescape").split("\0")
-    return []
-
-
-def mark_in(entries: Collection[str], stamp: str) -> AttemptKey | None:
-    """The attempt that an environment names as this pilot's; None if it names none."""
-    marks = [entry[len(MARK) + 1 :] for entry in entries if entry.startswith(f"{MARK}=")]
-    return parse_key(marks[0]) if marks and f"{STAMP}={stamp}" in entries else None
-
-
 def proportional_mb(pids: Collection[int]) -> float | None:
     """Memory of some processes, pages that they share counted once; None if unknown."""
     total_kb = 0
@@ -147,47 +125,6 @@ def _read(path: str) -> str:
     with contextlib.suppress(OSError), io.FileIO(path) as file:
         return (file.read(8192) or b"").decode("utf-8", "surrogateescape")
     return ""
-
-
-def _prctl(option: int, value: int) -> bool:
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        return bool(CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    return False
-
-
-# --- whose process is this? ---------------------------------------------------------------------------
-
-
-def owners(
-    table: Mapping[int, ProcessStat],
-    sessions: Mapping[int, AttemptKey],
-    known: Mapping[ProcessId, AttemptKey],
-    *,
-    me: int,
-) -> dict[int, AttemptKey]:
-    """The payload that each process (by pid) belongs to, for those that belong to one.
-
-    `sessions` are the sessions that the pilot made for payloads (the number is the first process's pid, and
-    is not used again while the session has members); `known` is what was found out before.
-    """
-    found: dict[int, AttemptKey] = {}
-    strangers: set[int] = set()
-    for pid in table:
-        path = []
-        at = pid
-        while at in table and at not in found and at not in strangers and at != me:
-            process = table[at]
-            key = known.get(process.ident) or sessions.get(process.session)
-            if key is not None:
-                found[at] = key
-                break
-            path.append(at)
-            strangers.add(at)  # until shown otherwise; also ends a loop in an inconsistent table
-            at = process.ppid
-        if at in found:
-            found.update(dict.fromkeys(path, found[at]))
-            strangers.difference_update(path)
-    return found
 
 
 def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[ProcessStat]:
@@ -221,7 +158,7 @@ class Account:
         self.usage = PayloadUsage()
 
     def reaped(self, cpu_seconds: float) -> None:
-        """The pilot itself waited for a process of the tree: its CPU time, its waited children's included."""
+        """The pilot waited for the warden: the CPU time of all that was waited for in the tree."""
         self._reaped_seconds += cpu_seconds
         self.usage = replace(self.usage, cpu_seconds=max(self.usage.cpu_seconds, self._reaped_seconds))
 

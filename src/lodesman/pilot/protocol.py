@@ -16,7 +16,8 @@ RUNNING, DONE, FAILED, RELEASED = "Running", "Done", "Failed", "Released"
 OK, EXIT, SIGNAL = "ok", "exit", "signal"
 CPU_LIMIT, WALL_LIMIT = "cpu-limit", "wall-limit"
 MEMORY_LIMIT, OUTPUT_LIMIT = "memory-limit", "output-limit"
-NOT_STARTED, INPUT, KILLED, PILOT_SHUTDOWN = "not-started", "input", "killed", "pilot-shutdown"
+NOT_STARTED, NEVER_STARTED, INPUT = "not-started", "never-started", "input"
+KILLED, PILOT_SHUTDOWN = "killed", "pilot-shutdown"
 
 # The server has understood and refuses: asking again would not help.
 REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)
@@ -149,7 +150,7 @@ class PayloadReport:
 
 def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> PayloadReport:
     """The report of an end; its state follows from the cause."""
-    state = DONE if cause == OK else RELEASED if cause == PILOT_SHUTDOWN else FAILED
+    state = DONE if cause == OK else RELEASED if cause in (NEVER_STARTED, PILOT_SHUTDOWN) else FAILED
     return PayloadReport(key, state, cause, message, **more)
 
 

@@ -1,73 +1,66 @@
-"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of the processes and new starts apart."""
+"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of the processes and new starts apart.
+
+A payload's tree is what descends from its warden. A child of the pilot that is neither warden nor nursery has lost its
+warden: it is killed at once, no payload is charged for it, and until it is gone no payload's end is certain.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Mapping
 from typing import Callable
 
 from lodesman.pilot import processes
-from lodesman.pilot.launch import Launch
 from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
+from lodesman.pilot.warden import Launch, NeverStarted, Nursery, Warden
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
 _FREEZE_SCANS = 50
-_CLEAR_WAIT_S = 0.005
+_CLEAR_WAIT_S = 0.0005
+_LONGEST_CLEAR_WAIT_S = 0.02
 
 
 class Reaper:
-    """All processes of all payloads of this pilot. Every method may be called by any thread.
+    """All processes of all payloads of this pilot, which is a subreaper. Every method may be called by any thread."""
 
-    `stamp` names this pilot in its payloads' environment. `adopts`: it is a subreaper, so their orphans become its own.
-    """
-
-    def __init__(self, stamp: str, *, adopts: bool) -> None:
-        self._stamp = stamp
-        self._adopts = adopts
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
         self._lock = threading.RLock()
         self._me = os.getpid()
-        self._roots: dict[int, AttemptKey] = {}
-        self._sessions: dict[int, AttemptKey] = {}
+        self._wardens: dict[AttemptKey, Warden] = {}  # those that have not been waited for
         self._accounts: dict[AttemptKey, Account] = {}
-        self._known: dict[ProcessId, AttemptKey] = {}
-        # Strays without a mark: the payloads that ran when each was first seen, and run still.
-        self._suspects: dict[ProcessId, frozenset[AttemptKey]] = {}
         self._pause = threading.Event()
 
-    def spawn(self, key: AttemptKey, launch: Launch) -> int:
-        """Start a payload's first process in its own session; returns its pid. Raises OSError, ValueError."""
-        outputs = list(launch.outputs.values())
-        with self._lock:
-            process = subprocess.Popen(
-                launch.argv,
-                env=dict(launch.environment),
-                cwd=launch.directory,
-                stdin=launch.stdin,
-                stdout=outputs[0],
-                stderr=outputs[-1],
-                start_new_session=True,
-            )
-            # From here on only `wait` asks for it; subprocess must never.
-            process.returncode = 0
-            self._roots[process.pid] = key
-            self._sessions[process.pid] = key
-            self._accounts[key] = Account()
-            return process.pid
+    def spawn(self, key: AttemptKey, launch: Launch) -> None:
+        """Start a payload's first process in its own session, under a warden.
 
-    def wait(self, pid: int) -> int:
-        """Wait for a payload's first process and book its CPU time; its exit code, or minus a signal."""
-        # Left unreaped until the lock is held: a pid that was given back may be used again at once.
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        Raises NodeFault if no warden can be made, NeverStarted, and OSError if the payload cannot be executed.
+        """
         with self._lock:
-            _, status, used = os.wait4(pid, 0)
-            key = self._roots.pop(pid)
-            self._accounts[key].reaped(used.ru_utime + used.ru_stime)
-        return os.waitstatus_to_exitcode(status)
+            try:
+                warden = self._nursery.take()
+            except OSError as fault:
+                raise NodeFault(fault.errno, fault.strerror) from None
+            self._wardens[key], self._accounts[key] = warden, Account()
+            try:
+                warden.start(launch)
+            except (OSError, NeverStarted):
+                _kill(warden.pid)
+                os.waitpid(warden.pid, 0)
+                self._wardens.pop(key).close()
+                self.forget(key)
+                raise
+            finally:
+                with contextlib.suppress(OSError):  # the next payload will notice
+                    self._nursery.order()
+
+    def wait(self, key: AttemptKey) -> int:
+        """Wait for a payload's first process; its exit code, or minus a signal."""
+        return self._wardens[key].wait()
 
     def measure(self) -> dict[AttemptKey, PayloadUsage]:
         """What each payload has used, as of now."""
@@ -78,21 +71,25 @@ class Reaper:
     def shared_mb(self, key: AttemptKey) -> float | None:
         """Memory of a tree where pages shared between its processes count once; None if unknown."""
         with self._lock:
-            pids = [process.pid for process in self._trees().get(key, ()) if process.state != ZOMBIE]
+            pids = [process.pid for process in self._members(key) if process.state != ZOMBIE]
         return processes.proportional_mb(pids)
 
     def signal(self, key: AttemptKey, number: int) -> None:
         """Send a signal to every process of a payload."""
         with self._lock:
-            for process in self._trees().get(key, ()):
+            for process in self._members(key):
                 _send(process, number)
 
     def kill(self, key: AttemptKey) -> None:
-        """Stop a payload's tree until no new process turns up in it, then kill all of it."""
+        """Kill a payload's tree; without a PID namespace, stop it first until no new process turns up in it."""
         with self._lock:
+            warden = self._wardens.get(key)
+            if warden is not None and warden.confined:
+                warden.kill()
+                return
             stopped: set[ProcessId] = set()
             for _ in range(_FREEZE_SCANS):
-                new = [process for process in self._trees().get(key, ()) if process.ident not in stopped]
+                new = [process for process in self._members(key) if process.ident not in stopped]
                 for process in new:
                     _send(process, signal.SIGSTOP)
                 stopped.update(process.ident for process in new)
@@ -102,23 +99,20 @@ class Reaper:
 
     def clear(self, key: AttemptKey, give_up: Callable[[], bool]) -> bool:
         """Kill what is left of a tree whose first process has ended; true when all of it is gone."""
-        while True:
-            # Twice: a process that forks and ends may slip through the time that one scan takes.
-            if self._is_gone(key) and self._is_gone(key):
-                return True
-            self.kill(key)
+        pause = _CLEAR_WAIT_S
+        while not self._is_gone(key):
+            if pause > _CLEAR_WAIT_S:  # a warden without descendants ends by itself
+                self.kill(key)
             if give_up():
                 return False
-            # Only a tree that outlives its first process gets here; a killed process needs a moment.
-            self._pause.wait(_CLEAR_WAIT_S)
+            self._pause.wait(pause)  # a killed process needs a moment
+            pause = min(2 * pause, _LONGEST_CLEAR_WAIT_S)
+        return True
 
     def forget(self, key: AttemptKey) -> PayloadUsage:
         """Close the account of a payload whose tree is gone; returns what it used in all."""
         with self._lock:
-            usage = self._accounts.pop(key).usage
-            self._sessions = {number: owner for number, owner in self._sessions.items() if owner != key}
-            self._known = {ident: owner for ident, owner in self._known.items() if owner != key}
-            return usage
+            return self._accounts.pop(key).usage
 
     def kill_rest(self) -> None:
         """At the very end: kill all descendants of this process, whatever payload they belong to."""
@@ -129,73 +123,64 @@ class Reaper:
                 return
             for process in left:
                 _send(process, signal.SIGKILL)
-            self._pause.wait(_CLEAR_WAIT_S)
+            self._pause.wait(_LONGEST_CLEAR_WAIT_S)
 
     def _is_gone(self, key: AttemptKey) -> bool:
-        """Whether nothing is left of a tree whose first process has been waited for."""
+        """Whether the warden has ended, and nothing is left that may have been its own."""
         with self._lock:
-            if self._adopts and processes.has_no_child_but(self._roots):
-                # Whatever were left would descend from a child of this process.
+            warden = self._wardens.get(key)
+            if warden is not None:
+                pid, _, used = os.wait4(warden.pid, os.WNOHANG)
+                if not pid:
+                    return False
+                self._accounts[key].reaped(used.ru_utime + used.ru_stime)
+                self._wardens.pop(key).close()
+            if processes.has_no_child_but(self._own()):
                 return True
-            return all(process.state == ZOMBIE for process in self._trees().get(key, ()))
+            return not self._bury_strays(processes.read_processes())
+
+    def _own(self) -> set[int]:
+        """The children that this process is to have."""
+        return {warden.pid for warden in self._wardens.values()} | self._nursery.pids()
+
+    def _members(self, key: AttemptKey) -> list[ProcessStat]:
+        """The processes of a payload, without its warden."""
+        warden = self._wardens.get(key)
+        return [] if warden is None else processes.descendants(processes.read_processes(), warden.pid)
 
     def _trees(self) -> dict[AttemptKey, list[ProcessStat]]:
-        """Scan all processes, wait for dead orphans, and sort the rest by payload."""
+        """Scan all processes; each payload's, and its warden, of which only the time counts: it waited for orphans."""
+        self._own()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
-        owned = processes.owners(table, self._sessions, self._known, me=self._me)
-        self._claim_strays(table, owned)
-        self._known = {table[pid].ident: key for pid, key in owned.items()}
-        trees: dict[AttemptKey, list[ProcessStat]] = {}
-        for pid, key in owned.items():
-            if not self._reap(table[pid], key):
-                trees.setdefault(key, []).append(table[pid])
+        self._bury_strays(table)
+        trees = {}
+        for key, warden in self._wardens.items():
+            own = [table[warden.pid]._replace(rss_pages=0)] if warden.pid in table else []
+            trees[key] = own + processes.descendants(table, warden.pid)
         return trees
 
-    def _claim_strays(self, table: Mapping[int, ProcessStat], owned: dict[int, AttemptKey]) -> None:
-        """Find the payloads of processes that neither descent nor session explains."""
-        # Orphans are children of a pilot that adopts them; else they may be anywhere.
-        parent = self._me if self._adopts else None
-        unmarked = {}
+    def _bury_strays(self, table: Mapping[int, ProcessStat]) -> bool:
+        """Kill children that belong to no warden, and wait for the dead ones; whether any is left."""
+        own, left = self._own(), False
         for process in table.values():
-            if process.pid not in owned and parent in (None, process.ppid):
-                key = processes.mark_in(processes.environment_of(process.pid), self._stamp)
-                if key in self._accounts:
-                    owned[process.pid] = key
-                else:
-                    unmarked[process.ident] = process
-        if self._adopts:
-            self._settle(unmarked, owned)
+            if process.ppid == self._me and process.pid not in own:
+                _kill(process.pid)
+                with contextlib.suppress(ChildProcessError):
+                    left = os.waitpid(process.pid, os.WNOHANG)[0] == 0 or left
+        return left
 
-    def _settle(self, unmarked: Mapping[ProcessId, ProcessStat], owned: dict[int, AttemptKey]) -> None:
-        """Own children without a mark: by elimination; what belongs to no living payload is killed."""
-        running, kept = frozenset(self._accounts), {}
-        for ident, process in unmarked.items():
-            before = self._suspects.get(ident, running)
-            still = before & running
-            if len(still) == 1:
-                owned[process.pid] = min(still)
-            elif before and not still:
-                _send(process, signal.SIGKILL)
-            else:
-                kept[ident] = still
-                if process.state == ZOMBIE:
-                    self._reap(process, None)
-        self._suspects = kept
 
-    def _reap(self, process: ProcessStat, key: AttemptKey | None) -> bool:
-        """Wait for a dead orphan that came to this process, and book its CPU time."""
-        if process.state != ZOMBIE or process.ppid != self._me or process.pid in self._roots:
-            return False
-        try:
-            pid, _, used = os.wait4(process.pid, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if pid and key in self._accounts:
-            self._accounts[key].reaped(used.ru_utime + used.ru_stime)
-        return bool(pid)
+class NodeFault(OSError):
+    """The node cannot start payloads."""
 
 
 def _send(process: ProcessStat, number: int) -> None:
     if process.state != ZOMBIE:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, number)
+
+
+def _kill(child: int) -> None:
+    """Kill a child that has not been waited for, so that its number is its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(child, signal.SIGKILL)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field
 
 import pytest
 
+from lodesman import kernel
 from lodesman.pilot.context import PilotContext, PilotFile, PilotOptions
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.protocol import AssignedJob, AttemptKey, PayloadLimits
+from lodesman.pilot.warden import Nursery
 
-# Tests run side by side: a reaper finds payloads by this mark, so each process has its own.
-STAMP = f"s{os.getpid()}"
+STAMP = "s1"
+# As every pilot: the wardens of payloads become children of this process.
+kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
 
 
 class Hands:
@@ -59,7 +61,14 @@ def node():
 
 
 @pytest.fixture
-def make_context(tmp_path, log, clock, node):
+def nursery():
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_context(tmp_path, log, clock, node, nursery):
     """A pilot's context; what it does not know are options of the pilot's file."""
 
     def make(*, kind=QuickContext, file=None, **more) -> PilotContext:
@@ -71,7 +80,7 @@ def make_context(tmp_path, log, clock, node):
             "directory": tmp_path,
             "environment": {"PATH": "/usr/bin:/bin"},
             "log": log,
-            "adopts": False,
+            "nursery": nursery,
             "rng": random.Random(1),
             "clock": clock,
             "ticker": clock,

@@ -359,6 +359,7 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
     monkeypatch.setattr(Reaper, "signal", signal_)
     reaper, key = stuck[0]
     reaper.kill(key)
+    assert reaper.clear(key, lambda: False)
 
 
 # --- the slot ---------------------------------------------------------------------------------------

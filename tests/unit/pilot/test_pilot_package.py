@@ -40,6 +40,7 @@ def test_what_travels():
     assert {name.split("/")[1] for name in names if "/" in name} == {
         "__init__.py",
         "errors.py",
+        "kernel.py",
         "client",
         "pilot",
     }

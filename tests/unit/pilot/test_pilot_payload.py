@@ -53,8 +53,7 @@ def shelf():
 @pytest.fixture
 def context(make_context, shelf):
     pilot = make_context(clock=time.time, ticker=time.monotonic)
-    reaper = Reaper(pilot.pilot_file.stamp, adopts=False)
-    return PayloadContext(pilot, reaper, Outbox(pilot), lambda: shelf)
+    return PayloadContext(pilot, Reaper(pilot.nursery), Outbox(pilot), lambda: shelf)
 
 
 @pytest.fixture
@@ -274,7 +273,7 @@ def test_news_only_when_there_are_some(context, make_job):
 
 def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
     """Processes that cannot be killed: its end is unknown."""
-    monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
+    monkeypatch.setattr(Reaper, "_is_gone", lambda self, key: False)
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "sleep 30 & exit 0"), context)
     thread = start(payload)
     until(lambda: payload.began is not None)
@@ -284,6 +283,7 @@ def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
     assert context.outbox.keys() == []
     monkeypatch.undo()
     context.reaper.kill(AttemptKey(1, 1))
+    assert context.reaper.clear(AttemptKey(1, 1), lambda: False)
 
 
 def test_a_fault_of_the_pilot_gives_the_job_back(context, make_job, monkeypatch):

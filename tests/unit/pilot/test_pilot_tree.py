@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot import processes, reaper
+from lodesman.pilot import processes
 from lodesman.pilot.processes import (
     ZOMBIE,
     Account,
@@ -17,11 +16,9 @@ from lodesman.pilot.processes import (
     ProcessStat,
     _parse_stat,
     descendants,
-    owners,
 )
 
 ME = 100
-A, B = (1, 1), (2, 1)
 
 
 def process(pid, ppid, *, session=0, state="S", started=0, own=0, children=0, rss=0):
@@ -68,99 +65,9 @@ def test_this_process_is_in_the_snapshot():
     assert me.own_ticks > 0
 
 
-# --- ownership --------------------------------------------------------------------------------------
-
-
-def test_descent_and_session():
-    seen = table(
-        process(1, 0),
-        process(ME, 1),
-        process(200, ME),  # first process of A
-        process(201, 200, session=200),
-        process(202, 201, session=202),  # setsid, parent still there
-        process(300, ME),
-        process(400, 1),
-    )
-    owned = owners(seen, {200: A, 300: B}, {}, me=ME)
-    assert owned == {200: A, 201: A, 202: A, 300: B}
-
-
-def test_an_orphan_is_known_by_its_session_or_from_before():
-    seen = table(
-        process(ME, 1), process(205, ME, session=200), process(206, ME, session=206), process(207, 206)
-    )
-    assert owners(seen, {200: A}, {}, me=ME) == {205: A}
-    known = {seen[206].ident: A}
-    owned = owners(seen, {200: A}, known, me=ME)
-    assert owned == {205: A, 206: A, 207: A}
-
-
-def test_a_pid_that_was_used_again_is_a_stranger():
-    before, after = process(206, ME, started=1), process(206, ME, started=2)
-    owned = owners(table(after), {}, {before.ident: A}, me=ME)
-    assert owned == {}
-
-
-def test_an_inconsistent_snapshot_does_not_hang():
-    loop = table(process(10, 11), process(11, 10), process(12, 12))
-    assert owners(loop, {200: A}, {}, me=ME) == {}
-
-
 def test_descendants():
     seen = table(process(ME, 1), process(2, ME), process(3, 2), process(4, 1), process(5, 5))
     assert {one.pid for one in descendants(seen, ME)} == {2, 3}
-
-
-@given(st.dictionaries(st.integers(1, 30), st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=30))
-def test_owned_are_exactly_those_with_an_owned_ancestor_or_session(shape):
-    seen = table(*[process(pid, ppid, session=session) for pid, (ppid, session) in shape.items()])
-    owned = owners(seen, {7: A}, {}, me=ME)
-
-    def expected(pid):
-        path = set()
-        while pid in seen and pid not in path and pid != ME:
-            if seen[pid].session == 7:
-                return True
-            path.add(pid)
-            pid = seen[pid].ppid
-        return False
-
-    assert {pid for pid in seen if expected(pid)} == set(owned)
-
-
-@pytest.fixture
-def settle(monkeypatch):
-    """A reaper's owner of a stray without a mark, while these payloads run; `killed` if it has to go."""
-    stray, killed = process(9, ME), []
-    monkeypatch.setattr(reaper, "_send", lambda one, number: killed.append(one.pid))
-    own = reaper.Reaper("s", adopts=True)
-
-    def settle(*running):
-        own._accounts = {key: Account() for key in running}
-        owned = {}
-        own._settle({stray.ident: stray}, owned)
-        return "killed" if killed else owned.get(stray.pid)
-
-    return settle
-
-
-def test_suspicion_is_settled_by_exclusion(settle):
-    assert settle(A, B) is None
-    assert settle(A, B, (3, 1)) is None  # it was there before the third
-    assert settle(B, (3, 1)) == B
-
-
-def test_suspicion_falls_on_the_only_one(settle):
-    assert settle(A) == A
-
-
-def test_suspicion_when_all_have_ended_at_once(settle):
-    assert settle(A, B) is None
-    assert settle() == "killed"  # whichever it belongs to
-
-
-def test_suspicion_where_no_payload_runs(settle):
-    assert settle() is None
 
 
 # --- what was used ----------------------------------------------------------------------------------
@@ -228,46 +135,6 @@ def test_cpu_time_never_falls(looks):
         ).cpu_seconds
         assert now >= before
         before = now
-
-
-# --- marks ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("value", "key"), [("12.3", (12, 3)), ("x.y", None), ("12", None), ("", None)])
-def test_marks(value, key):
-    entries = ["A=1", f"{processes.MARK}={value}", f"{processes.STAMP}=s1", ""]
-    assert processes.mark_in(entries, "s1") == key
-    assert processes.mark_in(entries, "s2") is None
-    assert processes.mark_in(entries[:1] + entries[2:], "s1") is None
-    assert processes.mark_in([], "s1") is None
-
-
-def environment_seen(environment):
-    """What is seen of a program with this environment, which has said that it runs.
-
-    Before, there may be nothing to see: that it was started is known before its environment is in place.
-    """
-    with subprocess.Popen(
-        ["/bin/sh", "-c", "echo ready; read end"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        return processes.environment_of(child.pid)
-
-
-def test_the_environment_of_a_process_is_read_to_its_end():
-    wide = {f"A{number}": "x" * 100_000 for number in range(12)}
-    seen = environment_seen({**wide, processes.MARK: "12.3", processes.STAMP: "s1"})
-    assert sum(map(len, seen)) > 1_200_000
-    assert processes.mark_in(seen, "s1") == (12, 3)
-
-
-def test_no_environment_and_none_to_be_seen_are_empty():
-    assert not any(environment_seen({}))
-    assert processes.environment_of(2**22 + 1) == []
 
 
 def test_memory_of_processes():

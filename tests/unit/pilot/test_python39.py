@@ -218,12 +218,12 @@ from lodesman.pilot.reaper import Reaper
 here = Path(sys.argv[1])
 log = lambda event, **facts: None
 stamp = f"s{os.getpid()}"
-adopts = become_subreaper() and hide_memory()
+assert become_subreaper() and hide_memory()
 pilot = PilotContext(
     pilot_file=PilotFile((), "", stamp, PilotOptions()), node=describe_node(), directory=here,
-    environment=dict(os.environ), log=log, adopts=adopts)
+    environment=dict(os.environ), log=log)
 outbox = Outbox(pilot)
-context = PayloadContext(pilot, Reaper(stamp, adopts=adopts), outbox, None)
+context = PayloadContext(pilot, Reaper(pilot.nursery), outbox, None)
 spec = {"executable": "/bin/sh", "arguments": ["-c", "echo hello; (setsid sleep 60 &); exit 3"]}
 (job,) = parse_claim({"jobs": [{"id": 1, "attempt": 1, "spec": spec, "limits": {"cpu_seconds": 5}}]}).jobs
 PayloadRun(job, context).run(lambda _: None, lambda _: None)

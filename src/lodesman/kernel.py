@@ -1,0 +1,79 @@
+"""What Linux offers and Python 3.9 does not: attributes of processes, namespaces, mounts. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+try:
+    from ctypes import CDLL, get_errno
+except ImportError:  # some interpreters are built without it
+    CDLL = None  # type: ignore[assignment, misc]
+
+# Attributes of a process (prctl).
+PDEATHSIG, DUMPABLE, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38
+# Flags of a mount.
+READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
+    *(1, 2, 4, 8, 32, 4096, 16384, 1 << 18),
+)
+_NEW_MOUNTS, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x1000_0000, 0x2000_0000
+_libc = None if CDLL is None else CDLL(None, use_errno=True)
+
+
+def set_attribute(option: int, value: int) -> bool:
+    """Set an attribute of this process. False where that is impossible."""
+    return _libc is not None and _libc.prctl(option, value, 0, 0, 0) == 0
+
+
+def separate() -> None:
+    """Move to mounts of this process's own; its next child is the first process of a PID namespace.
+
+    Without root that takes a user namespace, in which this account has its own number and no others exist. Raises OSError.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    _call("unshare", _NEW_MOUNTS | _NEW_PIDS | (_NEW_USERS if uid else 0))
+    if uid:
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - a keeper starts without pathlib
+                file.write(text)
+    mount("none", "/", flags=RECURSIVE | PRIVATE)
+
+
+def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
+    """Mount a file system, bind a place, or change a mount. Raises OSError."""
+    _call("mount", *map(os.fsencode, (source, target, kind)), flags, os.fsencode(data))
+
+
+def mount_proc() -> None:
+    """Show the processes of the own PID namespace only. Raises OSError."""
+    mount("proc", "/proc", "proc", flags=NO_SUID | NO_DEVICES | NO_EXEC)
+
+
+def bind(source: str, target: str, *, read_only: bool = False) -> None:
+    """Show `source`, with all that is mounted below it, at `target` too. Raises OSError."""
+    mount(source, target, flags=BIND | RECURSIVE)
+    if read_only:
+        # What the place has forbidden must be said again.
+        kept = os.statvfs(target).f_flag & (NO_SUID | NO_DEVICES | NO_EXEC)
+        mount("none", target, flags=BIND | REMOUNT | READ_ONLY | kept)
+
+
+def raise_oom_score(more: int) -> None:
+    """When memory runs out, let the kernel end this process, and what it starts, before others."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:  # noqa: PTH123
+        score = min(1000, int(file.read()) + more)
+        file.seek(0)
+        file.write(str(score))
+
+
+def _call(name: str, *arguments: int | bytes) -> None:
+    """Raises OSError, also where the call is unknown."""
+    if _libc is None:
+        raise OSError(38, "Python has no ctypes")
+    if getattr(_libc, name)(*arguments) != 0:
+        number = get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
