@@ -137,7 +137,8 @@ def test_causes():
     known = {
         value
         for name, value in vars(protocol).items()
-        if name in ("OK", "EXIT", "SIGNAL", "NOT_STARTED", "INPUT", "KILLED", "PILOT_SHUTDOWN")
+        if name
+        in ("OK", "EXIT", "SIGNAL", "NOT_STARTED", "NEVER_STARTED", "INPUT", "KILLED", "PILOT_SHUTDOWN")
         or name.endswith("_LIMIT")
     }
     assert set(names(rows)) == {*known, *FROM_PILOTS}

@@ -115,7 +115,10 @@ def proportional_mb(pids: Collection[int]) -> float | None:
     for pid in pids:
         found = re.search(r"^Pss:\s*([0-9]+)", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
         if found is None:
-            return None
+            process = _parse_stat(_read(f"/proc/{pid}/stat"))
+            if process is not None and process.rss_pages:
+                return None
+            continue  # it has ended meanwhile
         total_kb += int(found[1])
     return total_kb / 1024
 

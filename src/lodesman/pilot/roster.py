@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Callable
 
 from lodesman.pilot import protocol
@@ -182,11 +183,12 @@ class Watch:
             message = "The server did not answer for 0.9 of the lease, and the job must not run twice."
             payload.stop(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s)
             return
-        over = excess(payload.measured(now), job.limits)
+        used = payload.measured(now)
+        over = excess(used, job.limits)
         if over is not None and over.cause == protocol.MEMORY_LIMIT:
             # RSS counts pages often that processes share: what counts is each page once.
             held_mb = self._reaper.shared_mb(job.key)
-            over = None if held_mb is not None and held_mb <= job.limits.memory_mb else over
+            over = over if held_mb is None else excess(replace(used, rss_mb=held_mb), job.limits)
         if over is not None:
             self._context.log("limit-passed", job=str(job.key), cause=over.cause)
             # What harms others ends at once.

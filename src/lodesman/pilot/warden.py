@@ -1,7 +1,7 @@
 """The wardens of payloads: each payload has a small process above it that adopts whatever the payload leaves behind.
 
 Where the kernel allows it the warden is the first process of a PID namespace: the payload sees no process but its own,
-and none of them outlives the warden. Elsewhere it is a subreaper, and ends when its last descendant has. A warden
+and none of them outlives warden or pilot. Elsewhere it is a subreaper, and ends when its last descendant has. A warden
 answers twice: whether the payload runs, and the wait status of its first process.
 
 The *nursery* is forked from the pilot before its threads and its secrets. It makes each warden before it is needed, so
@@ -252,6 +252,8 @@ def _warden(channel: socket.socket, confined: bool) -> NoReturn:
         os.close(fault)
         with open(faults, "rb") as pipe:  # noqa: PTH123 - a descriptor
             text = pipe.read()
+        if confined:  # by now the pilot is the parent
+            kernel.set_attribute(kernel.PDEATHSIG, signal.SIGKILL)
         channel.sendall(_INT.pack(int(text or (_RUNS if _has_run(payload) else _NEVER_RAN))))
         while True:
             pid, status = os.wait()

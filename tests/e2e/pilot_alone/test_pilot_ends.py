@@ -236,6 +236,6 @@ def test_memory_shared_between_processes_counts_once(fake, start, job, tmp_path)
     fake.until(lambda: len(fake.entries()) >= told + 3)
     seen.touch()
     end = fake.end_of(1)
-    assert end["state"] == "Done"
+    assert end["state"] == "Done", end
     # RSS, which counts shared pages for each process, was over the limit: it was noticed and measured precisely.
     assert end["max_rss_mb"] > 300
