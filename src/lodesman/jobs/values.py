@@ -18,6 +18,9 @@ Reader = Callable[[Any], Any]
 _NAME_MAX = 255
 _PATH_MAX = 4_096
 _LIST_MAX = 10_000
+# Each is compared with each file that a job leaves.
+_PATTERNS_MAX = 100
+_PATTERN = re.compile(r"[*?\[]")
 _ARGUMENTS_MAX = 128 << 10
 _ENVIRONMENT_MAX = 64 << 10
 
@@ -197,6 +200,9 @@ def files(*, absolute: bool) -> Reader:
             if last in seen:
                 raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
             seen.add(last)
+        patterns = sum(1 for path in paths if _PATTERN.search(path)) if len(paths) > _PATTERNS_MAX else 0
+        if patterns > _PATTERNS_MAX and not absolute:
+            raise Mistake(f"has {patterns} patterns; at most {_PATTERNS_MAX} (and any number of names)")
         return paths
 
     return read

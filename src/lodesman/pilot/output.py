@@ -18,6 +18,9 @@ from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import MB, AssignedJob
 
 _TAIL_BYTES = 65_536
+_WILD = frozenset("*?[")
+# The server takes no more; each is compared with each file.
+_MOST_PATTERNS = 100
 # Where a stream is cut, this much of its end is kept.
 _CUT_STREAM_BYTES = 1 << 20
 # Results are mostly small or packed already: speed goes before the last per cent.
@@ -52,7 +55,7 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
     """
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
     streams = {name: _size(directory, name) for name in names}
-    files, faults = _find(directory, job.output_sandbox)
+    files, faults = _find(directory, job.output_sandbox, stopped)
     faults = {**{name: why for name, why in streams.items() if isinstance(why, str)}, **faults}
     whole, rest = _sizes(streams), _sizes({name: files[name] for name in files if name not in streams})
     plan, left_out = _planned(whole, rest, int(job.limits.max_output_mb * MB))
@@ -186,24 +189,30 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
     return reached
 
 
-def _find(directory: Path, patterns: Sequence[str]) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
-    """The files found, in order; and the patterns that give nothing to pack, each with the reason."""
-    goals: dict[str, PurePosixPath] = {}
+def _find(
+    directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
+) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
+    """The files found, in order; and the patterns that give nothing to pack, each with the reason. Raises Aborted."""
+    # A name may contain the characters of patterns and still be meant literally.
+    goals: dict[PurePosixPath, list[str]] = {}
+    wild: dict[str, PurePosixPath] = {}
     faults: dict[str, str] = {}
     for pattern in patterns:
         try:
-            goals[pattern] = safe_name(pattern)
-            faults[pattern] = "not found"
+            goal = safe_name(pattern)
         except BadSandbox:
             faults[pattern] = "not a name inside the job's directory"
+            continue
+        faults[pattern] = "not found"
+        goals.setdefault(goal, []).append(pattern)
+        if _WILD & set(pattern) and len(wild) < _MOST_PATTERNS:
+            wild[pattern] = goal
     found: dict[str, _SizeOrFault] = {}
     for path in _walk(directory) if goals else ():
-        # A name may contain the characters of patterns and still be meant literally.
-        named = [
-            name
-            for name, goal in goals.items()
-            if goal == path or goal in path.parents or matches(path, goal)
-        ]
+        if stopped():
+            raise Aborted("The output is not needed any more.")
+        named = [name for place in (path, *path.parents) for name in goals.get(place, ())]
+        named += [name for name, goal in wild.items() if matches(path, goal)]
         if not named:
             continue
         size = found[path.as_posix()] = _size(directory, path.as_posix())

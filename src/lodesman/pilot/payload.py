@@ -27,6 +27,9 @@ from lodesman.pilot.warden import Launch, NeverStarted
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
 
+# Packing is no part of a payload's wall time; it ends after this time.
+_PACKING_S = 60.0
+
 # The sizes and times of change of the streams: they change with each output.
 StreamVersion = tuple[tuple[int, int], ...]
 
@@ -211,13 +214,22 @@ class PayloadRun:
 
     def _pack(self, end: PayloadReport) -> tuple[PayloadReport, Path | None]:
         """Pack the output sandbox; the report with it, and the archive."""
-        target = self._context.outbox.archive(end.key)
+        target, ticker = self._context.outbox.archive(end.key), self._context.pilot.ticker
+        until = ticker() + _PACKING_S
         try:
-            packed = pack(self._home, self.job, target, stopped=self.output_unwanted.is_set)
+            packed = pack(
+                self._home,
+                self.job,
+                target,
+                stopped=lambda: self.output_unwanted.is_set() or ticker() > until,
+            )
         except Aborted:
             target.unlink(missing_ok=True)
-            message = f"{end.message} Its output was not packed: the job was ended meanwhile.".lstrip()
-            return replace(end, message=message), None
+            ended = self.output_unwanted.is_set()
+            why = "the job was ended meanwhile" if ended else f"that took longer than {_PACKING_S:.0f} s"
+            if not ended and end.state == protocol.DONE:
+                end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
+            return replace(end, message=f"{end.message} Its output was not packed: {why}.".lstrip()), None
         except OSError as fault:
             return self._node_fault(fault), None
         return _after_packing(end, packed, max_mb=self.job.limits.max_output_mb), target

@@ -149,6 +149,7 @@ def test_percent_signs_of_a_single_job_mean_nothing():
         ({"Site": [1]}, "Site", "is a number, not text"),
         ({"PilotType": "generic"}, "PilotType", "'generic', which is unknown"),
         ({"OutputSandbox": ["/etc/passwd"]}, "OutputSandbox", "an absolute path"),
+        ({"OutputSandbox": [f"*{n}" for n in range(101)]}, "OutputSandbox", "has 101 patterns; at most 100"),
         ({"InputSandbox": ["../../x"]}, "InputSandbox", "leaves its directory"),
         ({"Environment": {"A B": "c"}}, "Environment", "names no variable"),
         ({"Requirements": "other.Memory > 5"}, "Requirements", "expressions are not read"),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.client import Aborted, sha256_of
+from lodesman.pilot import output
 from lodesman.pilot.output import _CUT_STREAM_BYTES, _planned, matches, pack
 from lodesman.pilot.protocol import MB
 
@@ -247,6 +248,25 @@ def test_packing_ends_when_it_is_no_longer_needed(here, tmp_path, make_job):
     with pytest.raises(Aborted):
         pack(here, job, tmp_path / "out.tar.gz", stopped=lambda: next(looks) > 5)
     assert (tmp_path / "out.tar.gz").stat().st_size < 1 << 20
+
+
+def test_finding_ends_when_it_is_no_longer_needed(here, tmp_path, make_job):
+    """A large number of files that no pattern matches is never read, but looked through."""
+    write(here, **{f"{number:04}": b"" for number in range(100)})
+    looks = iter(range(10))
+    with pytest.raises(Aborted):
+        pack(here, make_job(output_sandbox=("*.none",)), tmp_path / "out", stopped=lambda: next(looks) > 5)
+
+
+def test_names_cost_no_comparison_and_patterns_are_a_hundred(here, packed, monkeypatch):
+    calls = []
+    real = output.matches
+    monkeypatch.setattr(output, "matches", lambda path, goal: calls.append(1) or real(path, goal))
+    write(here, **{f"f{number}": b"1" for number in range(200)})
+    assert len(packed(*(f"f{number}" for number in range(200)))[1]) == 202
+    assert calls == []
+    packed(*(f"*{number}" for number in range(300)))
+    assert len(calls) <= 100 * 202
 
 
 def test_the_same_files_give_the_same_bytes(here, packed):

@@ -256,6 +256,13 @@ def test_packing_ends_when_the_job_is_killed(context, make_job):
     assert not target.exists()
 
 
+def test_a_packing_that_takes_too_long_fails_the_job(play, context, monkeypatch):
+    monkeypatch.setattr("lodesman.pilot.payload._PACKING_S", -1.0)
+    _, report = play("/bin/sh", "-c", "echo 1 > one", output_sandbox=("*",))
+    assert (report["state"], report["cause"], report["output"]) == ("Failed", "output-limit", None)
+    assert "not packed" in report["message"]
+
+
 def test_news_only_when_there_are_some(context, make_job):
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "echo one; sleep 60"), context)
     assert payload.new_tail()[1] is None
