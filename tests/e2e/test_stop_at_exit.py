@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -46,6 +47,20 @@ def test_a_stop_gives_running_jobs_back(make_server, number, payload):
     ends = [attempts(server, job) for job in range(others, others + 3)]
     assert all(end in ([], [("Released", "pilot-shutdown")]) for end in ends), ends
     assert complaints(server) == []
+
+
+def test_a_stop_ends_pilots_also_when_the_background_process_is_killed_meanwhile(make_server):
+    server = make_server().start()
+    server.user("ann", "physics")
+    job = server.submit(SLEEPER)
+    server.wait_for("Running", job)
+    (background,) = server.pids("background")
+    assert server.process is not None
+    os.kill(background, signal.SIGSTOP)  # so that it cannot be quicker
+    server.process.send_signal(signal.SIGTERM)
+    os.kill(background, signal.SIGKILL)
+    assert server.process.wait(60) in (0, -signal.SIGTERM)
+    wait_until(lambda: not server.processes(), "the end of pilots and keepers")
 
 
 def test_a_stop_leaves_running_jobs_alone_if_their_pilots_outlive_the_server(make_server):

@@ -56,8 +56,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
-# With `stop_at_exit`: a pilot gives a payload 10 s to clean up, and then reports how it ended.
-_PILOT_GRACE_SECONDS = 12.0
 # A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
 _MANY_FAILURES: Final = 3
 _STUCK_SECONDS: Final = 300.0
@@ -281,7 +279,7 @@ class BackgroundProcess:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
         if self.config.pilots.stop_at_exit:
-            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=_PILOT_GRACE_SECONDS)
+            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=bootstrap.PILOT_GRACE_SECONDS)
             if left:
                 log.error("pilots could not be stopped", extra={"stamps": left})
 

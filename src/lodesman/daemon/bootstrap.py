@@ -48,6 +48,8 @@ _START = "from lodesman.pilot.__main__ import main\n\nraise SystemExit(main())\n
 # The earliest time a zip entry can have: the same sources give the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
+# With `stop_at_exit`: a pilot gives a payload 10 s to clean up, and then reports how it ended.
+PILOT_GRACE_SECONDS = 12.0
 # How often the configuration files are checked for changes.
 CONFIG_SECONDS = 2.0
 # What the limit of open files was before the server raised its own (environment): pilots and their jobs get that, since

@@ -21,6 +21,7 @@ from lodesman.answers.audit import AuditNote
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot
@@ -147,18 +148,27 @@ class Server:
 
         Their last reports are taken, and their jobs are not given out.
         """
+        if self._stopping:
+            return
         self._stopping = True
         self.core.ending = True
+        if await self._end_background() != 0 and self.config.pilots.stop_at_exit:
+            log.warning("the background process did not end in order: its local pilots are ended from here")
+            backend = LocalBackend(self.config.data / "pilots", {})
+            await asyncio.to_thread(backend.stop_all, grace_seconds=bootstrap.PILOT_GRACE_SECONDS)
+
+    async def _end_background(self) -> int | None:
+        """End the background process; its exit code, None if there was none."""
         process = self._background
         if process is None or process.returncode is not None:
-            return
+            return None if process is None else process.returncode
         process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
+                return await process.wait()
         except TimeoutError:
             process.kill()
-            await process.wait()
+            return await process.wait()
 
     async def stop(self) -> None:
         """After the last request: write what is left."""
