@@ -15,8 +15,8 @@ from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import _AGAIN_SECONDS, Census
 from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
-from lodesman.batch.keeper import process_table
 from lodesman.batch.local import LocalBackend
+from lodesman.batch.process_tree import process_table
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

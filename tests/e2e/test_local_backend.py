@@ -23,9 +23,9 @@ import pytest
 
 import lodesman
 from lodesman.batch.backend import PILOT_FILE, CancelOutcome, NativeState, PilotCopy, PilotSpec
-from lodesman.batch.keeper import Process, process_table, read_process, remove_cgroup, signal_process
 from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.batch.process_tree import Process, process_table, read_process, remove_cgroup, signal_process
 from lodesman.batch.processes import make_cgroup, marked
 from lodesman.resources import QueueId
 
@@ -510,7 +510,7 @@ def test_a_pilots_surroundings(make_site):
     site.wait_for_end(S1)
     facts = json.loads((site.root / S1 / "std.out").read_text())
     assert facts["cwd"] == str(site.work(S1))
-    assert facts["file"] == str(site.root / S1 / "pilot.json")
+    assert facts["file"] == str(site.root / S1 / "work" / "pilot.json")
     assert facts["fds"] == ["0", "1", "2"]
     assert (facts["stdin"], facts["session"], facts["umask"]) == ("", True, "0o77")
     assert int(facts["blocked"], 16) == 0
@@ -527,7 +527,7 @@ def test_all_files_are_private_after_a_run(make_site):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert {path.name for path in (site.root / S1).iterdir()} == {
         *("ended.json", "entry.json", "keeper.json", "keeper.log", "lock"),
-        *("pilot.json", "std.err", "std.out", "work"),
+        *("std.err", "std.out", "work"),
     }
     end = site.pilot(S1).end()
     assert end["ended_at"] >= end["started_at"] > 0

@@ -124,7 +124,7 @@ def test_a_pilot_that_finds_out_where_it_runs_takes_the_jobs_of_that_queue(make_
     ))  # fmt: skip
     environment = {**os.environ, "LODESMAN_SITE": "Bench", "LODESMAN_CE": "cb", "LODESMAN_QUEUE": "q"}
     done = subprocess.run(
-        [sys.executable, server.data / "run" / "pilot.pyz", "--file", papers, "--dir", tmp_path / "work"],
+        [sys.executable, server.data / "share" / "pilot.pyz", "--file", papers, "--dir", tmp_path / "work"],
         env=environment, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

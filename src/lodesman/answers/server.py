@@ -32,13 +32,17 @@ class BackgroundStatus(Struct):
 
 
 class Health(Struct):
-    """The server takes commands; `degraded`: its background process fails. `commits` since the server started."""
+    """The server takes commands; `degraded`: its background process fails. `commits` since the server started.
+
+    `local_pilots`: how pilots on its own machine are kept from it, '' without local queues.
+    """
 
     status: Literal["ok", "degraded"]
     time: float
     commits: int
     configuration: ConfigurationInShort
     background: BackgroundStatus
+    local_pilots: str = ""
 
 
 class Configuration(Struct):

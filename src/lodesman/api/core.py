@@ -99,6 +99,8 @@ class Core:
     ticks: Callable[[], float] = time.monotonic
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     limits: LimitSection = field(default_factory=LimitSection)
+    # How local pilots are isolated, in words, while the server has this number of accounts.
+    local_pilots: Callable[[int], str] = lambda _: ""
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
     claims: int = 0

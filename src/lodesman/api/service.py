@@ -30,6 +30,7 @@ from lodesman.commands.submit_pools import (
 )
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
+from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.director import delete_old_closings, insert_iteration
 from lodesman.store.journal import Change, Command
@@ -56,6 +57,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
         commits=core.journal.commits,
         configuration=core.configuration().in_short(now),
         background=core.background.answer(ticks),
+        local_pilots=core.local_pilots(count_accounts(core.reader)),
     )
 
 

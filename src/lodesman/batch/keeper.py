@@ -1,23 +1,25 @@
 """The keeper of one local pilot: starts it, and ends when the last process of its tree is gone.
 
-Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD [CGROUP]` in a session of its own; the open file description lock is
-held as long as the keeper or its guard lives. Standard library only, Python 3.9+, Linux 5.3+; it can be shipped alone.
+Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own; the open file description lock is
+held as long as the keeper or its guard lives. CGROUP may be empty, PLAN says in JSON how the pilot is kept from the server
+(`namespaces`). Standard library only, Python 3.9+, Linux 5.3+; it travels with
+`kernel`, `namespaces` and `process_tree`.
 
 Two processes keep a pilot, both of them subreapers: orphans of the tree become their children. The *keeper* starts the
 pilot and waits; the *guard*, its parent, waits for the keeper, and does its work if it is killed. If both are killed, the
-kernel kills the pilot (PR_SET_PDEATHSIG), and the backend sweeps what carries the mark `LODESMAN_STAMP`.
+kernel kills the pilot with its PID namespace (PR_SET_PDEATHSIG); without one, the backend sweeps what carries the mark
+`LODESMAN_STAMP`.
 
 Files are those of `pilot_directory`; `std.out` and `std.err` hold the last of the pilot's own output. TERM, INT or HUP
 order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.
-# ruff: noqa: PTH105, PTH106, PTH110, PTH123
+# ruff: noqa: PTH105, PTH109, PTH110, PTH123
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -26,118 +28,26 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+if __name__ == "__main__":  # started as a file, without the place of its package
+    sys.path.insert(0, __file__.rsplit("/", 3)[0])
+from lodesman import kernel
+from lodesman.batch import namespaces
+from lodesman.batch.process_tree import (
+    Process,
+    descendants,
+    kill_cgroup,
+    kill_family,
+    process_table,
+    read_process,
+    remove_cgroup,
+)
 
 _STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_ORDER = signal.SIGUSR1
 _NOT_STARTED = 127
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Process(NamedTuple):
-    """One process as /proc shows it; pid and start (clock ticks since boot) name it and no later one."""
-
-    pid: int
-    parent: int
-    start: int
-    state: str
-    tty: int
-
-
-def read_process(pid: int) -> Process | None:
-    """The process with this number, or None."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except OSError:
-        return None
-    # The name stands in parentheses and may hold blanks and parentheses itself.
-    fields = text[text.rfind(b")") + 2 :].split()
-    return Process(pid, int(fields[1]), int(fields[19]), fields[0].decode(), int(fields[4]))
-
-
-def process_table() -> dict[int, Process]:
-    """All processes except zombies, by number; those that come and go meanwhile may be missing."""
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in found if process is not None and process.state not in "ZX"}
-
-
-def descendants(table: dict[int, Process], roots: list[int]) -> list[Process]:
-    """The processes below the roots (the roots left out), parents first."""
-    children: dict[int, list[Process]] = {}
-    for process in table.values():
-        children.setdefault(process.parent, []).append(process)
-    order: list[Process] = []
-    queue = list(roots)
-    for pid in queue:
-        below = children.pop(pid, [])
-        order.extend(below)
-        queue.extend(process.pid for process in below)
-    return [process for process in order if process.pid not in roots]
-
-
-def _lives(process: Process) -> bool:
-    """Whether exactly this process is alive; its number may belong to a later one."""
-    now = read_process(process.pid)
-    return now is not None and now.start == process.start and now.state not in "ZX"
-
-
-def signal_process(process: Process, signum: int) -> bool:
-    """Send to exactly this process; False if it does not live or is not ours."""
-    with contextlib.suppress(OSError), open(os.pidfd_open(process.pid), "rb", 0) as handle:
-        if _lives(process):
-            signal.pidfd_send_signal(handle.fileno(), signum)
-            return True
-    return False
-
-
-def _freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
-    """Stop what `find` finds until nothing new turns up; returns all that was stopped."""
-    stopped: dict[tuple[Any, ...], Process] = {}
-    for _ in range(passes):  # bounded, since a process can fork faster than it is found
-        fresh = {process[:3:2]: process for process in find() if process[:3:2] not in stopped}
-        for process in fresh.values():
-            signal_process(process, signal.SIGSTOP)
-        stopped |= fresh
-        if not fresh:
-            break
-    return list(stopped.values())
-
-
-def kill_family(
-    find: Callable[[], list[Process]], timeout: float, between: Callable[[], None] = lambda: None
-) -> list[Process]:
-    """Kill what `find` finds until it finds nothing and the killed are dead; returns what is left
-    after `timeout` seconds. `between` runs after each pass: it reaps, and kills what is too fast for passes.
-    """
-    deadline, pause = time.monotonic() + timeout, 0.001
-    dying: set[Process] = set()
-    while True:
-        dying.update(_freeze(find))
-        for process in dying:
-            signal_process(process, signal.SIGKILL)
-        between()
-        dying = {process for process in dying if _lives(process)}
-        left = find() or list(dying)
-        if not left or time.monotonic() > deadline:
-            return left
-        select.select([], [], [], pause)  # the killed need the processor in order to die
-        pause = min(2 * pause, 0.05)
-
-
-def kill_cgroup(path: str) -> None:
-    """Kill all processes in the cgroup and below, also those that are forked meanwhile."""
-    with contextlib.suppress(OSError), open(path + "/cgroup.kill", "w") as file:
-        file.write("1")
-
-
-def remove_cgroup(path: str) -> None:
-    """Remove the cgroup and those below it, if they are empty."""
-    for place, _, _ in os.walk(path, topdown=False):
-        with contextlib.suppress(OSError):
-            os.rmdir(place)
+_OOM_SCORE = 300  # memory that runs out is taken from pilots before it is taken from the server
 
 
 def _reap(note: Callable[[int, int], None]) -> bool:
@@ -236,12 +146,13 @@ class _Output:
 
 
 class _Keeper:
-    """One pilot's life. `entry` is what the backend stored: argv, environment, limits."""
+    """One pilot's life. `entry` is what the backend stored: argv, environment, limits; `plan`: how it is enclosed."""
 
-    def __init__(self, entry: dict[str, Any], cgroup: str | None) -> None:
-        self.entry, self.cgroup = entry, cgroup
+    def __init__(self, entry: dict[str, Any], cgroup: str | None, plan: namespaces.Plan) -> None:
+        self.entry, self.cgroup, self.plan = entry, cgroup, plan
         self.record: dict[str, Any] = {}
-        self.pilot = 0
+        self.pilot, self.report = 0, 0
+        self.work = os.getcwd() + "/work"
         self.status: int | None = None
         self.cause = ""
         self.stop_at = self.kill_at = float("inf")
@@ -254,7 +165,8 @@ class _Keeper:
         for signum in (*_STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
         self.record = {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
-        self.record["cgroup"] = self.cgroup
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            self.record |= {"cgroup": self.cgroup, "certain": self.plan["certain"], "boot": file.read()}
         write_json("keeper.json", self.record)
         # After the record: a cancel that does not find the record has left its order before.
         if os.path.exists("cancel"):
@@ -275,10 +187,23 @@ class _Keeper:
         """Start the pilot in its own session; a fork of this small process is cheap."""
         cap = int(self.entry["output_cap"])
         self.outputs = [_Output("std.out", cap), _Output("std.err", cap)]
+        account = self.plan.get("account")
+        if account:
+            for name in ("work", "work/pilot.json"):
+                os.chown(name, account["uid"], account["gid"])
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        self.pilot = os.fork()
-        if self.pilot == 0:
-            self.become_pilot(keeper)
+        if self.plan["namespaces"]:
+            try:
+                self.pilot, self.report = namespaces.start(
+                    self.plan, self.work, self.join_cgroup, self.become_pilot
+                )
+            except OSError as fault:
+                os.write(self.outputs[1].target, f"the pilot cannot be isolated: {fault}\n".encode())
+                self.status = _NOT_STARTED << 8
+        else:
+            self.pilot = os.fork()
+            if self.pilot == 0:
+                self.become_pilot(keeper)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for output in self.outputs:
             os.close(output.target)
@@ -287,15 +212,18 @@ class _Keeper:
         write_json("keeper.json", self.record)
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
 
-    def become_pilot(self, keeper: int) -> NoReturn:
-        """In the child: end with the keeper, then become the pilot."""
+    def join_cgroup(self) -> None:
+        """Move this process, and what it starts, to the pilot's own cgroup."""
+        if self.cgroup is not None:
+            with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
+                procs.write("0")
+
+    def become_pilot(self, keeper: int = 0) -> NoReturn:
+        """In the child: end if this keeper has ended, else become the pilot."""
         try:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != keeper:
-                os._exit(_NOT_STARTED)
-            if self.cgroup is not None:
-                with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
-                    procs.write("0")
+            if keeper:
+                self.join_cgroup()
+            kernel.raise_oom_score(_OOM_SCORE)
             os.setsid()
             for number, output in enumerate(self.outputs, start=1):
                 os.dup2(output.target, number)
@@ -303,8 +231,15 @@ class _Keeper:
                 with contextlib.suppress(OSError):
                     signal.signal(signum, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            os.chdir("work")
-            os.execvpe(self.entry["argv"][0], self.entry["argv"], self.entry["environment"])  # noqa: S606
+            os.chdir(self.work)
+            if self.plan.get("account"):
+                namespaces.become(self.plan["account"])
+            if keeper:  # after the change of account, which forgets it
+                kernel.set_attribute(kernel.PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != keeper:
+                    os._exit(_NOT_STARTED)
+            environment = {**self.entry["environment"], **self.plan["environment"]}
+            os.execvpe(self.entry["argv"][0], self.entry["argv"], environment)  # noqa: S606
         except OSError as fault:
             os.write(2, f"cannot start {self.entry['argv'][0]!r}: {fault.strerror}\n".encode())
         finally:
@@ -333,9 +268,9 @@ class _Keeper:
                 self.stop("wall")
 
     def note(self, pid: int, status: int) -> None:
-        """Keep the pilot's own wait status; other children are orphans of its tree."""
+        """Keep the pilot's own wait status, in namespaces as it was reported; other children are orphans of its tree."""
         if pid == self.pilot:
-            self.status = status
+            self.status = int((self.report and os.read(self.report, 16)) or status)
 
     def stop(self, cause: str) -> None:
         """Ask the pilot to end within the time of grace; the first cause counts."""
@@ -360,23 +295,24 @@ def _guard(keeper: int, cgroup: str | None) -> int:
     return 1
 
 
-def main(directory: str, lock: str, cgroup: str | None = None) -> int:
+def main(directory: str, lock: str, cgroup: str | None, plan: str) -> int:
     """Keep the pilot of this directory, with the lock that was inherited."""
+    cgroup = cgroup or None
     os.umask(0o077)
     os.chdir(directory)
     os.set_inheritable(int(lock), False)
     os.closerange(int(lock) + 1, 1024)
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
     outer = read_process(os.getpid())
     keeper = os.fork()
     if keeper:
         return _guard(keeper, cgroup)
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # not inherited
+    kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)  # not inherited
     inner = read_process(os.getpid())
     if outer is None or inner is None:
         return _NOT_STARTED
     with open("entry.json") as file:
-        _Keeper(json.load(file), cgroup).run(outer, inner)
+        _Keeper(json.load(file), cgroup, json.loads(plan)).run(outer, inner)
     return 0
 
 

@@ -19,9 +19,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lodesman.batch import backend, keeper
+from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
+from lodesman.batch.isolation import Isolation
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
+from lodesman.batch.process_tree import signal_process
 from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
@@ -43,7 +45,7 @@ class LocalBackend:
 
     A pilot that is ordered to end has `grace_seconds`. A queue without `slots` takes no pilots and starts none.
     `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
-    open files that pilots get; 0: that of this process.
+    open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may.
     """
 
     root: Path
@@ -53,6 +55,8 @@ class LocalBackend:
     python: str = sys.executable
     cgroups: bool = True
     open_files: int = 0
+    isolation: Isolation = field(default_factory=Isolation)
+    closed: Callable[[], str] = str
     clock: Callable[[], float] = time.time
     _last_order: int = field(default=0, init=False)
     _launches: Counter[str] = field(default_factory=Counter, init=False)
@@ -60,18 +64,22 @@ class LocalBackend:
     # What never changes again, so that a tick reads it once.
     _entries: dict[str, Entry] = field(default_factory=dict, init=False)
     _ended: set[str] = field(default_factory=set, init=False)
+    _lost: dict[str, QueueId] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
         with contextlib.suppress(OSError):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.chmod(self.isolation.folder_mode)
 
     # --- the protocol -----------------------------------------------------------------------------
 
     def submit(self, spec: backend.PilotSpec, copies: Sequence[backend.PilotCopy]) -> SubmitResult:
         """Store the copies, then start what has a slot. A full disk refuses copies for now only."""
         known = spec.queue in self.slots
-        reason = backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
+        reason = self.closed() or (
+            backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
+        )
         if reason:
             return SubmitResult(refused={copy.stamp: _refusal(reason) for copy in copies})
         accepted: dict[str, str] = {}
@@ -116,7 +124,7 @@ class LocalBackend:
             states = Counter(pilot.state() for pilot, entry in self._pilots() if entry.queue == queue)
         except OSError:
             return backend.BatchLoad(waiting=None, running=None, observed_at=now)
-        running = states[NativeState.RUNNING] + states[NativeState.UNKNOWN]
+        running = states[NativeState.RUNNING] + states[NativeState.UNKNOWN] + self._uncertain()[queue]
         return backend.BatchLoad(waiting=states[NativeState.WAITING], running=running, observed_at=now)
 
     # --- upkeep -----------------------------------------------------------------------------------
@@ -131,11 +139,14 @@ class LocalBackend:
             pilots = [(pilot, entry, pilot.state()) for pilot, entry in self._pilots()]
             swept = self._sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
             idle = (NativeState.WAITING, NativeState.ENDED)
-            taken = Counter(
+            taken = self._uncertain() + Counter(
                 entry.queue
                 for pilot, entry, state in pilots
                 if state not in idle and pilot.stamp not in swept
             )
+            if reason := self.closed():
+                self._end_all(pilots, reason)
+                return ()
             started = []
             for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
                 if state is NativeState.WAITING and taken[entry.queue] < self.slots.get(entry.queue, 0):
@@ -151,7 +162,8 @@ class LocalBackend:
         with _as_backend_fault(), self._exclusive():
             for stamp in self._stamps():
                 pilot = PilotDirectory(self.root / stamp)
-                if pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before:
+                old = pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before
+                if old and not pilot.is_uncertain():
                     pilot.remove()
                     self._ended.discard(stamp)
                     gone.append(stamp)
@@ -198,6 +210,8 @@ class LocalBackend:
         for stamp in sorted(self._stamps() - self._ended):
             pilot = PilotDirectory(self.root / stamp)
             if pilot.is_ended():
+                if pilot.is_uncertain():
+                    self._lost[stamp] = pilot.entry().queue
                 self._ended.add(stamp)
                 self._entries.pop(stamp, None)
                 self._launches.pop(stamp, None)
@@ -215,7 +229,7 @@ class LocalBackend:
         if not STAMP.fullmatch(copy.stamp):
             return _refusal("a stamp has 1 to 64 letters, digits, '-' and '_'")
         pilot = PilotDirectory(self.root / copy.stamp)
-        pilot_file = str(pilot.path / "pilot.json")
+        pilot_file = str(pilot.path / "work" / "pilot.json")
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._last_order = max(self._last_order + 1, time.time_ns())
         entry = Entry(
@@ -229,7 +243,7 @@ class LocalBackend:
             output_cap=_OUTPUT_CAP,
         )
         try:
-            pilot.create(entry, copy.pilot_file)
+            pilot.create(entry, copy.pilot_file, mode=self.isolation.folder_mode)
         except FileExistsError:
             return _refusal("this stamp was submitted before")
         except OSError as fault:
@@ -253,23 +267,41 @@ class LocalBackend:
         except OSError:
             return CancelOutcome.FAILED
         for process in pilot.processes()[:1]:
-            keeper.signal_process(process, signal.SIGTERM)
+            signal_process(process, signal.SIGTERM)
         return CancelOutcome.ORDERED
+
+    def _end_all(self, pilots: Sequence[tuple[PilotDirectory, Entry, NativeState]], reason: str) -> None:
+        """End those that wait, and order those that run to end."""
+        for pilot, _, state in pilots:
+            if state is NativeState.WAITING:
+                pilot.write_end("cancelled", reason)
+            else:
+                self._cancel(pilot.stamp)
 
     def _sweep(self, lost: Sequence[PilotDirectory]) -> set[str]:
         """Kill what lost keepers left, and record the end of those of which nothing is left; their stamps."""
         left = sweep(lost, timeout=_SWEEP_SECONDS) if lost else set()
         clean = [pilot for pilot in lost if pilot.stamp not in left]
         for pilot in clean:
-            pilot.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
-        return {pilot.stamp for pilot in clean}
+            if pilot.ends_for_certain():
+                pilot.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
+            else:
+                pilot.write_uncertain_end()
+                self._lost[pilot.stamp] = pilot.entry().queue
+        return {pilot.stamp for pilot in clean if not pilot.is_uncertain()}
+
+    def _uncertain(self) -> Counter[QueueId]:
+        """The slots of pilots that may have left processes."""
+        kept = {stamp for stamp in self._lost if PilotDirectory(self.root / stamp).is_uncertain()}
+        self._lost = {stamp: queue for stamp, queue in self._lost.items() if stamp in kept}
+        return Counter(self._lost.values())
 
     def _start(self, pilot: PilotDirectory) -> bool:
         """Hand the pilot and its lock to a keeper; false if it is given up. Raises OSError."""
         if self._launches[pilot.stamp] >= _LAUNCHES:
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False
-        pid = launch(pilot, python=self.python, cgroups=self.cgroups)
+        pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
         if pid is not None:
             limit_open_files(pid, self.open_files)
             self._launches[pilot.stamp] += 1

@@ -6,7 +6,11 @@ All state of a pilot is in its directory, so that a backend that was killed find
 * `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock, inherited
   without a gap, and freed by the kernel); `entry.json`: what was submitted;
 * `keeper.json`: the pilot may have been started, so it is never started again;
-* `cancel`: it must not start; `ended.json`: no process of it is left. This is final.
+* `cancel`: it must not start; `ended.json`: no process of it is left. This is final;
+* `uncertain`: it ended, but processes of it may be left, and its slot stays taken until an administrator removes this
+  file, or until the machine was started anew, which the file's text shows.
+
+The pilot has `work` to itself, with its own file in it; it may see nothing else of this.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.batch.keeper import Process, read_process, write_json
+from lodesman.batch.keeper import write_json
+from lodesman.batch.process_tree import Process, read_process
 from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -59,16 +64,17 @@ class PilotDirectory:
         """The pilot's stamp."""
         return self.path.name
 
-    def create(self, entry: Entry, pilot_file: bytes) -> None:
+    def create(self, entry: Entry, pilot_file: bytes, *, mode: int = 0o700) -> None:
         """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, or OSError."""
         if self.path.exists():
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
         draft.mkdir(mode=0o700)
         try:
+            draft.chmod(mode)
             (draft / "work").mkdir(mode=0o700)
             _write_new(draft / "lock", b"")
-            _write_new(draft / "pilot.json", pilot_file)
+            _write_new(draft / "work" / "pilot.json", pilot_file)
             _write_new(draft / "entry.json", json.dumps(asdict(entry)).encode())
             draft.rename(self.path)
         except OSError:
@@ -170,6 +176,24 @@ class PilotDirectory:
         finally:
             os.close(lock)
 
+    def is_uncertain(self) -> bool:
+        """Whether processes of it may be left since the machine was started."""
+        with contextlib.suppress(OSError):
+            return (self.path / "uncertain").read_text() == _this_boot()
+        return False
+
+    def ends_for_certain(self) -> bool:
+        """Whether nothing of it outlives keeper and guard: they said so, or the machine was started anew."""
+        record = self.record()
+        return bool(record.get("certain")) or record.get("boot", _this_boot()) != _this_boot()
+
+    def write_uncertain_end(self) -> None:
+        """Record that keeper and guard were killed where no PID namespace ended what they kept."""
+        with contextlib.suppress(FileExistsError):
+            _write_new(self.path / "uncertain", _this_boot().encode())
+        remedy = f"end what is left of it, then remove {self.path / 'uncertain'}"
+        self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
+
     def write_end(self, cause: str, message: str = "") -> None:
         """Record an end that no keeper can record."""
         end = {"cause": cause, "exit_code": None, "ended_at": time.time(), "message": message}
@@ -195,6 +219,11 @@ _CAUSE: Final = {
     "wall": "stopped at the wall clock limit of its queue",
     "cancelled": "cancelled before it started",
 }
+
+
+def _this_boot() -> str:
+    """What names the time since the machine was started."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
 def remove_tree(path: Path) -> None:

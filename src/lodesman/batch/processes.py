@@ -20,9 +20,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lodesman.batch import keeper
-from lodesman.batch.keeper import Process, descendants, process_table, signal_process
+from lodesman.batch import keeper, process_tree
+from lodesman.batch.isolation import Isolation
 from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.batch.process_tree import Process, descendants, process_table, signal_process
 
 MARK: Final = "LODESMAN_STAMP"
 _LOCK_NUMBER: Final = 3
@@ -31,7 +32,7 @@ _CHECK_AGAIN_SECONDS: Final = 0.02
 _SWEEP_SECONDS: Final = 5.0
 
 
-def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | None:
+def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
     """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
 
     The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError.
@@ -43,10 +44,11 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | No
             return None
         cgroup = make_cgroup(f"lodesman-{directory.stamp}-{digest}") if cgroups else None
         try:
-            return _spawn(directory, lock, python, cgroup)
+            plan = isolation.plan(directory.path / "work")
+            return _spawn(directory, lock, python, [cgroup or "", plan])
         except OSError:
             if cgroup is not None:
-                keeper.remove_cgroup(cgroup)
+                process_tree.remove_cgroup(cgroup)
             raise
 
 
@@ -58,13 +60,12 @@ def limit_open_files(pid: int, soft: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
 
 
-def _spawn(directory: PilotDirectory, lock: int, python: str, cgroup: str | None) -> int:
+def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -> int:
     path = str(directory.path)
-    arguments = [python, "-I", "-S", keeper.__file__, path, str(_LOCK_NUMBER)]
     log = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         python,
-        arguments + ([cgroup] if cgroup else []),
+        [python, "-I", "-S", keeper.__file__, path, str(_LOCK_NUMBER), *more],
         {"PATH": os.environ.get("PATH", os.defpath)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -91,7 +92,7 @@ def make_cgroup(name: str) -> str | None:
         return None
     if (made / "cgroup.kill").exists():
         return str(made)
-    keeper.remove_cgroup(str(made))
+    process_tree.remove_cgroup(str(made))
     return None
 
 
@@ -144,12 +145,12 @@ def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), time
         return [table[pid] for pid in tops] + descendants(table, tops)
 
     for cgroup in cgroups:
-        keeper.kill_cgroup(cgroup)
+        process_tree.kill_cgroup(cgroup)
     # Twice: the first pass may have missed a process that forked behind it.
-    if keeper.kill_family(find, timeout) or keeper.kill_family(find, timeout):
+    if process_tree.kill_family(find, timeout) or process_tree.kill_family(find, timeout):
         return set(marked(paths, process_table()).values()) or set(paths)
     for cgroup in cgroups:
-        keeper.remove_cgroup(cgroup)
+        process_tree.remove_cgroup(cgroup)
     return set()
 
 

@@ -90,9 +90,11 @@ def _check_data(config: ServerConfig) -> int:
     return FAILED if faults else 0
 
 
-def _greet(config: ServerConfig) -> None:
+def _greet(config: ServerConfig, local_pilots: str) -> None:
     note(f"Serving {config.url} from {config.data}; Ctrl-C ends it.")
     note(f"The administrator's token is in {config.data / 'admin.token'}.")
+    if local_pilots:
+        note(local_pilots)
     if not config.resources.tree.sites:
         note("No site is configured, so no job can run yet; see: lode init.")
 
@@ -130,6 +132,7 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     """
     from lodesman.config import load_config
     from lodesman.config.outlook import mistakes, queue_outlooks
+    from lodesman.daemon.bootstrap import isolation_of
 
     try:
         found = load_config(file)
@@ -148,7 +151,10 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     queues = queue_outlooks(found)
     wrong = list(mistakes(found, queues))
     code = FAILED if wrong else 0
+    isolation = isolation_of(found)
+    local_pilots = "" if isolation is None else isolation.sentence()
     session.exit_if_json({
+        "local_pilots": local_pilots,
         "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
         "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices, "queues": queues, "mistakes": wrong,
     }, code)  # fmt: skip
@@ -169,6 +175,8 @@ def _check_config(session: Session, /, *, file: Path) -> int:
         note(f"notice: {located(**notice)}")
     for one in wrong:
         note(f"{one}.")
+    if local_pilots:
+        note(local_pilots)
     note(f"{file} {'cannot work as it is' if wrong else 'is good'}.")
     return code
 

@@ -104,6 +104,7 @@ class ServerConfig(Struct, frozen=True):
     pilots: sections.PilotSection
     admin: sections.AdminSection
     submit_pools: sections.SubmitPoolSection
+    local: sections.LocalSection
     director: DirectorOptions
     polling_seconds: float
     resources: ResourceConfig
@@ -185,6 +186,7 @@ class _ConfigReader:
             pilots=stated.pilots,
             admin=stated.admin,
             submit_pools=stated.submit_pools,
+            local=stated.local,
             director=options,
             polling_seconds=polling,
             resources=load_resources(files.items(), faults=self._faults),

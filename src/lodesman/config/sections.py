@@ -49,6 +49,16 @@ class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
     stop_at_exit: bool = False
 
 
+class LocalSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Pilots on the server's own machine. `run_as`: their account, for a server that root runs.
+
+    `trust_jobs`: local queues stay open although jobs of several users could do all that the server can.
+    """
+
+    run_as: str = ""
+    trust_jobs: bool = False
+
+
 class AdminSection(Struct, forbid_unknown_fields=True, frozen=True):
     """The first user, made at the first start; its token is written to DATA/admin.token."""
 
@@ -83,6 +93,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     admin: AdminSection = AdminSection()
     resources: ResourceSection = ResourceSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
+    local: LocalSection = LocalSection()
     director: dict[str, Any] = {}
 
 

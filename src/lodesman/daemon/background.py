@@ -36,6 +36,7 @@ from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
 from lodesman.batch.backend import PILOT_FILE, Backend
+from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
 from lodesman.config import RefusedConfig, ServerConfig
@@ -46,6 +47,7 @@ from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.store import open_reader
+from lodesman.store.accounts import count_accounts
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
@@ -55,6 +57,7 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 B = TypeVar("B")
 
+_PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 # A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
 _MANY_FAILURES: Final = 3
@@ -143,7 +146,9 @@ class BackgroundProcess:
         self._new_client = partial(Client, [hot], token)
         self._reader = open_reader(config.database)
         self.policy = self._policy(config)
-        self.local = LocalBackend(config.data / "pilots", {}, open_files=bootstrap.raise_open_files())
+        self._accounts_db = open_reader(config.database)
+        self._accounts = count_accounts(self._accounts_db)
+        self.local = self._local_backend(config)
         backends = {"local": self.local}
         self.pools = self._submission_pools(backends)
         self.director = Director(
@@ -179,6 +184,18 @@ class BackgroundProcess:
         self.reconciler = Reconciler(open_reader(config.database), self.post)
         self.loops = self._loops()
 
+    def _local_backend(self, config: ServerConfig) -> LocalBackend:
+        isolation = bootstrap.isolation_of(config) or Isolation()
+        if isolation.folder_mode != _PRIVATE:  # another account passes through
+            config.data.chmod(isolation.folder_mode)
+        return LocalBackend(
+            config.data / "pilots",
+            {},
+            open_files=bootstrap.raise_open_files(),
+            isolation=isolation,
+            closed=lambda: isolation.closed(self._accounts),
+        )
+
     def _policy(self, config: ServerConfig) -> Policy:
         """The policy of a configuration; the hot process numbers its new queues first. Raises LodesmanError."""
         bits = bits_of_queues(self._reader)
@@ -193,7 +210,9 @@ class BackgroundProcess:
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
-        zipapp = bootstrap.run_directory(config) / "pilot.pyz"
+        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
+        zipapp.parent.mkdir(mode=0o755, exist_ok=True)
+        zipapp.parent.chmod(0o755)
         build_pilot(zipapp)
         settings = PilotSettings(
             servers=(config.pilot_url,),
@@ -251,6 +270,11 @@ class BackgroundProcess:
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
         self._changed = None
 
+    def _run_pilots(self) -> None:
+        """Start and sweep local pilots; whether they may run depends on the number of accounts."""
+        self._accounts = count_accounts(self._accounts_db)
+        self.local.tick()
+
     def _refresh(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
         self._reload()
@@ -285,7 +309,7 @@ class BackgroundProcess:
 
     def _loops(self) -> Loops:
         return Loops([
-            Loop("backend", 0.5, self.local.tick),
+            Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.census.tick(time.time())),
             Loop("director", self.config.polling_seconds, lambda: self.director.tick(time.time())),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
@@ -320,5 +344,6 @@ def run_background(load: Load, kept: Path | None = None) -> None:
     While the files are refused, the last good texts, which the hot process has `kept`, are used. Raises RefusedConfig.
     """
     start_logging("background")
+    bootstrap.hide_process()
     config, refused = load_or_kept(load, kept)
     asyncio.run(BackgroundProcess(config, load, refused=refused).run())

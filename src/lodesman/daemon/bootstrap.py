@@ -23,7 +23,10 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from lodesman import kernel
 from lodesman.answers.accounts import SCOPES
+from lodesman.background.candidates import local_slots
+from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start
@@ -223,6 +226,35 @@ def raise_open_files() -> int:
         advice = "LimitNOFILE= of systemd, or ulimit -Hn"
         log.warning("few files may be open at once", extra={"limit": soft, "advice": advice})
     return before
+
+
+def share_directory(config: ServerConfig) -> Path:
+    """DATA/share: what pilots on this machine may read."""
+    return config.data / "share"
+
+
+def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:
+    """How pilots of this machine are kept from the server, found out by trial; None if no queue has any.
+
+    `make_account`: for a server that root runs, an account may be made.
+    """
+    if not local_slots(Policy(config.resources)):
+        return None
+    files = [path for path in (config.path, *config.resource_files) if path is not None]
+    wishes = Wishes(
+        data=config.data,
+        run_as=config.local.run_as,
+        trust_jobs=config.local.trust_jobs,
+        python=config.pilots.python,
+        shown=(share_directory(config),),
+        program=(*files, _PACKAGE.parent),
+    )
+    return find_isolation(wishes, make_account=make_account)
+
+
+def hide_process() -> None:
+    """Keep other processes of this account out of the memory and the descriptors of this one."""
+    kernel.set_attribute(kernel.DUMPABLE, 0)
 
 
 def policy_of(

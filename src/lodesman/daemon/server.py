@@ -37,7 +37,8 @@ from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Checkpointer, incarnation, lock_database, open_reader, open_writer, usable
+from lodesman.store import Checkpointer, Writer, incarnation, lock_database, open_reader, open_writer, usable
+from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import live_pilots
@@ -72,18 +73,19 @@ class Server:
         self._open_files = bootstrap.raise_open_files()
         self._watch = ConfigWatch(config, load)
         self._lock = lock_database(config.database)
-        writer = open_writer(config.database)
-        # Whether the pilots of this database have to end: it is not the one that ran here last.
-        self._is_other = incarnation.begin(
-            writer, next_job=Shelf(config.data / "sandboxes", limit_bytes=0).next_job()
-        )
-        bootstrap.prepare(writer, config, now=time.time())
+        writer = self._open()
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time())
         policy = self._policy(config, live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
         self._writer = writer
+        isolation = bootstrap.isolation_of(config, make_account=True)
+        # One line that says it, for the log and the screen.
+        self.local_pilots = "" if isolation is None else isolation.sentence(count_accounts(writer))
+        if isolation is not None:
+            fine = isolation.separate or (isolation.usable and isolation.trusted)
+            log.log(logging.INFO if fine else logging.WARNING, "%s", self.local_pilots)
         self.core = Core(
             writer=writer,
             path=config.database,
@@ -97,6 +99,7 @@ class Server:
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,
+            local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
         )
         self._seen_reader = open_reader(config.database)
         self._seen_commits = 0
@@ -117,6 +120,15 @@ class Server:
         # Set when the writer ended by a fault that is over with a new start.
         self.failed = False
         self.end: Callable[[], None] = lambda: None
+
+    def _open(self) -> Writer:
+        """The database, ready for this start."""
+        data, writer = self.config.data, open_writer(self.config.database)
+        next_job = Shelf(data / "sandboxes", limit_bytes=0).next_job()
+        # Whether the pilots of this database have to end: it is not the one that ran here last.
+        self._is_other = incarnation.begin(writer, next_job=next_job)
+        bootstrap.prepare(writer, self.config, now=time.time())
+        return writer
 
     def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
         life = self.config.pilots.life_seconds
@@ -351,7 +363,7 @@ def run_server(
     config: ServerConfig,
     arguments: list[str],
     load: Load,
-    greet: Callable[[ServerConfig], None] | None = None,
+    greet: Callable[[ServerConfig, str], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
     `load` reads it again when its files change; `greet` gets the configuration with the port.
@@ -360,13 +372,14 @@ def run_server(
     used, or are gone while it runs.
     """
     start_logging("hot")
+    bootstrap.hide_process()
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
     with usable(place.config.database):
         server = Server(place.config, place.arguments, place.load)
         bootstrap.write_url(place.config)
     if greet is not None:
-        greet(place.config)
+        greet(place.config, server.local_pilots)
     tls = place.config.server
     web = Web(
         uvicorn.Config(

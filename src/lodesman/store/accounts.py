@@ -56,6 +56,11 @@ def list_tokens(db: Reader, account: str = "") -> list[TokenRow]:
     ]  # fmt: skip
 
 
+def count_accounts(db: Reader) -> int:
+    """The number of users."""
+    return db.find(int, "SELECT count(*) FROM account") or 0
+
+
 def is_admin(db: Reader, name: str) -> bool | None:
     """Whether a user administers this server; None if there is no such user."""
     return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))

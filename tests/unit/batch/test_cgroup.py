@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.batch import processes
-from lodesman.batch.keeper import kill_cgroup, remove_cgroup
+from lodesman.batch.process_tree import kill_cgroup, remove_cgroup
 from lodesman.batch.processes import _own_directory, make_cgroup
 
 # Recorded: Debian 12 with systemd (unified), a container with both versions, and one without version 2.

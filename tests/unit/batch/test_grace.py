@@ -22,7 +22,7 @@ def test_that_is_what_pilots_get():
     assert inspect.signature(LocalBackend).parameters["grace_seconds"].default == GRACE_SECONDS
     assert (
         "grace_seconds"
-        not in inspect.getsource(background.BackgroundProcess.__init__)
+        not in inspect.getsource(background.BackgroundProcess._local_backend)
         .split("LocalBackend(")[1]
         .split(")")[0]
     )

@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.batch import keeper
-from lodesman.batch.keeper import (
+from lodesman.batch import keeper, namespaces, process_tree
+from lodesman.batch.keeper import _chase_children, _Output, write_json
+from lodesman.batch.process_tree import (
     Process,
-    _chase_children,
     _freeze,
     _lives,
-    _Output,
     descendants,
     kill_family,
     process_table,
     read_process,
     signal_process,
-    write_json,
 )
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
@@ -44,11 +42,13 @@ def process(pid, parent, start=1):
     return Process(pid, parent, start, "S", 0)
 
 
-def test_it_can_travel_alone():
-    tree = ast.parse(Path(keeper.__file__).read_text(), feature_version=(3, 9))
+@pytest.mark.parametrize("module", [keeper, namespaces, process_tree])
+def test_it_needs_only_what_travels_with_it(module):
+    tree = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names | {"__future__"}
+    shipped = {"lodesman", "lodesman.batch", "lodesman.batch.process_tree"}
+    assert {name.partition(".")[0] for name in names - shipped} <= sys.stdlib_module_names | {"__future__"}
     assert not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
@@ -164,7 +164,7 @@ def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
 
 
 def test_a_process_that_outlives_the_timeout_is_reported_though_it_is_not_found_again(sleeper, monkeypatch):
-    monkeypatch.setattr(keeper, "signal_process", lambda process, signum: True)
+    monkeypatch.setattr(process_tree, "signal_process", lambda process, signum: True)
     seen = read_process(sleeper.pid)
     looks = [[seen]]
     assert kill_family(lambda: looks.pop(0) if looks else [], 0.01) == [seen]

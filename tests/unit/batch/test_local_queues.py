@@ -48,7 +48,7 @@ class TestSubmit:
     def test_the_secret_is_in_its_own_file_only(self, backend, root):
         backend.submit(SPEC, [PilotCopy(stamp="s1", pilot_file=b"hush-hush")])
         holding = [
-            path.name for path in (root / "s1").iterdir() if path.is_file() and b"hush" in path.read_bytes()
+            path.name for path in (root / "s1").rglob("*") if path.is_file() and b"hush" in path.read_bytes()
         ]
         assert holding == ["pilot.json"]
 
@@ -56,7 +56,7 @@ class TestSubmit:
         backend.submit(SPEC, copies("s1"))
         assert json.loads((root / "s1" / "entry.json").read_text())["argv"] == [
             "true",
-            f"{root}/s1/pilot.json",
+            f"{root}/s1/work/pilot.json",
         ]
 
     def test_the_servers_secrets_stay_here(self, backend, root, monkeypatch):
@@ -121,10 +121,10 @@ class TestSubmit:
     def test_a_full_disk_refuses_each_copy_for_now(self, backend, monkeypatch):
         real = PilotDirectory.create
 
-        def full(directory, entry, pilot_file):
+        def full(directory, entry, pilot_file, *, mode):
             if directory.stamp == "s2":
                 raise OSError(28, "No space left on device", str(directory.path))
-            real(directory, entry, pilot_file)
+            real(directory, entry, pilot_file, mode=mode)
 
         monkeypatch.setattr(PilotDirectory, "create", full)
         result = backend.submit(SPEC, copies("s1", "s2", "s3"))
@@ -241,7 +241,7 @@ class TestUpkeep:
         stamps = []
         held = []
 
-        def launch(directory, *, python, cgroups):
+        def launch(directory, *, python, cgroups, isolation):
             stamps.append(directory.stamp)
             held.append(os.open(directory.path / "keeper.json", os.O_WRONLY | os.O_CREAT, 0o600))
             context = directory.locked()
@@ -279,7 +279,7 @@ class TestUpkeep:
         assert backend.load(QUEUE).waiting == 1
 
     def test_a_start_that_fails_is_tried_again(self, backend, monkeypatch):
-        def full(directory, *, python, cgroups):
+        def full(directory, **_):
             raise BlockingIOError(11, "Resource temporarily unavailable")
 
         monkeypatch.setattr(local, "launch", full)
@@ -290,7 +290,7 @@ class TestUpkeep:
         assert backend.status(["s1"])["s1"].state is NativeState.WAITING
 
     def test_a_keeper_that_never_starts_is_given_up(self, backend, monkeypatch):
-        monkeypatch.setattr(local, "launch", lambda directory, python, cgroups: 2**22 + 1)
+        monkeypatch.setattr(local, "launch", lambda directory, **_: 2**22 + 1)
         backend.submit(SPEC, copies("s1", "s2"))
         backend.slots[QUEUE] = 1
         for _ in range(local._LAUNCHES):
@@ -302,10 +302,11 @@ class TestUpkeep:
             "its keeper cannot start (see keeper.log)",
         )
 
-    def test_a_lost_pilot_is_swept_and_frees_its_slot(self, backend, root, monkeypatch):
+    @pytest.mark.parametrize("record", [{"certain": True}, {"boot": "of another start"}])
+    def test_a_lost_pilot_is_swept_and_frees_its_slot(self, backend, root, monkeypatch, record):
         lost = f"lost-{os.getpid()}"
         backend.submit(SPEC, copies(lost, "s2"))
-        (root / lost / "keeper.json").write_text("{}")
+        (root / lost / "keeper.json").write_text(json.dumps(record))
         assert backend.status([lost])[lost].state is NativeState.UNKNOWN
         assert backend.load(QUEUE) == BatchLoad(waiting=1, running=1, observed_at=1000.0)
         stamps = self.launched(monkeypatch)
@@ -313,6 +314,44 @@ class TestUpkeep:
         assert backend.tick() == ("s2",)
         assert stamps == ["s2"]
         assert "keeper" in backend.status([lost])[lost].detail
+
+    def test_what_may_have_left_processes_keeps_its_slot_until_someone_acts(self, backend, root, monkeypatch):
+        """Without a PID namespace nothing says what a killed keeper left."""
+        lost = f"lost-{os.getpid()}"
+        backend.submit(SPEC, copies(lost, "s2"))
+        (root / lost / "keeper.json").write_text("{}")
+        self.launched(monkeypatch)
+        backend.slots[QUEUE] = 1
+        assert backend.tick() == ()
+        found = backend.status([lost])[lost]
+        assert found.state is NativeState.ENDED
+        assert "may have left processes" in found.detail
+        again = LocalBackend(root, {QUEUE: 1})
+        assert again.tick() == ()
+        assert (again.load(QUEUE).waiting, again.load(QUEUE).running) == (1, 1)
+        assert again.purge(float("inf")) == ()
+        assert str(root / lost / "uncertain") in found.detail
+        (root / lost / "uncertain").unlink()
+        assert again.tick() == ("s2",)
+
+    def test_the_slot_is_free_after_a_restart_of_the_machine(self, backend, root, monkeypatch):
+        lost = f"lost-{os.getpid()}"
+        backend.submit(SPEC, copies(lost, "s2"))
+        (root / lost / "keeper.json").write_text("{}")
+        self.launched(monkeypatch)
+        backend.slots[QUEUE] = 1
+        backend.tick()
+        (root / lost / "uncertain").write_text("another start")
+        assert backend.tick() == ("s2",)
+
+    def test_a_closed_backend_starts_nothing_and_ends_what_waits(self, backend, root, monkeypatch):
+        backend.submit(SPEC, copies("s1"))
+        self.launched(monkeypatch)
+        backend.slots[QUEUE] = 1
+        backend.closed = lambda: "jobs are not isolated"
+        assert backend.tick() == ()
+        assert backend.status(["s1"])["s1"].detail == "jobs are not isolated"
+        assert backend.submit(SPEC, copies("s2")).refused["s2"].reason == "jobs are not isolated"
 
     def test_a_lost_pilot_that_cannot_be_swept_keeps_its_slot(self, backend, root, monkeypatch):
         lost = f"lost-{os.getpid()}"

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from lodesman.batch import pilot_directory
 from lodesman.batch.backend import NativeState
-from lodesman.batch.keeper import read_process
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
+from lodesman.batch.process_tree import read_process
 
 
 def entry(stamp="s1", **changes):
@@ -61,9 +61,9 @@ def me():
 
 def test_only_its_user_can_read_it(pilot):
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in pilot.path.iterdir()}
-    assert modes == {"work": 0o700, "lock": 0o600, "pilot.json": 0o600, "entry.json": 0o600}
+    assert modes == {"work": 0o700, "lock": 0o600, "entry.json": 0o600}
     assert stat.S_IMODE(pilot.path.stat().st_mode) == 0o700
-    assert (pilot.path / "pilot.json").read_bytes() == b"secret"
+    assert (pilot.path / "work" / "pilot.json").read_bytes() == b"secret"
 
 
 def test_what_was_submitted_comes_back(pilot):
@@ -82,7 +82,7 @@ def test_queues_may_have_any_name(tmp_path_factory, queue):
 def test_a_stamp_is_used_once(pilot):
     with pytest.raises(FileExistsError):
         pilot.create(entry(), b"other")
-    assert (pilot.path / "pilot.json").read_bytes() == b"secret"
+    assert (pilot.path / "work" / "pilot.json").read_bytes() == b"secret"
 
 
 def test_without_room_nothing_is_left(tmp_path):

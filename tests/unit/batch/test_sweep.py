@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from lodesman.batch import keeper
+from lodesman.batch import process_tree
 from lodesman.batch import processes as module
-from lodesman.batch.keeper import Process, process_table
 from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.batch.process_tree import Process, process_table
 from lodesman.batch.processes import MARK, marked, sweep
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
@@ -123,5 +123,5 @@ def test_nothing_to_sweep(stamp, tmp_path):
 
 def test_a_process_that_cannot_be_killed_is_reported(start, stamp, tmp_path, monkeypatch):
     start(environment={MARK: stamp})
-    monkeypatch.setattr(keeper, "kill_family", lambda find, timeout: find())
+    monkeypatch.setattr(process_tree, "kill_family", lambda find, timeout: find())
     assert sweep([PilotDirectory(tmp_path / name) for name in (stamp, "other")], timeout=0.0) == {stamp}

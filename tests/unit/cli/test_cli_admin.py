@@ -150,7 +150,10 @@ def served(monkeypatch):
     calls = []
     monkeypatch.setattr(
         "lodesman.daemon.server.run_server",
-        lambda config, arguments, load, greet: (greet(config), calls.append((config, arguments, load))),
+        lambda config, arguments, load, greet: (
+            greet(config, "Local pilots: x."),
+            calls.append((config, arguments, load)),
+        ),
     )
     return calls
 

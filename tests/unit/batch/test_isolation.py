@@ -1,0 +1,127 @@
+"""How local pilots are kept from the server: what is tried, what follows, and how it is said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lodesman.batch import isolation
+from lodesman.batch.isolation import Isolation, Wishes, find_isolation
+
+NOBODY = ("nobody", 65534, 65534)
+ROOT = ("root", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "separate"),
+    [
+        (Isolation(namespaces=True), True),
+        (Isolation(namespaces=True, account=NOBODY), True),
+        (Isolation(account=NOBODY), True),
+        (Isolation(), False),
+        (Isolation(namespaces=True, account=ROOT), False),  # root undoes mounts
+        (Isolation(account=NOBODY, usable=False), False),
+    ],
+)
+def test_what_keeps_jobs_from_the_server(found, separate):
+    assert found.separate is separate
+    assert (found.closed(2) == "") is separate
+
+
+def test_one_account_may_do_without_and_several_only_if_their_jobs_are_trusted():
+    found = Isolation(fault="user namespaces are refused here")
+    assert found.closed(1) == ""
+    assert "trust_jobs = true" in found.closed(2)
+    assert Isolation(trusted=True).closed(2) == ""
+    assert Isolation(trusted=True, usable=False, fault="x").closed(1)
+
+
+@pytest.mark.parametrize(
+    ("found", "accounts", "words"),
+    [
+        (Isolation(namespaces=True), 9, "isolated by namespaces, as the account of the server."),
+        (Isolation(account=NOBODY, fault="no namespaces"), 9, "as the account nobody (no namespaces)."),
+        (
+            Isolation(fault="why"),
+            1,
+            "may do all that the server may: why; a second account closes all local queues.",
+        ),
+        (Isolation(fault="why"), 2, "refused, since the jobs of 2 accounts"),
+        (Isolation(fault="why", trusted=True), 2, "the configuration trusts all jobs"),
+        (Isolation(fault="why", usable=False), 1, "refused, since they cannot be kept from the server: why."),
+    ],
+)
+def test_one_line_says_it(found, accounts, words):
+    assert words in found.sentence(accounts)
+
+
+def test_a_plan_of_the_servers_own_account_names_none():
+    plan = json.loads(Isolation(namespaces=True, hidden=("/data",)).plan(Path("/w")))
+    assert (plan["account"], plan["environment"], plan["hidden"], plan["certain"]) == (
+        None,
+        {},
+        ["/data"],
+        True,
+    )
+    plan = json.loads(Isolation(account=NOBODY).plan(Path("/w")))
+    assert plan["account"] == {"uid": 65534, "gid": 65534}
+    assert plan["environment"]["HOME"] == "/w"
+    assert not json.loads(Isolation().plan(Path("/w")))["certain"]
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """What isolation this machine gives: to a user, and the trials that fail."""
+
+    def make(uid, *, namespaces, account=True):
+        monkeypatch.setattr(os, "geteuid", lambda: uid)
+        monkeypatch.setattr(isolation, "_system_account", lambda make: NOBODY)
+
+        def attempt(found, wishes):
+            return "" if (namespaces if found.namespaces else account) else "Operation not permitted"
+
+        monkeypatch.setattr(isolation, "_try", attempt)
+        return lambda **more: find_isolation(Wishes(data=tmp_path, **more), make_account=False)
+
+    return make
+
+
+def test_a_user_has_namespaces_or_nothing(machine):
+    assert machine(1000, namespaces=True)().separate
+    found = machine(1000, namespaces=False)()
+    assert (found.separate, found.usable, found.account) == (False, True, None)
+    assert "Operation not permitted" in found.fault
+
+
+def test_root_has_another_account_always(machine):
+    assert machine(0, namespaces=True)().account == NOBODY
+    found = machine(0, namespaces=False)()
+    assert (found.separate, found.namespaces, found.folder_mode) == (True, False, 0o711)
+    assert not machine(0, namespaces=False, account=False)().usable
+    assert not machine(0, namespaces=True)(run_as="no-such-account").usable
+
+
+def test_root_is_root_only_if_it_says_so(machine):
+    found = machine(0, namespaces=True)(run_as="root")
+    assert found.usable
+    assert not found.separate
+    assert found.account == ROOT
+
+
+def test_only_root_can_change_the_account(machine):
+    assert not machine(1000, namespaces=True)(run_as="nobody").usable
+
+
+def test_trusted_jobs_may_write_where_the_account_may(machine):
+    untrusted = machine(1000, namespaces=True)(program=(Path("/tmp"),))
+    assert "/tmp" in untrusted.read_only
+    assert machine(1000, namespaces=True)(program=(Path("/tmp"),), trust_jobs=True).read_only == ()
+
+
+def test_a_trial_says_why_it_failed(tmp_path):
+    assert isolation._try(Isolation(), Wishes(data=tmp_path, python="python3")) == ""
+    fault = isolation._try(Isolation(), Wishes(data=tmp_path, python="/no/python"))
+    assert "No such file" in fault
