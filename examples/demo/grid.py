@@ -20,9 +20,11 @@ from typing import Any, TypeVar
 
 from examples.demo.interrupts import Interrupts
 
+from lodesman import kernel
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.requests import AccountBody, TokenBody
+from lodesman.batch.isolation import Wishes, find_isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, Retry
 from lodesman.errors import Conflict, LodesmanError, Unavailable
@@ -43,6 +45,20 @@ NO_SERVER = 5  # the exit code of `lode` for it
 
 T = TypeVar("T")
 B = TypeVar("B")
+
+
+def _run_as(home: Path) -> dict[str, object]:
+    """Jobs of a demo that root runs have an account without rights, or root's where that is impossible: they are its own."""
+    if os.geteuid():
+        return {"local.trust_jobs": True}
+    wishes = Wishes(data=home, run_as="nobody", python=sys.executable)
+    able = find_isolation(wishes, make_account=False).usable
+    return {"local.trust_jobs": True, "local.run_as": "nobody" if able else "root"}
+
+
+def _end_with_the_demo() -> None:
+    """In the server, before it runs: it is ended in order when the demo is killed."""
+    kernel.set_attribute(kernel.PDEATHSIG, signal.SIGTERM)
 
 
 class NoStart(Unavailable):
@@ -73,6 +89,7 @@ class Grid:
             "pilots.heartbeat_seconds": 5,
             "pilots.lease_seconds": 60,
             "pilots.python": sys.executable,
+            **_run_as(home),
             "resources.files": [str(resources)],
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
@@ -98,6 +115,7 @@ class Grid:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "lodesman.daemon", "server", *self._arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
+                preexec_fn=_end_with_the_demo,  # noqa: PLW1509 - one call of the kernel, which needs no lock
             )  # fmt: skip
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self._runs():

@@ -10,9 +10,11 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -46,8 +48,12 @@ class DemoRun:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.ran_file = home / "ran"
+        # Where root runs the demo its jobs have another account, which cannot enter the folders of this test.
+        self.open_place = Path(tempfile.mkdtemp(prefix="lode-ran-"))
+        self.open_place.chmod(0o755)
+        self.ran_file = self.open_place / "ran"
         self.ran_file.touch()
+        self.ran_file.chmod(0o666)
         (home / "tmp").mkdir()
         (home / "workload.toml").write_text(WORKLOAD)
         self._describe("quick", f'echo "$LODESMAN_JOB" >> {self.ran_file}; sleep 0.$(( $JOBID % 7 ))', QUICK)
@@ -103,6 +109,7 @@ class DemoRun:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        shutil.rmtree(self.open_place)
 
 
 @pytest.fixture
@@ -205,6 +212,17 @@ def test_the_end_is_clean_also_when_the_server_was_killed_before(demo):
         os.kill(pid, signal.SIGKILL)
     demo.process.send_signal(signal.SIGINT)
     assert demo.ended() == 130, demo.said()
+
+
+def test_a_demo_that_is_killed_leaves_no_server(demo):
+    """Pilots that no server answers end by themselves."""
+    demo.wait_for_one("pilot.pyz")
+    demo.process.kill()
+    demo.process.wait(BOUND)
+    deadline = time.monotonic() + BOUND
+    while demo.pids("lodesman.daemon"):
+        assert time.monotonic() < deadline, demo.processes()
+        threading.Event().wait(LOOK)
 
 
 def test_what_cannot_go_on_keeps_the_data_and_says_where(demo):
