@@ -205,7 +205,8 @@ def _system_account(*, make: bool) -> tuple[str, int, int] | None:
 
 def _try(isolation: Isolation, wishes: Wishes) -> str:
     """Why a pilot cannot be run so; empty if it can."""
-    place = wishes.data / "pilots" if (wishes.data / "pilots").is_dir() else None
+    beside = wishes.data.parent  # what leads there leads to the pilots' folders
+    place = beside if os.access(beside, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".try-", dir=place) as folder:
         os.chmod(folder, isolation.folder_mode)  # noqa: PTH101
         work = Path(folder, "work")

@@ -210,9 +210,10 @@ class BackgroundProcess:
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
-        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        zipapp.parent.mkdir(mode=0o755, exist_ok=True)
-        zipapp.parent.chmod(0o755)
+        share = bootstrap.share_directory(config)
+        share.mkdir(mode=0o755, exist_ok=True)
+        share.chmod(0o755)
+        zipapp = share / "pilot.pyz"
         build_pilot(zipapp)
         settings = PilotSettings(
             servers=(config.pilot_url,),
@@ -220,7 +221,7 @@ class BackgroundProcess:
             idle_seconds=config.pilots.idle_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
-            ca_file=config.server.tls_certificate,
+            ca_file=bootstrap.share_certificate(config),
             url_file="" if config.server.public_url else str(bootstrap.url_file(config)),
         )
         return SubmissionPools(

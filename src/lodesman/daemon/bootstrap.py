@@ -10,6 +10,7 @@ import errno
 import gc
 import logging
 import os
+import re
 import resource
 import secrets
 import socket
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SERVICE_FILE = "service.token"
 READS_SOCKET, INNER_SOCKET = "reads.sock", "hot.sock"
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 # The longest name of a Unix socket, and the zero byte that ends it.
 _SOCKET_NAME_BYTES = 108
 _TOKEN_FILE = "admin.token"
@@ -231,6 +233,19 @@ def raise_open_files() -> int:
 def share_directory(config: ServerConfig) -> Path:
     """DATA/share: what pilots on this machine may read."""
     return config.data / "share"
+
+
+def share_certificate(config: ServerConfig) -> str:
+    """A copy of the server's certificate that every local pilot can read, without a key in the same file; '' without TLS."""
+    if not config.server.tls_certificate:
+        return ""
+    blocks = _CERTIFICATE.findall(Path(config.server.tls_certificate).read_text())
+    copy = share_directory(config) / "server.pem"
+    spare = copy.with_name(f".{copy.name}.{os.getpid()}")
+    spare.write_text("\n".join(blocks) + "\n")
+    spare.chmod(0o644)
+    spare.replace(copy)
+    return str(copy)
 
 
 def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:

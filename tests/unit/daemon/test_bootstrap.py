@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lodesman.commands.pilots import hash_token
@@ -145,6 +146,18 @@ def test_other_users_cannot_read_secrets(config, db):
     bootstrap.prepare(db, config, now=5.0)
     for name in (".", "run", "sandboxes", "admin.token", "run/service.token"):
         assert (config.data / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, tmp_path):
+    assert bootstrap.share_certificate(config) == ""
+    block = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"
+    both = tmp_path / "both.pem"
+    both.write_text(f"-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n{block}\n")
+    server = msgspec.structs.replace(config.server, tls_certificate=str(both))
+    bootstrap.share_directory(config).mkdir(parents=True)
+    copy = Path(bootstrap.share_certificate(msgspec.structs.replace(config, server=server)))
+    assert copy.read_text() == f"{block}\n"
+    assert copy.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_secret_is_written_whole(tmp_path):
