@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import pytest
 from tests.e2e.conftest import wait_until
 
+ISOLATED = {"local.trust_jobs": False, "local.run_as": "nobody" if os.geteuid() == 0 else ""}
 
-def test_pilots_find_a_server_that_has_another_port(make_server):
-    server = make_server(**{"pilots.stop_at_exit": False, "pilots.lease_seconds": 30})
+
+@pytest.mark.parametrize("isolation", [{}, ISOLATED], ids=["trusted", "isolated"])
+def test_pilots_find_a_server_that_has_another_port(make_server, isolation):
+    """Isolated pilots do not see where the server writes its address for its users."""
+    server = make_server(**isolation, **{"pilots.stop_at_exit": False, "pilots.lease_seconds": 30})
     server.settings["server.port"] = 0
 
     def start():
@@ -21,15 +27,17 @@ def test_pilots_find_a_server_that_has_another_port(make_server):
         return server.port
 
     first = start()
+    local_pilots = server.ask("GET", "/health").json["local_pilots"]
+    if isolation and "isolated by namespaces" not in local_pilots:
+        pytest.skip(local_pilots)
     server.tokens["admin"] = (server.data / "admin.token").read_text().strip()
     server.user("ann", "physics")
-    job = server.submit(
-        {"Executable": "/bin/sh", "Arguments": ["-c", f"until test -e {server.home}/go; do sleep 0.1; done"]}
-    )
-    server.wait_for("Running", job)
+    wait_to_go = ["-c", "touch here; until test -e go; do sleep 0.1; done"]
+    job = server.submit({"Executable": "/bin/sh", "Arguments": wait_to_go})
+    here = wait_until(lambda: next(server.data.glob("pilots/*/work/**/here"), None), "the job")
     server.stop(signal.SIGKILL)
     assert start() != first
-    (server.home / "go").touch()
+    here.with_name("go").touch()
     server.wait_for("Done", job)
     assert [one["number"] for one in server.get(f"/v1/jobs/{job}")["attempts"]] == [1]
     assert server.stop() == 0

@@ -210,10 +210,7 @@ class BackgroundProcess:
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
-        share = bootstrap.share_directory(config)
-        share.mkdir(mode=0o755, exist_ok=True)
-        share.chmod(0o755)
-        zipapp = share / "pilot.pyz"
+        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
         build_pilot(zipapp)
         settings = PilotSettings(
             servers=(config.pilot_url,),
@@ -222,7 +219,7 @@ class BackgroundProcess:
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
             ca_file=bootstrap.share_certificate(config),
-            url_file="" if config.server.public_url else str(bootstrap.url_file(config)),
+            url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
         )
         return SubmissionPools(
             config.director, backends=backends, post=self.post, settings=settings, note=self._note_outcome

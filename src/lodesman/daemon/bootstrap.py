@@ -85,16 +85,22 @@ def socket_path(config: ServerConfig, name: str = READS_SOCKET) -> str:
     return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
 
 
-def url_file(config: ServerConfig) -> Path:
-    """DATA/run/url: the server's address, for the command line and for pilots of this machine."""
-    return run_directory(config).absolute() / "url"
+def share_directory(config: ServerConfig) -> Path:
+    """DATA/share: what pilots on this machine may read."""
+    return config.data / "share"
+
+
+def shared_url_file(config: ServerConfig) -> Path:
+    """DATA/share/url: the server's address, for pilots on this machine."""
+    return share_directory(config) / "url"
 
 
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     """Number the CE queues, make the first user with its token, and a fresh token for the background process."""
-    for folder in (config.data, run_directory(config), config.data / "sandboxes"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
+    private = (config.data, run_directory(config), config.data / "sandboxes")
+    for folder, mode in {**dict.fromkeys(private, 0o700), share_directory(config): 0o755}.items():
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+        folder.chmod(mode)
     with db:
         tx = Transaction(db, now)
         number_at_start(tx, list(config.resources.tree.queue_ids()))
@@ -104,11 +110,11 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
             add_account(tx, config.admin.name, vo, groups, admin=True)
             note = "made at the first start"
             first = issue_token(tx, config.admin.name, SCOPES, seconds=None, note=note)
-            write_secret(config.data / _TOKEN_FILE, first)
+            write_file(config.data / _TOKEN_FILE, first)
         token = secrets.token_urlsafe(32)
         set_service_token(tx, hash_token(token))
         tx.flush()
-    write_secret(run_directory(config) / SERVICE_FILE, token)
+    write_file(run_directory(config) / SERVICE_FILE, token)
 
 
 def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
@@ -120,15 +126,17 @@ def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
 
 
 def write_url(config: ServerConfig) -> None:
-    """Write the server's address: its port may be any free one."""
-    write_secret(url_file(config), config.url)
+    """Write the server's address, whose port may be any free one: for the command line, and for local pilots."""
+    write_file(run_directory(config) / "url", config.url)
+    write_file(shared_url_file(config), config.url, mode=0o644)
 
 
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, all or nothing."""
+def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file, all or nothing; only its owner can read it, unless `mode` says otherwise."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, mode)
         file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -230,21 +238,13 @@ def raise_open_files() -> int:
     return before
 
 
-def share_directory(config: ServerConfig) -> Path:
-    """DATA/share: what pilots on this machine may read."""
-    return config.data / "share"
-
-
 def share_certificate(config: ServerConfig) -> str:
     """A copy of the server's certificate that every local pilot can read, without a key in the same file; '' without TLS."""
     if not config.server.tls_certificate:
         return ""
     blocks = _CERTIFICATE.findall(Path(config.server.tls_certificate).read_text())
     copy = share_directory(config) / "server.pem"
-    spare = copy.with_name(f".{copy.name}.{os.getpid()}")
-    spare.write_text("\n".join(blocks) + "\n")
-    spare.chmod(0o644)
-    spare.replace(copy)
+    write_file(copy, "\n".join(blocks), mode=0o644)
     return str(copy)
 
 

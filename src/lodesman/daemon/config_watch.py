@@ -16,7 +16,7 @@ import msgspec
 
 from lodesman.answers.server import ConfigurationState
 from lodesman.config import RefusedConfig, ServerConfig, Texts
-from lodesman.daemon.bootstrap import Load, run_directory, write_secret
+from lodesman.daemon.bootstrap import Load, run_directory, write_file
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def kept_file(config: ServerConfig) -> Path:
 def keep(file: Path, config: ServerConfig) -> None:
     """Store the texts of a good configuration; if that fails the log says so, and the older one stays."""
     try:
-        write_secret(file, msgspec.json.encode(config.texts).decode())
+        write_file(file, msgspec.json.encode(config.texts).decode())
     except OSError as fault:
         log.warning("the configuration cannot be kept for a restart: %s", fault)
 

@@ -148,6 +148,11 @@ def test_other_users_cannot_read_secrets(config, db):
         assert (config.data / name).stat().st_mode & 0o077 == 0, name
 
 
+def test_every_account_can_read_what_is_for_pilots(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    assert bootstrap.share_directory(config).stat().st_mode & 0o777 == 0o755
+
+
 def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, tmp_path):
     assert bootstrap.share_certificate(config) == ""
     block = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"
@@ -163,7 +168,7 @@ def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, 
 def test_a_secret_is_written_whole(tmp_path):
     path = tmp_path / "secret"
     for text in ("one", "two"):
-        bootstrap.write_secret(path, text)
+        bootstrap.write_file(path, text)
         assert path.read_text() == f"{text}\n"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -99,8 +99,11 @@ def test_an_address_that_this_machine_does_not_have():
 def test_the_address_is_written_down(tmp_path):
     config = load_config(None, overrides={"server": {"port": 7003, "data": str(tmp_path)}})
     bootstrap.run_directory(config).mkdir()
+    bootstrap.share_directory(config).mkdir()
     bootstrap.write_url(config)
-    assert (tmp_path / "run" / "url").read_text() == "http://127.0.0.1:7003\n"
+    files = [tmp_path / "run" / "url", bootstrap.shared_url_file(config)]
+    assert [file.read_text() for file in files] == ["http://127.0.0.1:7003\n"] * 2
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o644]
 
 
 def test_what_a_running_server_takes_in_needs_no_restart():
