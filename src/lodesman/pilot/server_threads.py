@@ -75,9 +75,10 @@ class Claimer:
                 continue
             longest_s = self._claim(request)
             failures = failures + 1 if longest_s else 0
-            if failures and not self._closed:
+            if failures:
+                pause_s = min(longest_s, self._context.delay(failures))
                 with self._roster.changed:
-                    self._roster.changed.wait(min(longest_s, self._context.delay(failures)))
+                    self._roster.changed.wait_for(lambda: self._closed, pause_s)
 
     def renew(self) -> None:
         """End the poll under way if more, or nothing, would be asked for now."""

@@ -294,6 +294,25 @@ def test_an_answer_that_is_lost_is_asked_for_again(claimer, context, mouth, make
     assert context.delays == [1, 2]
 
 
+def test_supervision_does_not_end_a_pause(claimer, context, mouth, roster, monkeypatch):
+    class Counting(threading.Condition):
+        waits = 0
+
+        def wait(self, timeout=None):
+            self.waits += 1
+            return super().wait(timeout)
+
+    monkeypatch.setattr(roster, "changed", Counting())
+    monkeypatch.setattr(type(context), "delay", lambda self, failures: 60.0)
+    mouth.answers = [Unavailable("Lost.")] * 9
+    claimer.start()
+    for number in (1, 2, 3):
+        until(lambda number=number: roster.changed.waits == number)
+        with roster.changed:
+            roster.changed.notify_all()
+    assert len(mouth.asked) == 1
+
+
 def test_a_refusal_ends_the_token(claimer, mouth):
     mouth.answers = [Conflict("No.")]
     claimer.start()
