@@ -247,8 +247,10 @@ def test_hostile_names(fake, start, job):
     end = fake.end_of(1)
     assert end["state"] == "Done", end
     files = fake.output(1)
-    assert set(files) == {"out/ÄÖ ü", *names[:-1], "x.log"}
-    assert all(files[name] == name.encode() for name in names[:-1])
+    plain = [name for name in names[:-1] if name.isprintable()]
+    assert set(files) == {"out/ÄÖ ü", *plain, "x.log"}
+    assert all(files[name] == name.encode() for name in plain)
+    assert "new\nline (not a name inside the job's directory)" in end["message"]
 
 
 def test_two_payloads_at_once(fake, start, job, tmp_path):
