@@ -8,11 +8,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import LimitSection, Principal
+from lodesman.answers.audit import AuditNote
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended
 from lodesman.api.strangers import Strangers, origin_of
@@ -21,12 +23,13 @@ from lodesman.api.wire import Scope
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
-from lodesman.errors import Unauthorized, Unavailable
+from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer, open_reader
 from lodesman.store.accounts import joining_pilot, principal_of, principals
-from lodesman.store.journal import Answer, Command, Journal
+from lodesman.store.audit import note_all
+from lodesman.store.journal import Answer, Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow
 
 log = logging.getLogger(__name__)
@@ -221,6 +224,12 @@ class Core:
         """Whether a pilot that is there has not been heard of for a whole lease."""
         session = self.sessions.get(pilot_id)
         return session is not None and session.last_seen < self.ticks() - self.lease_seconds
+
+    async def note(self, notes: list[AuditNote]) -> None:
+        """Add to the audit trail. What cannot be stored now is lost: it must not stop what it is about."""
+        if notes:
+            with suppress(LodesmanError):
+                await self.command(Change(note_all, notes))
 
     async def command(self, command: Command) -> Any:
         """Post a command and wait for its answer. Raises the LodesmanError that refused it."""

@@ -139,39 +139,17 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     except InvalidConfig as refused:
         refused.hint = "A server that runs keeps what it has; see: lode config status."
         raise
-    resources = found.resources
-    sites = {
-        name: sum(len(ce.children) for ce in site.children.values())
-        for name, site in resources.tree.sites.items()
-    }
-    groups = {name: group.share for name, group in sorted(resources.groups.items())}
-    notices = [notice.as_dict() for notice in resources.notices]
-    files = [str(path) for path in found.resource_files]
-    pools, vos = list(found.director.submission_pools), sorted(resources.vos)
     queues = queue_outlooks(found)
     wrong = list(mistakes(found, queues))
     code = FAILED if wrong else 0
     isolation = isolation_of(found)
     local_pilots = "" if isolation is None else isolation.sentence()
-    session.exit_if_json({
-        "local_pilots": local_pilots,
-        "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
-        "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices, "queues": queues, "mistakes": wrong,
-    }, code)  # fmt: skip
-    show_fields(
-        (
-            ("listens at", found.url),
-            ("data", str(found.data)),
-            ("resources", joined(files)),
-            ("VOs", joined(vos)),
-            ("groups", joined(f"{name} (share {share:g})" for name, share in groups.items())),
-            ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in sites.items())),
-            ("submission pools", joined(pools)),
-        )
-    )
+    checked = _checked(found) | {"local_pilots": local_pilots, "queues": queues, "mistakes": wrong}
+    session.exit_if_json({"file": str(file), **checked}, code)
+    _show_checked(checked)
     rows = [(one.queue, joined(one.vos), one.pilots) for one in queues]
     show_table(("queue", "VOs", "pilots"), rows, apart=True)
-    for notice in notices:
+    for notice in checked["notices"]:
         note(f"notice: {located(**notice)}")
     for one in wrong:
         note(f"{one}.")
@@ -179,6 +157,38 @@ def _check_config(session: Session, /, *, file: Path) -> int:
         note(local_pilots)
     note(f"{file} {'cannot work as it is' if wrong else 'is good'}.")
     return code
+
+
+def _checked(found: ServerConfig) -> dict[str, Any]:
+    """What a configuration says, in its own names."""
+    resources = found.resources
+    return {
+        "url": found.url,
+        "data": str(found.data),
+        "resource_files": [str(path) for path in found.resource_files],
+        "vos": sorted(resources.vos),
+        "groups": {name: group.share for name, group in sorted(resources.groups.items())},
+        "sites": {
+            name: sum(len(ce.children) for ce in site.children.values())
+            for name, site in resources.tree.sites.items()
+        },
+        "submission_pools": list(found.director.submission_pools),
+        "notices": [notice.as_dict() for notice in resources.notices],
+    }
+
+
+def _show_checked(checked: dict[str, Any]) -> None:
+    show_fields(
+        (
+            ("listens at", checked["url"]),
+            ("data", checked["data"]),
+            ("resources", joined(checked["resource_files"])),
+            ("VOs", joined(checked["vos"])),
+            ("groups", joined(f"{name} (share {share:g})" for name, share in checked["groups"].items())),
+            ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in checked["sites"].items())),
+            ("submission pools", joined(checked["submission_pools"])),
+        )
+    )
 
 
 @config.command("status")

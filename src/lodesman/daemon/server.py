@@ -18,40 +18,34 @@ from typing import Any
 import uvicorn
 
 from lodesman.answers.audit import AuditNote
-from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import end_pilot
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
-from lodesman.commands.report import LOST, note_silence
 from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Checkpointer, Writer, incarnation, lock_database, open_reader, open_writer, usable
 from lodesman.store.accounts import count_accounts
-from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import live_pilots
 from lodesman.store.shelf import Shelf
-from lodesman.store.write.pilots import set_last_seen
 
 log = logging.getLogger(__name__)
 
 _SECOND = 1.0
 _LEASE_CHECK_SECONDS = 5.0
-_SEEN_SECONDS = 30.0
-# In one command: their jobs are tens of milliseconds of the writer's time.
-_SILENT_AT_ONCE = 100
 # Of TLS 1.2; those of 1.3 are all of this kind: forward secrecy, authenticated encryption.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _RESTART_SECONDS = 1.0
@@ -80,12 +74,7 @@ class Server:
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
         self._writer = writer
-        isolation = bootstrap.isolation_of(config, make_account=True)
-        # One line that says it, for the log and the screen.
-        self.local_pilots = "" if isolation is None else isolation.sentence(count_accounts(writer))
-        if isolation is not None:
-            fine = isolation.separate or (isolation.usable and isolation.trusted)
-            log.log(logging.INFO if fine else logging.WARNING, "%s", self.local_pilots)
+        isolation = self._isolate()
         self.core = Core(
             writer=writer,
             path=config.database,
@@ -101,6 +90,7 @@ class Server:
             limits=config.limits,
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
         )
+        self._leases = Leases(self.core)
         self._seen_reader = open_reader(config.database)
         self._seen_commits = 0
         self.app = HotApp(
@@ -115,7 +105,6 @@ class Server:
         self._offered = False
         # A configuration that has changed and is not taken in yet.
         self._changed: ServerConfig | None = None
-        self._seen_stored = 0.0
         self._rest = 0.0
         # Set when the writer ended by a fault that is over with a new start.
         self.failed = False
@@ -130,6 +119,16 @@ class Server:
         bootstrap.prepare(writer, self.config, now=time.time())
         return writer
 
+    def _isolate(self) -> Isolation | None:
+        """What keeps local pilots from the server, said in the log."""
+        isolation = bootstrap.isolation_of(self.config, make_account=True)
+        # One line that says it, for the log and the screen.
+        self.local_pilots = "" if isolation is None else isolation.sentence(count_accounts(self._writer))
+        if isolation is not None:
+            fine = isolation.separate or (isolation.usable and isolation.trusted)
+            log.log(logging.INFO if fine else logging.WARNING, "%s", self.local_pilots)
+        return isolation
+
     def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
         life = self.config.pilots.life_seconds
         inhabited = lambda: self.core.inhabited()  # noqa: E731, PLW0108 - the first policy is older than the core
@@ -138,16 +137,15 @@ class Server:
     async def start(self) -> None:
         """On the event loop, before the first request."""
         bootstrap.keep_what_was_loaded()
-        self._seen_stored = self.core.ticks()
         self.core.start()
         self._checkpoints.start()
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
-            await self._end_lost(pilot.id, "the database was restored or copied")
+            await self._leases.end(pilot.id, "the database was restored or copied")
         self._offered = await self._offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._serving = asyncio.create_task(self._inner.serve(), name="inner")
         self._tasks = [
-            asyncio.create_task(self._again(check_seconds, self._watch_leases), name="leases"),
+            asyncio.create_task(self._again(check_seconds, self._leases.watch), name="leases"),
             asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
             asyncio.create_task(
@@ -190,7 +188,7 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._note(self.core.strangers.take())
+        await self.core.note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
         if self.core.journal.fault is None:
             with contextlib.suppress(OSError):
@@ -216,19 +214,6 @@ class Server:
                 log.exception("a step of the server failed", extra={"step": step.__name__.strip("_")})
                 await asyncio.sleep(_RESTART_SECONDS)
 
-    async def _watch_leases(self) -> None:
-        """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
-        for pilot_id in self.core.expired_pilots():
-            await self._lost(pilot_id)
-        await self._note_silence()
-        now = self.core.ticks()
-        if now - self._seen_stored > _SEEN_SECONDS:
-            self._seen_stored = now
-            await self._note(self.core.strangers.take())
-            seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
-            with contextlib.suppress(LodesmanError):
-                await self.core.command(Change(set_last_seen, seen))
-
     async def _note_given(self) -> None:
         """Keep beside the database what it has given out."""
         commits = self.core.journal.commits
@@ -239,20 +224,6 @@ class Server:
             except OSError as fault:
                 log.warning("what was given out cannot be noted: %s", fault)
 
-    async def _note_silence(self) -> None:
-        """Stall the jobs of pilots without a heartbeat."""
-        silent = list(self.core.newly_silent().items())
-        for begun in range(0, len(silent), _SILENT_AT_ONCE):
-            since = dict(silent[begun : begun + _SILENT_AT_ONCE])
-            with contextlib.suppress(LodesmanError):
-                stalled = await self.core.command(Change(note_silence, self.core.live, since))
-                log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
-
-    async def _note(self, notes: list[AuditNote]) -> None:
-        if notes:
-            with contextlib.suppress(LodesmanError):
-                await self.core.command(Change(note_all, notes))
-
     async def _watch_config(self) -> None:
         """Take in changed resources and shares; the background process watches for itself."""
         before = self._watch.state
@@ -260,10 +231,10 @@ class Server:
         config = self._changed = read or self._changed
         state = self._watch.state
         if read is not None:
-            await self._note([AuditNote("configuration-changed", ", ".join(state.files))])
+            await self.core.note([AuditNote("configuration-changed", ", ".join(state.files))])
         elif state.refusals > before.refusals:
             words = "; ".join(str(one.get("message", "")) for one in state.faults)
-            await self._note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
+            await self.core.note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
             self.core.limits = config.limits
@@ -290,21 +261,6 @@ class Server:
         # Those whose join was answered in between.
         offer_sessions(core.sessions.values(), offers)
         return True
-
-    async def _lost(self, pilot_id: int) -> None:
-        if not self.core.has_expired(pilot_id):
-            return  # a heartbeat came, or it ended, meanwhile
-        log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
-        await self._end_lost(pilot_id, "its lease ended", cause="lease-expired")
-
-    async def _end_lost(self, pilot_id: int, reason: str, *, cause: str = LOST) -> None:
-        end = Change(end_pilot, self.core.live, pilot_id, PilotState.LOST, reason, cause=cause)
-        try:
-            await self.core.command(end)
-        except LodesmanError as fault:
-            log.warning("a lost pilot could not be ended yet: %s", fault, extra={"pilot": pilot_id})
-            return
-        self.core.forget_pilot(pilot_id)
 
     async def _keep_background(self) -> None:
         """Run the background process until it ends, and wait before the next one: longer if it ended soon."""

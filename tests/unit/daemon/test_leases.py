@@ -14,7 +14,9 @@ from lodesman.answers.server import ConfigurationState
 from lodesman.api.core import Core
 from lodesman.commands import report
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
+from lodesman.daemon import leases as leases_module
 from lodesman.daemon import server as server_module
+from lodesman.daemon.leases import Leases
 from lodesman.daemon.server import Server
 from lodesman.errors import Unavailable
 
@@ -84,12 +86,11 @@ def test_a_bug_in_a_step_of_the_hot_process_does_not_end_its_loop(fault, monkeyp
 
 
 def end_expired(core: Quiet) -> list[int]:
-    server = Server.__new__(Server)
-    server.core = cast("Core", core)
+    leases = Leases(cast("Core", core))
 
     async def go() -> None:
         for pilot in Core.expired_pilots(cast("Core", core)):
-            await server._lost(pilot)
+            await leases._lost(pilot)
 
     asyncio.run(go())
     return core.ended
@@ -140,9 +141,7 @@ def test_a_session_has_what_is_asked_for() -> None:
 
 
 def note_silence(core: Quiet) -> list[dict[int, float]]:
-    server = Server.__new__(Server)
-    server.core = cast("Core", core)
-    asyncio.run(server._note_silence())
+    asyncio.run(Leases(cast("Core", core))._note_silence())
     return core.noted
 
 
@@ -165,7 +164,7 @@ def test_silence_is_noted_once() -> None:
 
 
 def test_many_are_noted_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_SILENT_AT_ONCE", 2)
+    monkeypatch.setattr(leases_module, "_SILENT_AT_ONCE", 2)
     core = Quiet(dict.fromkeys(range(1, 6), 0.0))
     assert [sorted(one) for one in note_silence(core)] == [[1, 2], [3, 4], [5]]
 
@@ -202,7 +201,7 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
             server._watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},)
         )
 
-    server._note = note  # type: ignore[method-assign]
+    server.core = cast("Core", SimpleNamespace(note=note))
     server._watch = cast("Any", SimpleNamespace(state=state, poll=poll))
     asyncio.run(server._watch_config())
     asyncio.run(server._watch_config())

@@ -1,0 +1,66 @@
+"""The leases of pilots: which are silent, which are lost, and when each was last heard."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from lodesman.answers.vocabulary import PilotState
+from lodesman.api.core import Core
+from lodesman.commands.pilots import end_pilot
+from lodesman.commands.report import LOST, note_silence
+from lodesman.errors import LodesmanError
+from lodesman.store.journal import Change
+from lodesman.store.write.pilots import set_last_seen
+
+log = logging.getLogger(__name__)
+
+_SEEN_SECONDS = 30.0
+# In one command: their jobs are tens of milliseconds of the writer's time.
+_SILENT_AT_ONCE = 100
+
+
+class Leases:
+    """Watches the sessions of the core, and stores what follows; on the event loop."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._seen_stored = core.ticks()
+
+    async def watch(self) -> None:
+        """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
+        for pilot_id in self._core.expired_pilots():
+            await self._lost(pilot_id)
+        await self._note_silence()
+        now = self._core.ticks()
+        if now - self._seen_stored > _SEEN_SECONDS:
+            self._seen_stored = now
+            await self._core.note(self._core.strangers.take())
+            seen = {s.id: self._core.clock() - (now - s.last_seen) for s in self._core.sessions.values()}
+            with contextlib.suppress(LodesmanError):
+                await self._core.command(Change(set_last_seen, seen))
+
+    async def _note_silence(self) -> None:
+        """Stall the jobs of pilots without a heartbeat."""
+        silent = list(self._core.newly_silent().items())
+        for begun in range(0, len(silent), _SILENT_AT_ONCE):
+            since = dict(silent[begun : begun + _SILENT_AT_ONCE])
+            with contextlib.suppress(LodesmanError):
+                stalled = await self._core.command(Change(note_silence, self._core.live, since))
+                log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
+
+    async def _lost(self, pilot_id: int) -> None:
+        if not self._core.has_expired(pilot_id):
+            return  # a heartbeat came, or it ended, meanwhile
+        log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
+        await self.end(pilot_id, "its lease ended", cause="lease-expired")
+
+    async def end(self, pilot_id: int, reason: str, *, cause: str = LOST) -> None:
+        """End a pilot that is lost; its jobs go back. `cause`: of its attempts."""
+        end = Change(end_pilot, self._core.live, pilot_id, PilotState.LOST, reason, cause=cause)
+        try:
+            await self._core.command(end)
+        except LodesmanError as fault:
+            log.warning("a lost pilot could not be ended yet: %s", fault, extra={"pilot": pilot_id})
+            return
+        self._core.forget_pilot(pilot_id)
