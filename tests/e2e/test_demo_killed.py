@@ -140,10 +140,11 @@ def pause(rng: random.Random, low: float, high: float) -> None:
 
 
 def kill_some(rng: random.Random, demo: DemoRun, word: str, *, most: int) -> int:
-    """kill -9 of one process with that word at random moments; how many there were."""
+    """kill -9 of one process with that word at random moments, as long as the demo runs; how many were killed."""
     killed = 0
     for _ in range(most):
         pause(rng, 0.3, 2.5)
+        demo.wait_for_one(word)
         found = demo.pids(word)
         if found:
             with contextlib.suppress(ProcessLookupError):
