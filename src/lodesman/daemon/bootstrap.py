@@ -26,6 +26,7 @@ import uvicorn
 
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES
+from lodesman.answers.audit import AuditNote
 from lodesman.background.candidates import local_slots
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
@@ -38,6 +39,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer
 from lodesman.store.accounts import is_admin, set_service_token
+from lodesman.store.audit import note
 from lodesman.store.journal import Transaction
 
 log = logging.getLogger(__name__)
@@ -108,8 +110,11 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
         if not (known and (config.data / _TOKEN_FILE).exists()):
             vo, groups = _first_place(config)
             add_account(tx, config.admin.name, vo, groups, admin=True)
-            note = "made at the first start"
-            first = issue_token(tx, config.admin.name, SCOPES, seconds=None, note=note)
+            why = "made at the first start"
+            first = issue_token(tx, config.admin.name, SCOPES, seconds=None, note=why)
+            note(
+                tx, AuditNote("token-issued", config.admin.name, detail=f"{', '.join(sorted(SCOPES))}; {why}")
+            )
             write_file(config.data / _TOKEN_FILE, first)
         token = secrets.token_urlsafe(32)
         set_service_token(tx, hash_token(token))

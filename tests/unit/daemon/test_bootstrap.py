@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lodesman.answers.requests import MOST_ID
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
@@ -21,6 +22,7 @@ from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.store import open_writer
 from lodesman.store.accounts import principal_of, principals
+from lodesman.store.audit import entries
 
 
 @pytest.fixture
@@ -129,6 +131,17 @@ def test_a_lost_token_file_is_made_anew(config, db):
     (config.data / "admin.token").unlink()
     bootstrap.prepare(db, config, now=6.0)
     assert principal_of(db, token_in(config.data / "admin.token")) is not None
+
+
+def test_tokens_that_the_server_itself_made_are_in_the_audit_trail(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    bootstrap.prepare(db, config, now=6.0)
+    (config.data / "admin.token").unlink()
+    bootstrap.prepare(db, config, now=7.0)
+    found = entries(db, before=MOST_ID, since=0.0, action="", by="", limit=9)
+    assert [(one.at, one.action, one.subject, one.by) for one in found] == [
+        (at, "token-issued", config.admin.name, "server") for at in (7.0, 5.0)
+    ]
 
 
 @pytest.mark.parametrize("letters", [1, 100, 200])
