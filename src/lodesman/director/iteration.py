@@ -5,20 +5,20 @@ Supply, target and plan, then for each task queue a pool, an identity and CE que
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from lodesman.answers.pilots import DirectorTarget
-from lodesman.director.excess import Excess, choose_excess
 from lodesman.director.limits import Breaker, TokenBucket, refill, settle, submitting, take, whole_tokens
-from lodesman.director.options import DirectorOptions
+from lodesman.director.options import DirectorOptions, ExcessRules
 from lodesman.director.orders import PilotOrder, PoolRefusal, PoolState, make_orders
 from lodesman.director.placement import PlacementResult, place
 from lodesman.director.places import Places, PoolServing
 from lodesman.director.plan import Plan, TaskQueueDemand, adapt, make_plan
 from lodesman.director.queues import CandidateQueue, QueueGates
-from lodesman.director.supply import PilotView, Supply, count_supply
+from lodesman.director.supply import PilotStanding, PilotView, Supply, count_supply
 from lodesman.matching.tables import KeyTable
 from lodesman.resources import NodePath, QueueId
 
@@ -40,6 +40,20 @@ class DirectorInput:
     suspects: Mapping[int, float]
     breakers: Mapping[QueueId, Breaker]
     buckets: Mapping[NodePath, TokenBucket]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice. A
+    single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
+
+    cancel: pilots to cancel now; too_old are those of them that wait too long. suspects: spare pilots and when each
+    was first seen so; the caller gives them back at the next iteration.
+    """
+
+    cancel: tuple[int, ...] = ()
+    too_old: frozenset[int] = frozenset()
+    suspects: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +117,28 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
         breakers=breakers,
         buckets=buckets,
     )
+
+
+def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
+    """Pilots to cancel among the spare and the aged ones. A pilot that had a use between two iterations starts anew."""
+    waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
+    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING]
+    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
+    if not rules.enabled:
+        return Excess(suspects=seen)
+    tolerated = math.ceil(rules.tolerated_fraction * sum(supply.counted.values()))
+    stuck.sort(key=lambda one: (one.submitted_at, one.pilot_id))
+    waiting.sort(key=lambda one: (-one.submitted_at, -one.pilot_id))
+    useless = [one for one in waiting if one.pilot_id in supply.useless]
+    # The oldest surplus pilots stay: they are the nearest to starting.
+    surplus = [one for one in waiting if one.pilot_id not in supply.useless]
+    surplus = surplus[: max(0, len(surplus) - tolerated)]
+    ripe = [
+        one.pilot_id
+        for one in (*stuck, *useless, *surplus)
+        if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
+    ]
+    cancel = tuple(ripe[: rules.max_cancels])
+    # Those stay suspects: if cancelling fails, the next iteration tries again at once.
+    too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
+    return Excess(cancel=cancel, too_old=too_old, suspects=seen)

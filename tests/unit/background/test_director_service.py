@@ -30,7 +30,7 @@ from lodesman.commands.pilots import (
 )
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.director.excess import Excess
+from lodesman.director.iteration import Excess
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.site_mask import SiteMask

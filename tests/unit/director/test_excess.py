@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.excess import choose_excess
+from lodesman.director.iteration import choose_excess
 from lodesman.director.options import ExcessRules
 from lodesman.director.supply import PilotStanding, PilotView, Supply
 from lodesman.matching.request import ResourceRequest
