@@ -115,18 +115,13 @@ def share_rows(claims: Iterable[Claims], shares: Mapping[str, float]) -> list[Gr
     """One row for each group of `shares` or of a claim, by name.
 
     The target of a group in one claim is its share over the sum of the shares of all groups that had an eligible task
-    queue then; its whole target is the sum over claims. One claim without a record makes all targets unknown.
+    queue then; its whole target is the sum over claims. One claim without a record makes all targets unknown; those of
+    private pilots are left out.
     """
-    counted = list(claims)
+    counted = [claim for claim in claims if claim.shares != {}]
     groups = sorted({*shares, *(claim.group for claim in counted)})
-    known = all(_is_known(claim, shares) for claim in counted)
+    known = all(claim.shares and claim.group in claim.shares for claim in counted)
     return [_row(group, counted, shares, known=known) for group in groups]
-
-
-def _is_known(claim: Claims, shares: Mapping[str, float]) -> bool:
-    if claim.eligible is None or claim.group not in claim.eligible:
-        return False
-    return shares.keys() >= set(claim.eligible) and sum(shares[group] for group in claim.eligible) > 0
 
 
 def _row(group: str, claims: Sequence[Claims], shares: Mapping[str, float], *, known: bool) -> GroupShare:
@@ -136,8 +131,8 @@ def _row(group: str, claims: Sequence[Claims], shares: Mapping[str, float], *, k
         return GroupShare(group=group, share=share, actual=actual, target=None)
     target = variance = 0.0
     for claim in claims:
-        if claim.eligible is not None and group in claim.eligible:
-            p = share / sum(shares[other] for other in claim.eligible)
+        if claim.shares and group in claim.shares:
+            p = claim.shares[group] / sum(claim.shares.values())
             target += claim.count * p
             variance += claim.count * p * (1 - p)
     deviation = (actual - target) / math.sqrt(variance) if variance else 0.0

@@ -134,13 +134,13 @@ class House:
         shelf = shelf or Shelf(self.path.parent / "sandboxes", limit_bytes=10_000)
         return Retention(self.reader, post, shelf, keep_days=keep_days)
 
-    def pilot(self, site="S1", **offer):
+    def pilot(self, site="S1", *, group="", **offer):
         """A pilot that has joined."""
         self.pilots += 1
         stamp = f"stamp{self.pilots}"
         self.do(Change(prepare_pilots, self.live, [NewPilot(
             stamp=stamp, vo="vo", site=site, ce="ce", queue="q", request={**OFFER, **offer},
-            join_hash=hash_token(stamp + "-join"),
+            join_hash=hash_token(stamp + "-join"), group=group,
         )]))  # fmt: skip
         self.do(Change(pilots_submitted, self.live, {stamp: ("native" + stamp, "")}))
         joined = self.do(Change(join_pilot, self.live, stamp + "-join", "nonce", {"cores": 8}))

@@ -1,5 +1,6 @@
 """The way of jobs through the store: submitted, claimed, reported, given back."""
 
+import json
 import threading
 
 import pytest
@@ -9,8 +10,10 @@ from lodesman.commands.claim import unpark
 from lodesman.commands.pilots import hash_token, join_pilot
 from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import FreeResources
+from lodesman.commands.submit_pools import set_shares
 from lodesman.commands.upkeep import forget_idle_queues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from lodesman.matching import GroupShare
 from lodesman.store.accounts import principal_of
 from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.task_queues import queues_with_jobs
@@ -428,12 +431,38 @@ def test_only_task_queues_that_hold_jobs_are_loaded(house):
     assert len(list(queues_with_jobs(house.reader))) == 1
 
 
-def test_the_eligible_groups_of_a_claim_are_recorded(house):
-    house.submit(2, key=house.key(group="g"))
+def shares_of_attempts(house):
+    return [
+        json.loads(row[0] or "null") for row in house.reader.execute("SELECT shares FROM attempt ORDER BY id")
+    ]
+
+
+def test_the_groups_that_competed_for_each_job_of_a_claim_are_recorded_with_their_shares(house):
+    house.submit(1, key=house.key(group="g"))
     house.submit(2, key=house.key(group="h", owner="bob"))
     house.submit(2, key=house.key(group="i", owner="eve", sites=("elsewhere",)))
-    house.claim(house.pilot())
-    assert house.reader.execute("SELECT eligible FROM attempt").fetchone()[0] in ('["g","h"]', '["h","g"]')
+    house.do(Change(set_shares, house.live, {"g": GroupShare(share=1e9)}))
+    house.claim(house.pilot(), 3)
+    assert shares_of_attempts(house) == [{"g": 1e9, "h": 1000}, {"h": 1000}, {"h": 1000}]
+
+
+def test_a_private_pilot_competes_with_no_group(house):
+    house.submit(1, key=house.key(group="g"))
+    house.submit(2, key=house.key(group="h", owner="bob"))
+    house.claim(house.pilot(group="h"))
+    assert shares_of_attempts(house) == [{}]
+
+
+def test_with_many_groups_a_drawn_sample_is_recorded(house):
+    for number in range(6):
+        house.submit(2_000, key=house.key(group=f"g{number}"))
+    pilots = [house.pilot(), house.pilot(group="g1")]
+    for number in range(1_600):
+        house.claim(pilots[number % 2])
+    recorded = [shares for shares in shares_of_attempts(house)[::2] if shares is not None]
+    assert 3 <= len(recorded) <= 30
+    assert all(len(shares) == 6 for shares in recorded)
+    assert not any(shares_of_attempts(house)[1::2])
 
 
 def test_tokens_and_accounts(house):

@@ -45,6 +45,18 @@ def test_a_failing_migration_leaves_nothing_behind(monkeypatch):
     assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'a'").fetchone() == (0,)
 
 
+def test_shares_behind_older_claims_are_unknown(monkeypatch):
+    db = apsw.Connection(":memory:")
+    with monkeypatch.context() as patch:
+        before = [script for script in load_scripts() if script[0] < 13]
+        patch.setattr("lodesman.store.sqlite.load_scripts", lambda: before)
+        migrate(db)
+    columns = "id, job_id, number, tq_id, pilot_id, claim_token, site, eligible, claimed_at"
+    db.execute(f"INSERT INTO attempt ({columns}) VALUES (1, 1, 1, 1, 1, '', 'S', '[\"g\",\"h\"]', 5)")
+    migrate(db)
+    assert db.execute("SELECT shares FROM attempt").fetchone() == (None,)
+
+
 def test_the_database_is_durable_and_private(tmp_path):
     path = tmp_path / "data" / "lode.db"
     db = open_writer(path)

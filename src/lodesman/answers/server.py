@@ -113,20 +113,26 @@ class SiteOutcomes(Struct):
 
 
 class GroupClaims(Struct):
-    """Job starts of a group. `compared`: those with known competitors; `target`: how many of them its share is worth."""
+    """Job starts of a group, and its share now. `private`: those by private pilots, which serve one group; `compared`: of
+    the others those with known competitors (a sample where there are many groups); `target`: how many starts of all
+    compared ones its shares of then are worth.
+    """
 
     group: str
     share: float
     claims: int
+    private: int
     compared: int
     target: float
 
 
 class Claims(Struct):
-    """The number of job starts of a group while these groups competed; None: not known."""
+    """The number of job starts of a group while groups with these shares competed; {}: by private pilots; None: not
+    recorded.
+    """
 
     group: str
-    eligible: list[str] | None
+    shares: dict[str, float] | None
     count: int
 
 

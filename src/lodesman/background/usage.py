@@ -17,25 +17,24 @@ _MOST_FAULTY: Final = 2_000
 
 # (owner, group, VO) -> whether the caller may see their jobs.
 May = Callable[[str, str, str], bool]
-# (group, groups that competed as JSON, None if that is not known) -> job starts.
-_Starts = Counter[tuple[str, str | None]]
 
 
 def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
     """The answer to a caller; of failures only those of jobs that `may` admits."""
     seen = (one for one in facts.faults if may(one.owner, one.group, one.vo))
     faulty = sorted(islice(seen, _MOST_FAULTY), key=lambda one: one.id)
-    starts: _Starts = Counter()
+    starts: Counter[tuple[str, str | None]] = Counter()
     for one in facts.attempts:
-        starts[one.group, one.eligible] += one.attempts
+        starts[one.group, one.shares] += one.attempts
+    claims = [
+        Claims(group, None if shares is None else msgspec.json.decode(shares, type=dict[str, float]), n)
+        for (group, shares), n in starts.items()
+    ]
     return Usage(
         states=facts.states,
         sites=_sites(facts.attempts),
-        groups=_groups(starts, policy),
-        claims=[
-            Claims(group, msgspec.json.decode(eligible) if eligible else None, n)
-            for (group, eligible), n in starts.items()
-        ],
+        groups=_groups(claims, policy),
+        claims=claims,
         waiting_seconds=facts.waiting,
         running_seconds=facts.running,
         faulty=[
@@ -58,25 +57,20 @@ def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:
     return [sites[name] for name in sorted(sites)]
 
 
-def _groups(starts: _Starts, policy: Policy) -> list[GroupClaims]:
-    """Job starts of each group, and its target: the sum over starts of its share among the groups that competed.
-
-    Only starts whose competitors were recorded enter both sums.
-    """
-    got: Counter[str] = Counter()
-    compared: Counter[str] = Counter()
+def _groups(claims: Sequence[Claims], policy: Policy) -> list[GroupClaims]:
+    """Job starts of each group, and its target: the sum over starts of its share then among the groups that competed."""
+    got, private, compared = Counter[str](), Counter[str](), Counter[str]()
     target: dict[str, float] = defaultdict(float)
-    for (group, eligible), n in starts.items():
-        got[group] += n
-        if not eligible:
-            continue
-        compared[group] += n
-        shares = {name: policy.share_of(name) for name in msgspec.json.decode(eligible)}
-        total = sum(shares.values())
-        for name, share in shares.items():
-            if total > 0:
-                target[name] += n * share / total
+    for one in claims:
+        got[one.group] += one.count
+        if one.shares == {}:
+            private[one.group] += one.count
+        elif one.shares:
+            compared[one.group] += one.count
+            total = sum(one.shares.values())
+            for name, share in one.shares.items():
+                target[name] += one.count * share / total
     return [
-        GroupClaims(name, policy.share_of(name), got[name], compared[name], target[name])
+        GroupClaims(name, policy.share_of(name), got[name], private[name], compared[name], target[name])
         for name in sorted(set(got) | set(target))
     ]

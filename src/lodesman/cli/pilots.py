@@ -166,6 +166,16 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
         shares = (percent(one.compared, compared), percent(one.target, target))
         rows.append([one.group, number(one.share), one.claims, *shares])
     show_table(("group", ">share", ">job starts", ">actual", ">target"), rows, apart=True)
+    private = sum(group.private for group in groups)
+    starts = sum(group.claims for group in groups) - private
+    if compared < starts:
+        say(
+            f"Actual and target are of {compared:,} of {starts:,} starts: with many groups, of one in 64, drawn."
+        )
+    if private:
+        say(
+            f"Not part of actual and target: {counted(private, 'start')} by private pilots, which serve one group."
+        )
 
 
 def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> None:

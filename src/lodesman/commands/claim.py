@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy
@@ -13,7 +14,7 @@ from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources,
 from lodesman.errors import Unauthorized
 from lodesman.matching import ResourceRequest
 from lodesman.store.journal import PARKED, Transaction
-from lodesman.store.write.attempts import Claimed, ClaimFacts, append_claim, claimed_with
+from lodesman.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
 from lodesman.why.pilot import PilotNow, amounts
 
 log = logging.getLogger(__name__)
@@ -78,13 +79,17 @@ class Claim:
         live = self.live
         self.refresh_pools()
         request, count, cores = self._allowed()
-        chosen = live.queues.matcher.choose(request, count, now=tx.now, rng=live.rng, undo=tx.undo)
+        is_private = self.session.serves_one_group
+        competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
+        chosen = live.queues.matcher.choose(
+            request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed
+        )
         self._return_surplus(tx, chosen, cores)
         if not chosen:
             return []
-        eligible = live.queues.matcher.eligible_groups(chosen) if live.queues.observes_shares() else None
-        facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, eligible)
-        claimed = [c for tq_id in chosen if (c := self._claim_one(tx, tq_id, facts)) is not None]
+        shares = competed or repeat(ALONE if is_private else None)
+        found = [self._claim_one(tx, tq_id, one) for tq_id, one in zip(chosen, shares, strict=False)]
+        claimed = [one for one in found if one is not None]
         tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
         return claimed
 
@@ -123,7 +128,7 @@ class Claim:
                 return
             left -= index.key(tq_id).cores
 
-    def _claim_one(self, tx: Transaction, tq_id: int, facts: ClaimFacts) -> Claimed | None:
+    def _claim_one(self, tx: Transaction, tq_id: int, shares: str | None) -> Claimed | None:
         live = self.live
         job = live.queues.fronts.take(tx, tq_id)
         if job is None:
@@ -134,6 +139,7 @@ class Claim:
             )
             live.queues.correct_count(tx, tq_id, 0)
             return None
+        facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
         live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
         live.pilots.hold(tx, self.pilot_id, (job.id, job.attempt + 1), live.queues.index.key(tq_id))
         return Claimed(job.id, job.attempt + 1, job.template_id, job.submission_id)

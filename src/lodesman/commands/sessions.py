@@ -185,6 +185,7 @@ class PilotSession:
         self.stamp = row.stamp
         self.vo = row.vo
         self.queue = row.queue_id
+        self.serves_one_group = bool(row.group)
         self._who = {
             "vo": row.vo,
             "groups": (row.group,) if row.group else None,

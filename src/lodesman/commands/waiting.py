@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
@@ -132,17 +133,16 @@ class TaskQueues:
         self.fronts = Fronts(self.claims)
         self.held = stored.held_queues(db)
         self.filled: dict[int, int] = {}
-        self._observed = 0
         for tq_id, key, waiting in stored.queues_with_jobs(db):
             self._enter(tq_id, key, waiting, now)
 
-    def observes_shares(self) -> bool:
-        """Whether the eligible groups of this claim are recorded: of each one with few groups, else of a sample.
+    def records_shares(self, rng: random.Random) -> bool:
+        """Whether it is recorded which groups compete for this claim: for each one with few groups, else for a sample.
 
-        Asking every group what it has costs more than the choice itself when there are many.
+        Asking every group what it has costs more than the choice itself when there are many. The sample is drawn: pilots
+        may ask in a fixed order.
         """
-        self._observed += 1
-        return self._observed % _SHARE_SAMPLE == 0 or self.index.group_numbers() <= _FEW_GROUPS
+        return self.index.group_numbers() <= _FEW_GROUPS or rng.random() * _SHARE_SAMPLE < 1
 
     # --- jobs come and go ------------------------------------------------------------------------------------
 

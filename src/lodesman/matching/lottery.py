@@ -10,6 +10,7 @@ until it passes is distributed as one among those that pass, so both ways are ex
 
 from __future__ import annotations
 
+import json
 import random
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
@@ -75,31 +76,39 @@ class Lottery:
         view.shortlist = known = self._list(view, numbers)
         return _draw_group(view, known, draw)
 
+    def competing(self, view: View, numbers: Sequence[int]) -> str:
+        """The groups among which the next draw chooses, with their weights, as JSON."""
+        ballot = self.look(view)
+        groups = _eligible(view, numbers)
+        before, text = ballot.competed
+        if groups != before:
+            text = json.dumps({group.name: ballot.weights[group] for group in groups}, ensure_ascii=False)
+            ballot.competed = groups, text
+        return text
+
     def _list(self, view: View, numbers: Sequence[int]) -> Shortlist:
-        """The groups that pass: those with a share, and the others only if none of those is eligible."""
-        ballot = view.ballot
-        groups = []
-        shares = []
-        for group, share in zip(ballot.groups, ballot.shares, strict=True):
-            if view.mask(group, numbers):
-                groups.append(group)
-                shares.append(share)
-        if not groups:
-            groups = [group for group in ballot.without_share if view.mask(group, numbers)]
-            shares = [1.0] * len(groups)
-        return Shortlist(self._index.changes, numbers, groups, list(accumulate(shares)))
+        groups = _eligible(view, numbers)
+        weights = map(view.ballot.weights.__getitem__, groups)
+        return Shortlist(self._index.changes, numbers, groups, list(accumulate(weights)))
 
     def _ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
         settings = [(group, self.shares.get(group.name, DEFAULT_GROUP)) for group in groups]
         for group, setting in settings:
             group.set_job_sharing(setting.job_sharing)
-        shares = tuple(setting.share for _, setting in settings if setting.share > 0)
         return Ballot(
             groups=tuple(group for group, setting in settings if setting.share > 0),
-            shares=shares,
-            cumulative=tuple(accumulate(shares)),
+            cumulative=tuple(accumulate(setting.share for _, setting in settings if setting.share > 0)),
+            weights={group: setting.share if setting.share > 0 else 1.0 for group, setting in settings},
             without_share=tuple(group for group, setting in settings if setting.share <= 0),
         )
+
+
+def _eligible(view: View, numbers: Sequence[int]) -> list[GroupIndex]:
+    """The groups that pass: those with a share, and the others only if none of those is eligible."""
+    ballot = view.ballot
+    return [group for group in ballot.groups if view.mask(group, numbers)] or [
+        group for group in ballot.without_share if view.mask(group, numbers)
+    ]
 
 
 def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> IndexedQueue | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +12,7 @@ from lodesman.matching.criteria import WHERE
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.views import View, Views, numbers_of
+from lodesman.matching.views import Views, numbers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +38,12 @@ class Chances:
 class Matcher:
     """Index and lottery together. Used from one thread only."""
 
-    __slots__ = ("_last", "_views", "index", "lottery")
+    __slots__ = ("_views", "index", "lottery")
 
     def __init__(self) -> None:
         self.index = Index()
         self.lottery = Lottery(self.index)
         self._views = Views(self.index)
-        self._last: tuple[View, Sequence[int]] | None = None
 
     def choose(
         self,
@@ -55,40 +53,32 @@ class Matcher:
         now: float,
         rng: random.Random,
         undo: list[Callable[[], object]],
+        competed: list[str] | None = None,
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
         Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
+        `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
         """
         view = self._views.of(request)
         numbers = numbers_of(request)
-        self._last = view, numbers
         index = self.index
         draw = self.lottery.draw
         chosen: list[int] = []
+        as_of, among = -1, ""
         for _ in range(count):
+            if competed is not None and index.changes != as_of:
+                as_of, among = index.changes, self.lottery.competing(view, numbers)
             queue = draw(view, numbers, rng)
             if queue is None:
                 break
+            if competed is not None:
+                competed.append(among)
             if not chosen:
                 undo.append(partial(_give_back, index, chosen, now))
             index.take(queue.tq_id, 1, now=now)
             chosen.append(queue.tq_id)
         return chosen
-
-    def eligible_groups(self, chosen: Collection[int]) -> str | None:
-        """The groups that took part in the last choice, as a JSON list; None if nothing was chosen.
-
-        `chosen` is what that choice returned: a group whose last job it took is counted in.
-        """
-        if self._last is None or not chosen:
-            return None
-        view, numbers = self._last
-        ballot = self.lottery.look(view)
-        won = {self.index.key(tq_id).group for tq_id in chosen}
-        groups = (*ballot.groups, *ballot.without_share)
-        names = [group.name for group in groups if group.name in won or view.mask(group, numbers)]
-        return json.dumps(names, separators=(",", ":"), ensure_ascii=False)
 
     def eligible(self, request: ResourceRequest) -> list[int]:
         """The ids of all task queues that a request may draw from now. Not fast: for displays and tests."""

@@ -6,7 +6,7 @@ numbers, emptiness and limits are applied at each claim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -35,14 +35,17 @@ def numbers_of(request: ResourceRequest) -> list[int]:
     return [number(request) for number in _numbers]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ballot:
-    """The groups that a kind of resource serves: with a share (and the running sums), and without."""
+    """The groups that a kind of resource serves: with a share (and the running sums), and without. `weights`: their shares,
+    1 without one. `competed`: those that competed last, and their weights as JSON.
+    """
 
     groups: tuple[GroupIndex, ...]
-    shares: tuple[float, ...]
     cumulative: tuple[float, ...]
     without_share: tuple[GroupIndex, ...]
+    weights: Mapping[GroupIndex, float]
+    competed: tuple[list[GroupIndex], str] = ([], "")
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ class View:
         self.vo = request.vo
         self.group_names: tuple[str, ...] | None = _groups_of(request)
         self.version = -1
-        self.ballot = Ballot((), (), (), ())
+        self.ballot = Ballot((), (), (), {})
         self.shortlist: Shortlist | None = None
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []

@@ -20,7 +20,7 @@ INSERT_SUBMISSION = """INSERT INTO submission (id, base, count, owner, grp, vo, 
 VALUES (?1, ?1, 1, 'ann', ?2, 'lab', '', 0, 'json', '')"""
 INSERT_JOB = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, since, last_attempt, reason)
 VALUES (?1, ?1, 1, 1, ?2, 1, 0, ?1, ?3)"""
-INSERT_ATTEMPT = """INSERT INTO attempt (id, job_id, tq_id, number, pilot_id, claim_token, site, eligible, claimed_at)
+INSERT_ATTEMPT = """INSERT INTO attempt (id, job_id, tq_id, number, pilot_id, claim_token, site, shares, claimed_at)
 VALUES (?1, ?1, 1, 1, 1, 'token', 'North', ?2, 5)"""
 
 
@@ -48,20 +48,19 @@ def usage(db, policy, may):
 
 
 def fill(base, claims):
-    """One job per claim: (group, groups that were eligible or None)."""
+    """One job per claim: (group, the shares of the groups that competed or None)."""
     with base.writer:
         for table in ("submission", "job", "attempt"):
             base.writer.execute(f"DELETE FROM {table}")
-        for number, (group, eligible) in enumerate(claims, 1):
+        for number, (group, shares) in enumerate(claims, 1):
             base.writer.execute(INSERT_SUBMISSION, (number, group))
             base.writer.execute(INSERT_JOB, (number, "Matched", ""))
-            told = None if eligible is None else json.dumps(sorted(eligible))
-            base.writer.execute(INSERT_ATTEMPT, (number, told))
+            base.writer.execute(INSERT_ATTEMPT, (number, None if shares is None else json.dumps(shares)))
 
 
 claims = st.lists(
-    st.sets(st.sampled_from(sorted(SHARES)), min_size=1).flatmap(
-        lambda eligible: st.tuples(st.sampled_from(sorted(eligible)), st.just(eligible) | st.none())
+    st.dictionaries(st.sampled_from(sorted(SHARES)), st.integers(1, 5_000), min_size=1).flatmap(
+        lambda shares: st.tuples(st.sampled_from(sorted(shares)), st.just(shares) | st.none() | st.just({}))
     ),
     max_size=30,
 )
@@ -70,16 +69,19 @@ claims = st.lists(
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(claims)
-def test_the_target_is_the_sum_over_claims_of_the_share_among_the_eligible(base, policy, found):
+def test_the_target_is_the_sum_over_claims_of_the_share_then_among_those_that_competed(base, policy, found):
     fill(base, found)
     wanted: Counter[str] = Counter()
-    for _, eligible in found:
-        for name in eligible or ():
-            wanted[name] += Fraction(SHARES[name], sum(SHARES[one] for one in eligible))  # type: ignore[assignment]
+    for _, shares in found:
+        for name, share in (shares or {}).items():
+            wanted[name] += Fraction(share, sum(shares.values()))  # type: ignore[assignment]
     rows = {row["group"]: row for row in usage(base.db, policy, lambda *_: True)["groups"]}
-    assert {name: row["claims"] for name, row in rows.items() if row["claims"]} == Counter(
-        g for g, _ in found
-    )
+    for field, which in {
+        "claims": [group for group, _ in found],
+        "private": [group for group, shares in found if shares == {}],
+        "compared": [group for group, shares in found if shares],
+    }.items():
+        assert {name: row[field] for name, row in rows.items() if row[field]} == Counter(which)
     for name, row in rows.items():
         assert row["target"] == pytest.approx(float(wanted[name]))
         assert row["share"] == SHARES[name]

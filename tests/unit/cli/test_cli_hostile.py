@@ -47,7 +47,7 @@ KEY = {
 }  # fmt: skip
 USAGE = {
     "states": {"Done": 1}, "sites": [{"site": "s", "cpu_seconds": 1.0, "outcomes": {"Done": 1}}],
-    "groups": [{"group": "g", "share": 1.0, "claims": 1, "compared": 1, "target": 1.0}],
+    "groups": [{"group": "g", "share": 1.0, "claims": 1, "private": 0, "compared": 1, "target": 1.0}],
     "waiting_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
     "running_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
     "faulty": [{"id": 1, "count": 1, "state": "Held", "reason": "r"}],

@@ -362,8 +362,8 @@ USAGE = {
         {"site": HOSTILE, "cpu_seconds": 0.0, "outcomes": {}},
     ],
     "groups": [
-        {"group": "bio", "share": 1_000.0, "claims": 60, "compared": 50, "target": 48.0},
-        {"group": "physics", "share": 3_000.0, "claims": 150, "compared": 150, "target": 152.0},
+        {"group": "bio", "share": 1_000.0, "claims": 60, "private": 4, "compared": 50, "target": 48.0},
+        {"group": "physics", "share": 3_000.0, "claims": 150, "private": 0, "compared": 150, "target": 152.0},
     ],
     "waiting_seconds": {"count": 100, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "most": 100.0},
     "running_seconds": NO_TIMES,
@@ -391,6 +391,8 @@ def test_how_things_stand(at, server):
     table = [line.split() for line in lines]
     assert ["bio", "1,000", "60", "25.0", "%", "24.0", "%"] in table
     assert ["physics", "3,000", "150", "75.0", "%", "76.0", "%"] in table
+    assert "Actual and target are of 200 of 206 starts: with many groups, of one in 64, drawn." in lines
+    assert "Not part of actual and target: 4 starts by private pilots, which serve one group." in lines
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
     assert "\x1b" not in out

@@ -15,8 +15,9 @@ SHARES = {"physics": 3000.0, "bio": 1000.0}
 BOTH = frozenset(SHARES)
 
 
-def claim(*, group, eligible, count=1) -> Claims:
-    return Claims(group=group, eligible=None if eligible is None else sorted(eligible), count=count)
+def claim(*, group, eligible, count=1, shares=SHARES) -> Claims:
+    held = None if eligible is None else {one: shares[one] for one in sorted(eligible)}
+    return Claims(group=group, shares=held, count=count)
 
 
 def rows(*claims, shares=SHARES):
@@ -55,7 +56,6 @@ def test_no_claims_at_all():
     [
         claim(group="bio", eligible=None),
         claim(group="bio", eligible=frozenset({"physics"})),
-        claim(group="bio", eligible=frozenset({"bio", "strangers"})),
     ],
 )
 def test_one_claim_that_was_not_recorded_makes_the_targets_unknown(odd):
@@ -66,9 +66,14 @@ def test_one_claim_that_was_not_recorded_makes_the_targets_unknown(odd):
 
 
 def test_the_target_without_a_share_is_nothing():
-    got = rows(claim(group="bio", eligible=BOTH, count=4), shares={"bio": 1000, "physics": 0})
+    shares = {"bio": 1000, "physics": 0}
+    got = rows(claim(group="bio", eligible=BOTH, count=4, shares=shares), shares=shares)
     assert (got["bio"].target, got["physics"].target) == (4, 0)
-    assert rows(claim(group="bio", eligible=BOTH), shares={"bio": 0, "physics": 0})["bio"].target is None
+
+
+def test_the_starts_of_private_pilots_are_left_out():
+    got = rows(claim(group="bio", eligible=BOTH, count=4), claim(group="bio", eligible=(), count=7))
+    assert (got["bio"].actual, got["bio"].target) == (4, 1)
 
 
 subsets = st.sets(st.sampled_from("abcd"), min_size=1).map(frozenset)
@@ -76,8 +81,9 @@ subsets = st.sets(st.sampled_from("abcd"), min_size=1).map(frozenset)
 
 @given(st.lists(st.tuples(subsets, st.integers(1, 50), st.randoms(use_true_random=False)), max_size=20))
 def test_actual_and_target_add_up_to_the_same(draws):
-    claims = [claim(group=dice.choice(sorted(s)), eligible=s, count=n) for s, n, dice in draws]
-    got = share_rows(claims, {"a": 1, "b": 2, "c": 30, "d": 0.5})
+    shares = {"a": 1, "b": 2, "c": 30, "d": 0.5}
+    claims = [claim(group=dice.choice(sorted(s)), eligible=s, count=n, shares=shares) for s, n, dice in draws]
+    got = share_rows(claims, shares)
     total = sum(one.count for one in claims)
     assert sum(row.actual for row in got) == total
     assert sum(row.target or 0 for row in got) == pytest.approx(total)

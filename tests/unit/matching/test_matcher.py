@@ -112,31 +112,41 @@ def test_a_limit_applies_to_the_next_job_of_the_same_request(matcher):
 # --- who took part ------------------------------------------------------------------------------------
 
 
-def test_the_groups_that_took_part(matcher):
+def competed(matcher, count=1):
+    found: list[str] = []
+    chosen = matcher.choose(REQUEST, count, now=0.0, rng=random.Random(5), undo=[], competed=found)
+    assert len(found) == len(chosen)
+    return [json.loads(one) for one in found]
+
+
+def test_the_groups_that_competed_with_their_shares(matcher):
+    matcher.lottery.set_shares({"b": GroupShare(share=70)})
     put(matcher, 1, 1, group="a")
     put(matcher, 2, 9, group="b")
     put(matcher, 3, 9, group="c", sites=("B",))
-    chosen = choose(matcher)
-    assert json.loads(matcher.eligible_groups(chosen)) == ["a", "b"]
-    assert matcher.eligible_groups([]) is None
+    assert competed(matcher) == [{"a": 1000, "b": 70}]
 
 
-def test_a_group_whose_last_job_was_taken_took_part(matcher):
+def test_a_group_whose_last_job_was_taken_competes_no_more(matcher):
+    """Each job of one request is a draw of its own, and a group without jobs deserves nothing of it."""
+    matcher.lottery.set_shares({"a": GroupShare(share=1e9)})
     put(matcher, 1, 1, group="a")
-    chosen = choose(matcher)
-    assert chosen == [1]
-    assert matcher.eligible_groups(chosen) == '["a"]'
+    put(matcher, 2, 4, group="b")
+    assert competed(matcher, 5) == [{"a": 1e9, "b": 1000}, *[{"b": 1000}] * 4]
 
 
-def test_groups_without_share_are_named_too(matcher):
-    matcher.lottery.set_shares({"a": GroupShare(share=0)})
-    put(matcher, 1, 5, group="a")
-    put(matcher, 2, 5, group="b")
-    assert set(json.loads(matcher.eligible_groups(choose(matcher)))) == {"a", "b"}
+def test_new_shares_count_from_the_next_draw_on(matcher):
+    put(matcher, 1, 9, group="a")
+    before = competed(matcher)
+    matcher.lottery.set_shares({"a": GroupShare(share=3)})
+    assert (before, competed(matcher)) == ([{"a": 1000}], [{"a": 3}])
 
 
-def test_no_group_took_part_before_the_first_choice(matcher):
-    assert matcher.eligible_groups([1]) is None
+def test_groups_without_share_compete_among_themselves(matcher):
+    matcher.lottery.set_shares({"a": GroupShare(share=0), "c": GroupShare(share=0)})
+    for number, group in enumerate("abc"):
+        put(matcher, number, 1, group=group)
+    assert competed(matcher, 2) == [{"b": 1000}, {"a": 1, "c": 1}]
 
 
 def test_a_private_pilot_without_a_group_is_refused_by_every_group(matcher):

@@ -47,7 +47,7 @@ _HELD_QUEUES = f"""SELECT {member("q.key", "owner")}, {member("q.key", "group")}
   (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop)), 'Held', 0
 FROM task_queue_hold h JOIN task_queue q ON q.id = h.tq_id JOIN queue_jobs n ON n.tq_id = h.tq_id WHERE n.jobs > 0"""
 # In the order of the members of `AttemptSums`.
-_ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, coalesce(s.grp, ''), a.eligible, count(*),
+_ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, coalesce(s.grp, ''), a.shares, count(*),
 coalesce(sum(a.cpu_seconds), 0.0)
 FROM attempt a LEFT JOIN job j ON j.id = a.job_id LEFT JOIN submission s ON s.id = j.submission_id
 WHERE ? = '' OR s.vo = ? GROUP BY 1, 2, 3, 4"""
@@ -79,12 +79,14 @@ class _JobFaults(NamedTuple):
 
 
 class AttemptSums(NamedTuple):
-    """`attempts` at a site that are alike. `outcome` None: they run. `eligible`: the groups that competed, as JSON."""
+    """`attempts` at a site that are alike. `outcome` None: they run. `shares`: those of the groups that competed, as JSON,
+    None if not recorded.
+    """
 
     site: str
     outcome: str | None
     group: str
-    eligible: str | None
+    shares: str | None
     attempts: int
     cpu_seconds: float
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 _CLAIM_ROW = """UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
 last_attempt = ?, reason = '' WHERE id = ?"""
 _INSERT_ATTEMPT = """INSERT INTO attempt
-(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, eligible, claimed_at)
+(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, shares, claimed_at)
 VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
@@ -35,6 +35,8 @@ SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
 
 MAX_TEXT = 2_000
+ALONE: Final = "{}"
+"""The groups that compete for a private pilot: it serves one."""
 
 # What a claim collects: it changes nothing that is read for claims from other task queues.
 CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
@@ -82,12 +84,12 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
 
 
 class ClaimFacts(NamedTuple):
-    """What all attempts of one claim have in common. `eligible`: the groups that competed as JSON, None if not recorded."""
+    """What an attempt stores of its claim. `shares`: those of the groups that competed as JSON, None if not recorded."""
 
     pilot_id: int
     token: str
     site: str
-    eligible: str | None
+    shares: str | None
 
 
 def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: WaitingJob) -> int:
