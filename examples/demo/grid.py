@@ -93,8 +93,6 @@ class Grid:
             "resources.files": [str(resources)],
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
-            # Private pilots serve one user: with few slots and short idle times they would block others.
-            "director.PrivatePilotFraction": 0.2,
         }
         self._arguments = [
             word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")

@@ -43,7 +43,6 @@ HASTE = {
     "pilots.heartbeat_seconds": 1,
     "pilots.stop_at_exit": True,
     "director.PollingTime": 0.5,
-    "director.PrivatePilotFraction": 0,
 }
 PIECE = re.compile(
     r"^```(?P<kind>\w*)[ ]*(?P<name>[\w./-]*)\n(?P<text>.*?)^```$|^<!-- (?P<order>run|wait): (?P<value>\S+) -->$",

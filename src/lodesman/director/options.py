@@ -168,8 +168,8 @@ class PoolOptions:
     """What a submission pool may set for itself; the director's section gives the defaults.
 
     Threads: from the start, at most, and tasks waiting for one. The two of the list-match change nothing (ADR-0009).
-    private_fraction is the fraction of *private* pilots for task queues that take both kinds; with legacy_fraction its
-    complement. Generic pilots run as generic_owner of generic_group.
+    private_fraction is the fraction of *private* pilots for task queues that take both kinds (ADR 0039); with
+    legacy_fraction its complement. Generic pilots run as generic_owner of generic_group.
     """
 
     name: str = ""
@@ -178,7 +178,7 @@ class PoolOptions:
     total_threads: int = _option("totalThreadsInPool", whole(1, 1_000_000), 40)
     list_match_delay_minutes: float = _option("ListMatchDelay", number(0, 10_000), 5.0)
     enable_list_match: bool = _option("EnableListMatch", truth, True)
-    private_fraction: float = _option("PrivatePilotFraction", number(0, 1), 0.5)
+    private_fraction: float = _option("PrivatePilotFraction", number(0, 1), 0.0)
     legacy_fraction: bool = _option("LegacyPrivatePilotFraction", truth, False)
     generic_owner: str = _option("GenericPilotDN", text, "generic")
     generic_group: str = _option("GenericPilotGroup", text, "generic")
@@ -306,6 +306,11 @@ def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> N
         if pool.min_threads > pool.max_threads and (pool is default or not is_inherited):
             message = f"{pool.min_threads} is more than maxThreadsInPool {pool.max_threads}"
             _note(faults, pool.name or "Director", "minThreadsInPool", message)
+        fraction = (pool.legacy_fraction, pool.private_fraction)
+        is_inherited = fraction == (default.legacy_fraction, default.private_fraction)
+        if fraction == (True, 0.0) and (pool is default or not is_inherited):
+            message = "needs a PrivatePilotFraction above 0 (the page's is 0.5)"
+            _note(faults, pool.name or "Director", "LegacyPrivatePilotFraction", message)
     missing = [one for one in options.default_submission_pools if one not in options.submission_pools]
     if missing:
         _note(faults, "Director", "DefaultSubmitPools", f"not in SubmitPools: {', '.join(missing)}")

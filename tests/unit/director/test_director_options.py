@@ -39,7 +39,7 @@ def test_the_defaults_are_those_of_the_seed():
     assert (pool.min_threads, pool.max_threads, pool.total_threads) == (0, 2, 40)
     assert pool.list_match_delay_minutes == 5
     assert pool.enable_list_match
-    assert pool.private_fraction == 0.5
+    assert pool.private_fraction == 0  # ADR 0039
     assert not pool.legacy_fraction
 
 
@@ -120,11 +120,10 @@ def test_every_option_reaches_its_own_field():
         "breakerMaxOpenSeconds": "4000",
         "lowestCPUBoost": "1000",
     }
-    base = read_options({"SubmitPools": "Local, Second", "DefaultSubmitPools": "Local"})
+    given = {"SubmitPools": "Local, Second", "DefaultSubmitPools": "Local", "PrivatePilotFraction": "0.5"}
+    base = read_options(given)
     for rule in _RULES:
-        section = {"SubmitPools": "Local, Second", "DefaultSubmitPools": "Local"}
-        section[rule.option] = samples.get(rule.option, "50")
-        options = read_options(section)
+        options = read_options(given | {rule.option: samples.get(rule.option, "50")})
         changed = [one.option for one in _RULES if _value(options, one) != _value(base, one)]
         assert changed == ([] if rule.option == "SubmitPools" else [rule.option])
 
@@ -208,6 +207,27 @@ def test_a_bad_value_is_refused_with_what_would_be_right(option, raw, wanted):
     (fault,) = faults_of({option: raw})
     assert fault["option"] == option
     assert wanted in fault["message"]
+
+
+@pytest.mark.parametrize(
+    ("section", "where"),
+    [
+        ({"LegacyPrivatePilotFraction": "yes"}, ["Director"]),
+        ({"Local": {"LegacyPrivatePilotFraction": "yes"}}, ["Local"]),
+        (
+            {
+                "LegacyPrivatePilotFraction": "yes",
+                "PrivatePilotFraction": 0.5,
+                "Local": {"PrivatePilotFraction": 0},
+            },
+            ["Local"],
+        ),
+    ],
+)
+def test_the_legacy_switch_never_makes_all_pilots_private_unasked(section, where):
+    """The complement of 0, the default, is all."""
+    assert [fault["section"] for fault in faults_of(section)] == where
+    assert read_options(section | {"PrivatePilotFraction": 0.5, "Local": {}}).pools["Local"].private_fraction
 
 
 def test_all_faults_are_reported_at_once():

@@ -38,6 +38,11 @@ def test_the_legacy_switch_gives_the_complement_as_the_page_wrote_it(demand, fra
     assert share == pytest.approx(1 - fraction, abs=0.03)
 
 
+def test_without_a_setting_only_private_task_queues_get_private_pilots(demand):
+    assert private_share(demand()) == 0.0
+    assert private_share(demand(pilot_type="private")) == 1.0
+
+
 def test_zero_and_one_are_never_and_always(demand):
     assert private_share(demand(), private_fraction=0.0) == 0.0
     assert private_share(demand(), private_fraction=1.0) == 1.0
