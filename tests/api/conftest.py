@@ -330,8 +330,8 @@ class House:
         self.do(Make())
         self.tokens["service"] = "service-token"
 
-    def prepare_pilot(self, site: str = "North", **request: Any) -> str:
-        """A pilot as the director stores it, submitted; returns its join token."""
+    def prepare_pilot(self, site: str = "North", *, group: str = "", **request: Any) -> str:
+        """A pilot as the director stores it, submitted; returns its join token. `group`: the only one that it serves."""
         self.pilots += 1
         stamp = f"stamp{self.pilots}"
         ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}[site]
@@ -341,7 +341,7 @@ class House:
             "norm_cpu_seconds": 1000 if site == "North" else 100_000, **request,
         }  # fmt: skip
         row = {
-            "stamp": stamp, "vo": "lab", "site": site, "ce": ce, "queue": queue, "request": offer,
+            "stamp": stamp, "vo": "lab", "site": site, "ce": ce, "queue": queue, "request": offer, "group": group,
             "join_hash": base64.b64encode(hash_token(f"join-{stamp}")).decode(),
         }  # fmt: skip
         assert self.call("POST", "/v1/service/pilots", [row], token="service").status == 200

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from lodesman.background import plans
+from lodesman.director.options import read_options
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -114,6 +115,33 @@ def test_how_many_starts_an_hour_that_is(crowd):
     assert rows["bio"] == {"before": pytest.approx(2.0), "after": pytest.approx(6.0)}
     crowd.now += 3_601
     assert plan(crowd, {"bio": 6_000})["groups"][0]["starts_an_hour"] is None
+
+
+def test_starts_by_private_pilots_are_no_part_of_what_shares_give(crowd):
+    for group in ("", "physics", "physics"):
+        pilot = crowd.pilot(cores=10, node={"cores": 10}, group=group)
+        assert len(crowd.claim(pilot, 1)) == 1
+    found = plan(crowd, {"bio": 6_000})
+    assert found["private_starts_an_hour"] == {"lab": pytest.approx(2.0)}
+    assert sum(row["starts_an_hour"]["before"] for row in found["groups"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("section", "warning"),
+    [
+        ({}, []),
+        ({"PrivatePilotFraction": 0.3}, ["30 % of the pilots of submission pool Local are private"]),
+        (
+            {"PrivatePilotFraction": 0.3, "LegacyPrivatePilotFraction": "yes"},
+            ["70 % of the pilots of submission pool Local are private"],
+        ),
+    ],
+)
+def test_a_part_of_the_pilots_outside_the_shares_is_a_warning(crowd, backend, section, warning):
+    crowd.side.director = crowd.director(backend)
+    crowd.side.director.options = read_options(section)
+    messages = [one["message"].split(" (")[0] for one in plan(crowd, {"bio": 6_000})["notices"]]
+    assert messages == warning
 
 
 class Gap:

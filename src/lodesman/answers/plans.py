@@ -306,10 +306,13 @@ class SharedPlaces(Struct):
 
 
 class SharesPlan(Struct):
-    """The effect of other shares, groups that gain most first. Groups `without_waiting_jobs` get nothing now."""
+    """The effect of other shares, groups that gain most first. Groups `without_waiting_jobs` get nothing now.
+    `private_starts_an_hour`: by VO, what private pilots start beside; shares do not change it.
+    """
 
     changed: list[ChangedShare]
     groups: list[WaitingGroup]
+    private_starts_an_hour: dict[str, float]
     without_waiting_jobs: list[str]
     places: list[SharedPlaces]
     notices: list[Remark]

@@ -175,16 +175,31 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
     before = policy.shares()
     new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
     change = ShareChange(before=before, after={**before, **new})
+    drawn, private = _starts_an_hour(state)
     return answers.SharesPlan(
         changed=[
             answers.ChangedShare(policy.share_of(name), share, group=name)
             for name, share in sorted(shares.items())
         ],
-        groups=waiting_groups(change, snapshot, _starts_an_hour(state)),
+        groups=waiting_groups(change, snapshot, drawn),
+        private_starts_an_hour=private,
         without_waiting_jobs=sorted(shares.keys() - with_jobs),
         places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
-        notices=notices,
+        notices=notices + _outside_shares(state),
     )
+
+
+def _outside_shares(state: LiveState) -> list[Remark]:
+    """Which submission pools send a part of their pilots to single groups, whatever the shares."""
+    pools = state.director.options.pools.values() if state.director else ()
+    return [
+        Remark(
+            f"{100 * part:g} % of the pilots of submission pool {pool.name} are private (PrivatePilotFraction): each "
+            "serves one group, whatever the shares.", source="", section="director", line=0,
+        )
+        for pool in pools
+        if (part := abs(pool.legacy_fraction - pool.private_fraction))
+    ]  # fmt: skip
 
 
 def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
@@ -198,14 +213,18 @@ def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[
     return {name: group.share for name, group in config.groups.items()}, notices
 
 
-def _starts_an_hour(state: LiveState) -> dict[str, float]:
-    """Starts of each VO in the last hour, counted over less if there were very many."""
+def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float]]:
+    """Starts of each VO in the last hour that groups competed for, and those by private pilots.
+
+    They are counted over less if there were very many.
+    """
     begin = state.now - _HOUR
     rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
-    if sum(count for _, count, _ in rows) >= _MOST_STARTS:
-        begin = min(first for _, _, first in rows)
+    if sum(count for _, count, _, _ in rows) >= _MOST_STARTS:
+        begin = min(first for *_, first in rows)
     seconds = max(1.0, state.now - begin)
-    return {vo: count * _HOUR / seconds for vo, count, _ in rows}
+    drawn = {vo: (count - private) * _HOUR / seconds for vo, count, private, _ in rows}
+    return drawn, {vo: private * _HOUR / seconds for vo, _, private, _ in rows if private}
 
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:

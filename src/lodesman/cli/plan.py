@@ -140,7 +140,8 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
     """Plan other shares: each group's part of the starts, now and then (administrators).
 
     Parts are those of the groups that have waiting jobs now: in all, and where the same groups compete for the same
-    queues. "An hour" is the rate of starts in the last hour, parted so. Groups that gain most come first.
+    queues. "An hour" is the rate of starts in the last hour, without those by private pilots, parted so. Groups that
+    gain most come first.
     """
     if len({group for group, _ in shares}) < len(shares):
         raise click.UsageError("A group is named twice.")
@@ -150,6 +151,10 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
     show_table(_GROUPS, map(_waiting, answer.groups))
     if not answer.groups:
         say("No job waits: shares matter only among groups that have waiting jobs.")
+    for vo, rate in sorted(answer.private_starts_an_hour.items()):
+        say(
+            f"Beside these, private pilots start {rate:,.1f} jobs of VO {vo} an hour; shares do not change that."
+        )
     if answer.places:
         click.echo("\nWhere they compete:")
         show_table(_PLACES, chain.from_iterable(map(_place, answer.places)))

@@ -104,6 +104,7 @@ SHARES: dict[str, Any] = {
         {"vo": "lab", "group": "physics", "waiting": 2000, "share": {"before": 3000.0, "after": 3000.0},
          "part": {"before": 0.75, "after": 0.5}, "director": None, "starts_an_hour": None},
     ],
+    "private_starts_an_hour": {"lab": 1234.5},
     "without_waiting_jobs": [],
     "places": [{"vo": "lab", "queues": 12, "sites": ["North", "South"], "more_sites": 2, "groups": {
         "bio": {"before": 0.25, "after": 0.5}, "physics": {"before": 0.75, "after": 0.5}}}],
@@ -444,6 +445,7 @@ def test_shares_now_and_then(at, server):
         "GROUP VO WAITING SHARE THEN STARTS THEN AN HOUR THEN",
         "bio lab 29 1,000 3,000 25.0 % 50.0 % 10.0 20.0",
         "physics lab 2,000 3,000 3,000 75.0 % 50.0 % - -",
+        "Beside these, private pilots start 1,234.5 jobs of VO lab an hour; shares do not change that.",
         "",
         "Where they compete:",
         "QUEUES AT GROUP STARTS THEN",

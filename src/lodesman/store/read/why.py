@@ -51,7 +51,8 @@ count(*), sum(n.jobs), min(coalesce(h.since, r.since)) FROM queue_jobs n JOIN ta
 LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
 WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL)
 AND (? = '' OR ? = {member("q.key", "vo")}) GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
-_STARTS = """SELECT s.vo, count(*), min(a.claimed_at) FROM attempt a JOIN job j ON j.id = a.job_id
+_STARTS = """SELECT s.vo, count(*), sum(CASE WHEN a.shares = '{}' THEN 1 ELSE 0 END), min(a.claimed_at)
+FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN submission s ON s.id = j.submission_id
 WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
 GROUP BY s.vo"""
@@ -132,8 +133,8 @@ def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
     return WaitingReasons(at=at, facts_at=facts_at, reasons=rows)
 
 
-def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, float]]:
-    """(VO, job starts, the first of them) after a time, among the last `most` starts."""
+def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, int, float]]:
+    """(VO, job starts, those by private pilots, the first of all) after a time, among the last `most` starts."""
     return list(db.execute(_STARTS, (most - 1, after)))
 
 
