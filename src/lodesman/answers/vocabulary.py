@@ -103,6 +103,7 @@ class RefusalKind(StrEnum):
     INELIGIBLE = "a pilot there could not run these jobs"
     NO_ROOM = "no new pilots may be sent there"
     FILLED = "its room was used up in this iteration"
+    POOL_FULL = "the submission pool takes no more submissions (totalThreadsInPool)"
 
 
 class MainReason(StrEnum):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import msgspec
 
@@ -23,7 +24,7 @@ from lodesman.background import portions
 from lodesman.batch.backend import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
-from lodesman.director.options import DirectorOptions
+from lodesman.director.options import DirectorOptions, PoolOptions
 from lodesman.director.orders import PoolState
 from lodesman.director.placement import Placement
 from lodesman.errors import LodesmanError
@@ -57,14 +58,91 @@ class PilotSettings:
     url_file: str = ""
 
 
-@dataclass(slots=True)
 class _Pool:
-    threads: ThreadPoolExecutor
-    max: int
-    min: int = 0
-    total: int = 0
-    running: int = 0
-    queued: int = 0
+    """The threads of a submission pool and the tasks that wait for one. Its numbers may change at any time: what runs and
+    waits then counts, and a thread too many ends after its task. Without options it takes no task more.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._options: PoolOptions | None = None
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._threads: set[threading.Thread] = set()
+        self._running = self._idle = 0
+
+    def configure(self, options: PoolOptions | None) -> None:
+        """Have these numbers of threads. Raises RuntimeError if threads cannot be started."""
+        with self._changed:
+            self._options = options
+            if options is not None:
+                tasks = min(self._running + len(self._waiting), options.max_threads)
+                for _ in range(max(options.min_threads, tasks) - len(self._threads)):
+                    self._start()
+            self._changed.notify_all()
+
+    def put(self, task: Callable[[], None]) -> bool:
+        """Let a thread do it; false if no task is taken any more."""
+        with self._changed:
+            if self._options is None:
+                return False
+            self._waiting.append(task)
+            self._changed.notify()
+            if self._idle < len(self._waiting) and len(self._threads) < self._options.max_threads:
+                try:
+                    self._start()
+                except RuntimeError:  # the next thread that is free or can be started does it
+                    log.exception("a submission waits for a thread", extra={"pool": self._name})
+            return True
+
+    def state(self) -> PoolState | None:
+        """How full it is; None if no task is taken any more."""
+        with self._changed:
+            if self._options is None:
+                return None
+            most, total = self._options.max_threads, self._options.total_threads
+            return PoolState(
+                name=self._name, running=self._running, queued=len(self._waiting), max=most, total=total
+            )
+
+    def close(self) -> None:
+        """Drop what waits, and wait for what runs."""
+        with self._changed:
+            self._waiting.clear()
+        self.configure(None)
+        for thread in list(self._threads):
+            thread.join()
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=self._work, name=f"pool-{self._name}_{len(self._threads)}", daemon=True
+        )
+        thread.start()
+        self._threads.add(thread)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            try:
+                task()
+            finally:
+                with self._changed:
+                    self._running -= 1
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next task, None if the thread is to end."""
+        with self._changed:
+            while True:
+                options = self._options
+                too_many = len(self._threads) > options.max_threads if options else not self._waiting
+                if too_many:
+                    self._threads.discard(threading.current_thread())
+                    return None
+                if self._waiting:
+                    self._running += 1
+                    return self._waiting.popleft()
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
 
 
 class SubmissionPools:
@@ -83,34 +161,20 @@ class SubmissionPools:
         self._post = post
         self._settings = settings
         self._note = note
-        self._lock = threading.Lock()
         self._pools: dict[str, _Pool] = {}
         self.configure(options)
 
     def configure(self, options: DirectorOptions) -> None:
         """Have the pools that the options name, with their threads; what is under way in others ends by itself."""
-        with self._lock:
-            before, self._pools = self._pools, {}
-            for name, pool in options.pools.items():
-                known = before.get(name)
-                if known is None or known.max != pool.max_threads:
-                    threads = ThreadPoolExecutor(max(1, pool.max_threads), thread_name_prefix=f"pool-{name}")
-                    known = _Pool(threads, pool.max_threads)
-                if pool.min_threads > known.min:
-                    _start(known.threads, pool.min_threads)
-                known.min, known.total = pool.min_threads, pool.total_threads
-                self._pools[name] = known
-            for name, old in before.items():
-                if self._pools.get(name) is not old:
-                    old.threads.shutdown(wait=False)
+        missing = options.pools.keys() - self._pools.keys()
+        self._pools = {**self._pools, **{name: _Pool(name) for name in sorted(missing)}}
+        for name, pool in self._pools.items():
+            pool.configure(options.pools.get(name))
 
     def states(self) -> dict[str, PoolState]:
         """How full each pool is now."""
-        with self._lock:
-            return {
-                name: PoolState(name=name, running=p.running, queued=p.queued, max=p.max, total=p.total)
-                for name, p in self._pools.items()
-            }
+        found = {name: pool.state() for name, pool in self._pools.items()}
+        return {name: state for name, state in found.items() if state is not None}
 
     def launch(self, decision: Decision, offers: Offers) -> None:
         """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
@@ -120,28 +184,27 @@ class SubmissionPools:
             if offer is None:
                 log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
                 continue
-            for copies in self._prepare(placement, offer, served.get(placement.queue_id, {})):
-                self._hand_over(placement, offer, copies)
+            parts: list[list[PilotCopy]] = []
+            try:
+                parts.extend(self._prepare(placement, offer, served.get(placement.queue_id, {})))
+            finally:
+                if parts:
+                    self._hand_over(placement, offer, parts)
 
-    def _hand_over(self, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
-        with self._lock:  # so that the threads are not shut down in between
-            pool = self._pools.get(placement.order.pool)
-            if pool is not None:
-                pool.queued += 1
-                try:
-                    pool.threads.submit(self._submit, pool, placement, offer, copies)
-                except RuntimeError:  # no thread could be started: the next one that can be does it
-                    log.exception("a submission waits for a thread", extra={"pool": placement.order.pool})
-                return
+    def _hand_over(self, placement: Placement, offer: QueueOffer, parts: list[list[PilotCopy]]) -> None:
+        pool = self._pools.get(placement.order.pool)
+        if pool is not None and pool.put(partial(self._run, placement, offer, parts)):
+            return
         # The configuration has changed since the decision.
         reason = f"there is no submission pool {placement.order.pool!r} any more"
-        refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
-        self._post(calls.PILOTS_SUBMITTED, refused)
+        for copies in parts:
+            refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
+            self._post(calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
         """Let running submissions end; those not begun are dropped (the census finds none of them)."""
         for pool in self._pools.values():
-            pool.threads.shutdown(wait=True, cancel_futures=True)
+            pool.close()
 
     def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
         """What queues serve (`getSubmitPoolsForQueue`). When the server does not answer, pilots ask for themselves."""
@@ -199,10 +262,12 @@ class SubmissionPools:
             "servers": common.servers, "options": options, "ca_file": common.ca_file, "url_file": url_file
         }  # fmt: skip
 
-    def _submit(self, pool: _Pool, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
-        with self._lock:
-            pool.queued -= 1
-            pool.running += 1
+    def _run(self, placement: Placement, offer: QueueOffer, parts: list[list[PilotCopy]]) -> None:
+        """One task: submit the parts of a placement."""
+        for copies in parts:
+            self._submit(placement, offer, copies)
+
+    def _submit(self, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
         queue = placement.queue_id
         spec = PilotSpec(
             queue=queue,
@@ -223,17 +288,6 @@ class SubmissionPools:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(queue)})
             self._note(queue, False, fault.message)
-        except Exception as fault:  # nothing reads the future
+        except Exception as fault:  # its thread has other tasks to do
             log.exception("a submission failed", extra={"queue": str(queue)})
             self._note(queue, False, f"{type(fault).__name__}: {fault}")
-        finally:
-            with self._lock:
-                pool.running -= 1
-
-
-def _start(threads: ThreadPoolExecutor, count: int) -> None:
-    """Have at least `count` threads now: while each has something to wait for, the next one is a new one."""
-    go = threading.Event()
-    for _ in range(count):
-        threads.submit(go.wait)
-    go.set()

@@ -99,7 +99,8 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
         tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
     )
-    placement = place(orders, Places(snapshot.queues, snapshot.serving), gates=gates, now=now, rng=rng)
+    places = Places(snapshot.queues, snapshot.serving)
+    placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
     for one in placement.placements:
         queue_id, ce_path = one.queue_id, one.queue_id.ce_path
         buckets[ce_path] = take(buckets[ce_path], one.count)

@@ -32,9 +32,14 @@ class PoolState:
     total: int = 40
 
     @property
+    def room(self) -> int:
+        """How many tasks it still takes: submissions, each of pilots of one task queue to one CE queue."""
+        return max(0, max(0, self.max - self.running) + self.total - self.queued)
+
+    @property
     def is_full(self) -> bool:
         """Whether it can take no task more."""
-        return max(0, self.max - self.running) + self.total <= self.queued
+        return not self.room
 
 
 class PoolTry(NamedTuple):

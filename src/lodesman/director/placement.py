@@ -13,7 +13,7 @@ from random import Random
 
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.director.limits import Clamp
-from lodesman.director.orders import PilotOrder
+from lodesman.director.orders import PilotOrder, PoolState
 from lodesman.director.places import Places
 from lodesman.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
 from lodesman.masks.bits import Tally, bits, mask_of
@@ -57,7 +57,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOutcome:
-    """What became of one order; NO_ROOM and FILLED stand only if pilots stayed unplaced."""
+    """What became of one order; NO_ROOM, FILLED and POOL_FULL stand only if pilots stayed unplaced."""
 
     order: PilotOrder
     placed: int
@@ -94,12 +94,21 @@ class PlacementResult:
 
 
 class _Seats:
-    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms`: by bit."""
+    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms`: by bit. `spare`: the submissions
+    that each submission pool takes beyond the first of each order.
+    """
 
     def __init__(
-        self, queues: Mapping[int, CandidateQueue], rooms: Mapping[int, Room], tokens: Mapping[NodePath, int]
+        self,
+        queues: Mapping[int, CandidateQueue],
+        rooms: Mapping[int, Room],
+        *,
+        tokens: Mapping[NodePath, int],
+        spare: Counter[str],
     ) -> None:
         self.taken: Counter[tuple[int, int]] = Counter()
+        self._used: defaultdict[int, int] = defaultdict(int)
+        self._spare = spare
         self._ce_ids = {bit: queue.queue_id.ce_path for bit, queue in queues.items()}
         self._tokens = dict(tokens)
         siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
@@ -112,15 +121,26 @@ class _Seats:
         self.had_room = self._left.positive
         """The queues that had room at the start."""
 
-    def put(self, order: int, eligible: int, rng: Random) -> None:
-        """Place one pilot of an order, if any queue of `eligible` has room."""
+    @property
+    def has_room(self) -> int:
+        """The queues that still have room."""
+        return self._left.positive
+
+    def put(self, order: int, eligible: int, pool: str, rng: Random) -> None:
+        """Place one pilot of an order, if any queue of `eligible` has room and the pool takes the submission."""
+        used = self._used[order]
         free = eligible & self._left.positive
+        if used and self._spare[pool] <= 0:
+            free &= used
         if not free:
             return
         # A pilot that would start at once is better than one that waits, where slots are known.
-        at_once = eligible & self._at_once.positive
+        at_once = free & self._at_once.positive
         bit = self._at_once.draw(at_once, rng) if at_once else self._left.draw(free, rng)
         self.taken[order, bit] += 1
+        if not used >> bit & 1:
+            self._used[order] |= 1 << bit
+            self._spare[pool] -= bool(used)
         self._left.take_one(1 << bit)
         self._at_once.take_one(1 << bit)
         ce_path = self._ce_ids[bit]
@@ -131,9 +151,18 @@ class _Seats:
 
 
 def place(
-    orders: Sequence[PilotOrder], places: Places, *, gates: QueueGates, now: float, rng: Random
+    orders: Sequence[PilotOrder],
+    places: Places,
+    *,
+    pools: Mapping[str, PoolState],
+    gates: QueueGates,
+    now: float,
+    rng: Random,
 ) -> PlacementResult:
-    """Place pilots one by one in random order, so scarce room is shared in the proportions asked."""
+    """Place pilots one by one in random order, so scarce room is shared in the proportions asked.
+
+    What an order sends to one queue is one submission. `pools` bound them; each order is sure of one.
+    """
     eligible = [places.eligible(order) for order in orders]
     wanted = Tally()
     for order, mask in zip(orders, eligible, strict=True):
@@ -141,11 +170,13 @@ def place(
     rooms = {
         bit: room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in places.queues.items()
     }
-    seats = _Seats(places.queues, rooms, gates.tokens)
+    spare = Counter({name: pool.room for name, pool in pools.items()})
+    spare.subtract(order.pool for order in orders)
+    seats = _Seats(places.queues, rooms, tokens=gates.tokens, spare=spare)
     pending = [number for number, order in enumerate(orders) for _ in range(order.count)]
     rng.shuffle(pending)
     for number in pending:
-        seats.put(number, eligible[number], rng)
+        seats.put(number, eligible[number], orders[number].pool, rng)
     seated = sorted((number, places.queues[bit].queue_id, bit) for number, bit in seats.taken)
     return PlacementResult(
         placements=tuple(
@@ -178,7 +209,9 @@ def _outcomes(
         )
         if placed[number] < order.count:
             refused += _refused(
-                (RefusalKind.FILLED, mask & seats.had_room), (RefusalKind.NO_ROOM, mask & ~seats.had_room)
+                (RefusalKind.FILLED, mask & seats.had_room & ~seats.has_room),
+                (RefusalKind.NO_ROOM, mask & ~seats.had_room),
+                (RefusalKind.POOL_FULL, mask & seats.has_room),
             )
         yield OrderOutcome(order=order, placed=placed[number], refused=refused)
 

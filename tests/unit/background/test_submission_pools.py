@@ -97,7 +97,12 @@ class World:
         """Wait until everything that was begun has ended."""
         self.batch.go.set()
         for pool in self.pools._pools.values():
-            pool.threads.shutdown(wait=True)
+            options, threads = pool._options, list(pool._threads)
+            pool.configure(None)
+            for thread in threads:
+                thread.join()
+            if options is not None:
+                pool.configure(replace(options, min_threads=0))
 
 
 @pytest.fixture
@@ -327,6 +332,58 @@ def test_the_first_threads_take_work(policy):
     assert len(world.batch.submitted) == 1
 
 
+class Steps:
+    """Submissions that all wait for `go`: when each came and went, and by which threads."""
+
+    def __init__(self, world):
+        self.world, self.threads = world, []
+        self.came, self.went = threading.Semaphore(0), threading.Semaphore(0)
+        world.batch.submit = self.submit
+        world.batch.go.clear()
+
+    def submit(self, _spec, copies):
+        self.came.release()
+        assert self.world.batch.go.wait(60)
+        self.threads.append(threading.current_thread())
+        self.went.release()
+        return SubmitResult(accepted={one.stamp: "native" for one in copies})
+
+
+def wait_for(semaphore, times):
+    assert all(semaphore.acquire(timeout=60) for _ in range(times))
+
+
+def test_a_live_change_of_the_threads_counts_what_runs_and_waits(world):
+    steps = Steps(world)
+    for _ in range(6):
+        world.launch(1)
+    wait_for(steps.came, 2)
+    states = []
+    for section in (
+        {"maxThreadsInPool": 1},
+        {"SubmitPools": "Other"},
+        {"maxThreadsInPool": 1, "totalThreadsInPool": 5},
+    ):
+        world.pools.configure(read_options(section))
+        states.append(world.pools.states().get("Local"))
+    first, gone, last = states
+    assert (first.running, first.queued, first.max, gone) == (2, 4, 1, None)
+    assert (last.running, last.queued, last.room) == (2, 4, 1)
+    world.batch.go.set()
+    wait_for(steps.went, 6)
+    # Of the two threads one ends after its submission.
+    assert len(set(steps.threads[2:])) == 1
+
+
+def test_more_threads_take_at_once_what_waits(world):
+    steps = Steps(world)
+    for _ in range(6):
+        world.launch(1)
+    world.pools.configure(read_options({"maxThreadsInPool": 5}))
+    wait_for(steps.came, 5)
+    assert (world.pools.states()["Local"].running, world.pools.states()["Local"].queued) == (5, 1)
+
+
 def test_a_pool_that_a_change_took_away_gets_no_pilots_and_says_so(world):
     world.launch(2, pool="Gone")
     world.end()
@@ -402,7 +459,7 @@ def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(worl
     ids=lambda fault: type(fault).__name__,
 )
 def test_every_failure_of_a_submission_is_reported_and_counts_against_the_queue(world, fault, caplog):
-    """The futures of the pools are never read."""
+    """The threads of the pools go on."""
 
     def broken(_copies):
         raise fault

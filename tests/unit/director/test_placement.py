@@ -13,7 +13,7 @@ from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
 from lodesman.commands.pool_map import PoolMap
 from lodesman.director.limits import Breaker
 from lodesman.director.options import PoolOptions
-from lodesman.director.orders import PilotOrder, choose_identity
+from lodesman.director.orders import PilotOrder, PoolState, choose_identity
 from lodesman.director.placement import place
 from lodesman.director.places import Places
 from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates
@@ -37,10 +37,11 @@ def ask(demand):
 
 @pytest.fixture(scope="session")
 def put():
-    def run(asks, queues, *, breakers=None, tokens=None, serving=None, seed=1):
+    def run(asks, queues, *, breakers=None, tokens=None, serving=None, seed=1, most=10**6):
         gates = QueueGates(breakers=breakers or {}, tokens=tokens or {}, max_load_age_s=600.0)
         places = Places(queues, serving or PoolMap())
-        return place(asks, places, gates=gates, now=NOW, rng=random.Random(seed))
+        pools = {one.pool: PoolState(name=one.pool, max=0, total=most) for one in asks}
+        return place(asks, places, pools=pools, gates=gates, now=NOW, rng=random.Random(seed))
 
     return run
 
@@ -112,6 +113,27 @@ def test_only_queues_of_the_vo_are_used(ask, put, queue):
     assert per_queue(result) == {B: 10}
     assert refusals(result)[0].kind is RefusalKind.OTHER_VO
     assert result.placements[0].request.vo == "other"
+
+
+@pytest.mark.parametrize(("most", "used"), [(1, 1), (4, 4), (16, 16), (40, 16)])
+def test_what_goes_to_each_queue_is_one_of_the_submissions_that_the_pool_takes(ask, put, queue, most, used):
+    queues = [queue(f"S{number}", caps=caps(5)) for number in range(16)]
+    result = put([ask(count=200)], queues, most=most)
+    assert (len(result.placements), result.placed) == (used, 5 * used)
+    kinds = {one.kind: one.count for one in result.outcomes[0].refused}
+    assert kinds == {
+        kind: count
+        for kind, count in ((RefusalKind.FILLED, used), (RefusalKind.POOL_FULL, 16 - used))
+        if count
+    }
+
+
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 1_000))
+def test_a_pool_is_sent_no_more_submissions_than_it_takes(ask, put, queue, asks, room, seed):
+    orders = [ask(number, 9, project=f"p{number}") for number in range(min(asks, room))]
+    result = put(orders, [queue(name) for name in "ABCDE"], most=room, seed=seed)
+    assert len(result.placements) <= room
+    assert all(one.placed for one in result.outcomes)
 
 
 def test_private_pilots_of_a_group_stay_out_of_queues_for_others(ask, put, queue):

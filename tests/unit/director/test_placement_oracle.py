@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, RefusalKind
 from lodesman.director.limits import Breaker, clamp
-from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason, presented
+from lodesman.director.orders import PilotIdentity, PilotOrder, PoolState, TypeReason, presented
 from lodesman.director.placement import place
 from lodesman.director.places import Places
 from lodesman.director.queues import (
@@ -135,7 +135,9 @@ def pairwise(asks: list[PilotOrder], world: Pairwise, rng: random.Random) -> Any
 
 def by_masks(asks: list[PilotOrder], world: Pairwise, rng: random.Random) -> Any:
     """The same of the program."""
-    result = place(asks, Places(world.queues, world.pools), gates=world.gates, now=NOW, rng=rng)
+    pools = {one.pool: PoolState(name=one.pool, total=10**6) for one in asks}
+    places = Places(world.queues, world.pools)
+    result = place(asks, places, pools=pools, gates=world.gates, now=NOW, rng=rng)
     answers = [
         (one.placed, [(r.kind, r.queue_id, r.reasons, r.clamps) for r in result.refusals(one)])
         for one in result.outcomes
