@@ -118,7 +118,7 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     await _give_back_unnamed(core, session, attempts)
     orders = core.live.pilots.stop_orders.get(session.id) or {}
     kill = [pilots.KillOrder(*key, reason) for key, reason in list(orders.items()) if key in attempts]
-    kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in session.given_back & attempts.keys()]
+    kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in sorted(session.given_back & attempts.keys())]
     return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
 
 

@@ -45,6 +45,11 @@ class VOConfig:
         return frozenset(offer.queue.site for offer in self.offers)
 
     @cached_property
+    def ces(self) -> frozenset[str]:
+        """The CEs that have an offer."""
+        return frozenset(offer.queue.ce for offer in self.offers)
+
+    @cached_property
     def places(self) -> RequestTable:
         """The offers by their bits, to be asked by keys."""
         return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers))

@@ -13,6 +13,7 @@ from itertools import accumulate, compress
 from typing import Any, Final
 
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
+from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
 from lodesman.matching.offers import CAUSES, never_sent
@@ -71,6 +72,35 @@ Made = tuple[JobChangeStep, _ChangedJob]
 Options = Iterable[tuple[Any, int]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownNames:
+    """`names` of an attribute for which a job is refused; `known`: those that there are."""
+
+    attribute: str
+    field: str
+    names: tuple[str, ...]
+    known: frozenset[str]
+
+
+def unknown_names(
+    job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
+) -> Iterator[UnknownNames]:
+    """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them, but
+    a banned site is a misspelling then, and so is a name of a site or a CE that is not a plain one (`is_plain_name`).
+    """
+    pools = None if hold else config.pools
+    for attribute, field, known, odd_only in (
+        ("Site", "sites", config.sites, hold),
+        ("SubmitPool", "submission_pools", pools, False),
+        ("BannedSite", "banned_sites", config.sites, False),
+        ("GridCE", "grid_ces", config.ces, True),
+    ):
+        unknown = () if known is None else tuple(one for one in getattr(job, field) if one not in known)
+        names = tuple(one for one in unknown if not (odd_only and is_plain_name(one)))
+        if known is not None and names:
+            yield UnknownNames(attribute=attribute, field=field, names=names, known=known)
+
+
 def joined(steps: Sequence[JobChangeStep]) -> str:
     """The steps in words: of many the first few, and how many more."""
     shown = [step.text for step in steps[:SHOWN]]
@@ -116,6 +146,12 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
         else:
             step = _step_of(name, name)
         steps.append(step)
+    for unknown in unknown_names(case.key, config):
+        asked = getattr(case.key, unknown.field)
+        left = tuple(name for name in asked if name not in unknown.names)
+        text = f"{unknown.attribute} without {_few(unknown.names)}"
+        steps.append(_step_of(unknown.attribute, text, asked=asked, instead=left or None))
+        case = case.changed(**{unknown.field: left})
     mask = config.places.narrow(case.mask, case.key)
     bit = next(bits(mask))
     place, reasons = config.table.queues[bit], list(demand.reasons(bit))
@@ -125,12 +161,17 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
             step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
             reasons.append(closed.text)
     return JobChange(
-        change=list(change.criteria),
+        change=[step.criterion for step in steps],
         text=joined(steps),
         queues=mask.bit_count(),
         steps=steps,
         example=ExampleQueue(site=place.site, ce=place.ce, queue=place.queue, reasons=reasons),
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
 def _left_out(name: str, asked: Any = None) -> JobChangeStep:
@@ -175,10 +216,12 @@ def _one_of(
 
 def _banned(case: _ChangedJob, name: str) -> Made:
     options = tuple(Counter(case.offered("site")).most_common(SHOWN))
-    allowed = [value for value, _ in options]
-    instead = tuple(site for site in case.key.banned_sites if site not in allowed)
-    text, asked = f"{name} without {', '.join(allowed)}", case.key.banned_sites
-    step = _step_of(name, text, asked=asked, instead=instead or None, options=options)
+    asked, known = case.key.banned_sites, case.config.sites
+    allowed = [*(value for value, _ in options), *(site for site in asked if site not in known)]
+    instead = tuple(site for site in asked if site not in allowed)
+    step = _step_of(
+        name, f"{name} without {_few(allowed)}", asked=asked, instead=instead or None, options=options
+    )
     return step, case.changed("banned_site", banned_sites=instead)
 
 
@@ -199,9 +242,9 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
         tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
         options = tuple((", ".join(sorted(tags)), left.mask.bit_count()) for left, tags in tried[:SHOWN])
         best, names = tried[0][0], sorted(tried[0][1])
-        more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-        words = f"{text} {', '.join(names[:_SHOWN_NAMES])}{more}"
-        step = _step_of(name, words, asked=case.key.tags, instead=best.key.tags or None, options=options)
+        step = _step_of(
+            name, f"{text} {_few(names)}", asked=case.key.tags, instead=best.key.tags or None, options=options
+        )
         return step, best
 
     return make
@@ -243,7 +286,7 @@ def _instead(
         # 1 and True are equal in Python and two values here.
         counted: Counter[tuple[bool, Any]] = Counter()
         for values, n in offered:
-            for one in {(type(value) is bool, value) for value in values}:
+            for one in sorted({(type(value) is bool, value) for value in values}, key=repr):
                 counted[one] += n
         options = tuple((value, n) for (_, value), n in counted.most_common(SHOWN))
         shown = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN

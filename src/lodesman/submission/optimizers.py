@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from lodesman.matching.policy import VOConfig
 from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of
 from lodesman.matching.task_queue import key_of, key_to_json
 from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
+from lodesman.submission.job_changes import unknown_names
 
 _SHOWN: Final = 10
 # Of what all jobs of a task queue have in common: each process keeps it in memory.
@@ -24,6 +25,7 @@ _WAIT: Final = (
     "Correct the name, leave it out, or submit with --hold-if-impossible: then it need not be there yet."
 )
 _WAITED_FOR: Final = ("Site", "SubmitPool")
+_KINDS: Final = {"SubmitPool": "submission pool", "GridCE": "CE"}
 _LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the sites.") | {
     "GridCE": "lode queue ls lists the CEs."
 }
@@ -56,36 +58,17 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
     A job that may be Held waits for them. A banned site that is not configured is a misspelling, and so is a name
     that is not a plain one (`is_plain_name`).
     """
-    spec = draft.spec
-    site = f"no site {{}} for VO {config.vo}"
-    if not draft.hold:
-        _check("Site", spec.sites, config.sites, site)
-        if config.pools is not None:
-            _check("SubmitPool", spec.submission_pools, config.pools, "no submission pool {}")
-    elif odd := _odd(spec.sites):
-        _check("Site", odd, config.sites, site)
-    _check("BannedSite", spec.banned_sites, config.sites, site)
-    if odd := _odd(spec.grid_ces):
-        ces = frozenset(offer.queue.ce for offer in config.offers)
-        _check("GridCE", odd, ces, f"no CE {{}} for VO {config.vo}")
-
-
-def _odd(names: Sequence[str]) -> list[str]:
-    return [name for name in names if not is_plain_name(name)]
-
-
-def _check(attribute: str, names: Sequence[str], known: frozenset[str], sentence: str) -> None:
-    """Raises InvalidJob for the first name that is not known, with what to do."""
-    for name in names:
-        if name not in known:
-            there_are = _LISTED.get(attribute) or f"There are {', '.join(sorted(known)[:_SHOWN])}."
-            suggestion = _nearest(name, known) or there_are
-            action = _WAIT if attribute in _WAITED_FOR and is_plain_name(name) else _CORRECT
-            raise InvalidJob(
-                f"{attribute}: there is {sentence.format(repr(name))}.",
-                hint=f"{suggestion} {action}",
-                attribute=attribute,
-            )
+    for unknown in unknown_names(draft.spec, config, hold=draft.hold):
+        name, attribute = unknown.names[0], unknown.attribute
+        kind = _KINDS.get(attribute, "site")
+        of_vo = "" if attribute == "SubmitPool" else f" for VO {config.vo}"
+        there_are = _LISTED.get(attribute) or f"There are {', '.join(sorted(unknown.known)[:_SHOWN])}."
+        action = _WAIT if attribute in _WAITED_FOR and is_plain_name(name) else _CORRECT
+        raise InvalidJob(
+            f"{attribute}: there is no {kind} {name!r}{of_vo}.",
+            hint=f"{_nearest(name, unknown.known) or there_are} {action}",
+            attribute=attribute,
+        )
 
 
 def _nearest(name: str, known: frozenset[str]) -> str:
