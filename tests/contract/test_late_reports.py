@@ -242,3 +242,32 @@ def test_the_principal_of_a_lost_pilot_expires(house):
     assert principal_of(house.reader, digest).expires_at is None
     house.end_pilot(pilot)
     assert principal_of(house.reader, digest).expires_at == house.clock + LATE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "done"),
+    [
+        ("Done", "ok", 1),
+        ("Failed", "exit", 1),
+        ("Released", "pilot-shutdown", 0),
+        ("Failed", "input", 0),
+        ("Failed", "never-started", 0),
+    ],
+)
+def test_a_pilot_counts_the_jobs_that_ended_in_it(house, state, cause, done):
+    house.submit(1, max_attempts=1)
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.report(pilot, claimed, state, cause=cause)
+    assert house.reader.execute("SELECT jobs_done FROM pilot WHERE id = ?", (pilot,)).fetchone() == (done,)
+
+
+@pytest.mark.parametrize("action", ["kill", "reschedule"])
+def test_a_pilot_does_not_count_a_job_that_was_stopped(house, action):
+    house.submit()
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.report(pilot, claimed, "Running", cause="")
+    house.control(action, 1)
+    house.report(pilot, claimed, "Done")
+    assert house.reader.execute("SELECT jobs_done FROM pilot WHERE id = ?", (pilot,)).fetchone() == (0,)

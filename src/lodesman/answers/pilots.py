@@ -116,7 +116,9 @@ class ReportsAnswer(Struct):
 
 
 class StoredPilot(Struct, frozen=True):
-    """A pilot. Empty `owner` and `group`: for all of its VO. `reason`: why it ended."""
+    """A pilot. Empty `owner` and `group`: for all of its VO. `reason`: why it ended. `jobs_done`: the jobs that ended in it
+    by themselves, Done or Failed; none that went back or was killed.
+    """
 
     id: int
     stamp: str

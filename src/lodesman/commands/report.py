@@ -93,7 +93,6 @@ def _take_report(
             jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
     else:
         end_attempt(live, tx, row, report, pilot_id=pilot_id)
-        count_job(tx, pilot_id)
     return _accepted(report)
 
 
@@ -137,6 +136,8 @@ def end_attempt(live: Live, tx: Transaction, row: JobRow, report: AttemptReport,
     new, reason = _after(row, report) if ordered is None else (JobState.WAITING, ordered)
     exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}
     jobs.move(tx, live.ids, row, new, reason=reason, attempt=row.attempt, cause=report.cause, **exit_code)
+    if new is JobState.DONE or (new is JobState.FAILED and report.cause in PAYLOAD_CAUSES):
+        count_job(tx, pilot_id)
     if new is JobState.WAITING:
         live.queues.came_back(tx, row.tq_id, row.id)
 

@@ -103,7 +103,7 @@ def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
 
 
 def count_job(tx: Transaction, pilot_id: int) -> None:
-    """A pilot has ended one more job."""
+    """One more job ended in a pilot by itself."""
     tx.later("UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?", (pilot_id,))
 
 
