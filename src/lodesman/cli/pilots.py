@@ -170,7 +170,7 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
     starts = sum(group.claims for group in groups) - private
     if compared < starts:
         say(
-            f"Actual and target are of {compared:,} of {starts:,} starts: with many groups, of one in 64, drawn."
+            f"Actual and target: {compared:,} of {starts:,} starts; with many groups, a random sample of one in 64."
         )
     if private:
         say(

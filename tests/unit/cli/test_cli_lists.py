@@ -391,7 +391,7 @@ def test_how_things_stand(at, server):
     table = [line.split() for line in lines]
     assert ["bio", "1,000", "60", "25.0", "%", "24.0", "%"] in table
     assert ["physics", "3,000", "150", "75.0", "%", "76.0", "%"] in table
-    assert "Actual and target are of 200 of 206 starts: with many groups, of one in 64, drawn." in lines
+    assert "Actual and target: 200 of 206 starts; with many groups, a random sample of one in 64." in lines
     assert "Not part of actual and target: 4 starts by private pilots, which serve one group." in lines
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
