@@ -302,7 +302,13 @@ class House:
             task.cancel()
         self.run(asyncio.sleep(0))
         self.loop.close()
-        for db in (self.core.reader, self.core.second_reader, self.side.db, self._writer):
+        for db in (
+            self.core.reader,
+            self.core.second_reader,
+            self.core.pilot_reader,
+            self.side.db,
+            self._writer,
+        ):
             db.close()
 
     def run(self, what: Any) -> Any:

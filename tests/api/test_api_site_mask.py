@@ -9,7 +9,7 @@ import pytest
 from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.site_mask import close_site
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 from lodesman.store.read.why import waiting_by_reason
 
 NORTH = {"CPUTime": 500, "Site": "North"}
@@ -242,13 +242,15 @@ def test_a_closing_that_is_not_stored_drains_no_pilot(house, monkeypatch):
 @pytest.mark.parametrize("by_name", [True, False])
 def test_a_queue_whose_pilots_leave_has_none_that_take_jobs(house, by_name):
     house.pilot()
-    assert house.core.inhabited() == {("North", "ce.north", "short")}
+    place = frozenset({QueueId("North", "ce.north", "short")})
+    (there,) = house.core.inhabited(place)
+    assert house.side.fresh().pilots.inhabited(place) == {there}
     if by_name:
         assert house.call("POST", "/v1/pilots/drain", {"pilots": [1]}, token="admin").json["changed"] == 1
     else:
         closed(house)
-    assert house.core.inhabited() == set()
-    assert house.side.fresh().pilots.places == set()
+    assert house.core.inhabited(place) == set()
+    assert house.side.fresh().pilots.inhabited(place) == set()
 
 
 def test_waiting_pilots_are_taken_back(house, batch):

@@ -109,7 +109,9 @@ class World:
         """Each process has its own policy and finds live pilots by its own means; a refresh follows."""
         house = self.house
         house.core.policy = house.policy(config, inhabited=house.core.inhabited)
-        house.side.policy = house.policy(config, inhabited=lambda: house.side.fresh().pilots.places)
+        house.side.policy = house.policy(
+            config, inhabited=lambda queues: house.side.fresh().pilots.inhabited(queues)
+        )
         keeper = PoolKeeper(house.side.db, self.house.post, refresh_seconds=900.0, grace_seconds=900.0)
         keeper.tick(house.side.policy, house.now)
 
@@ -285,7 +287,8 @@ def held_against_what_happens(world):
     house.side.keeper.refresh(house.now, rest=0.0)  # a slow machine would make do with an older one
     told = house.get(f"/v1/jobs/{job}/why")
     tq_id = told["task_queue"]["id"]
-    inhabited = house.core.inhabited()
+    there = house.core.inhabited(frozenset(offer.queue for offer in world.offers))
+    inhabited = {(one.site, one.ce, one.queue) for one in there}
     never = {offer.queue for offer in world.offers if world.queue(offer.queue)["verdict"] == "never"}
     alive = {
         offer.queue for offer in world.offers if offer.queue not in never or tuple(offer.queue) in inhabited

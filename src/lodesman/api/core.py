@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import LimitSection, Principal
@@ -21,16 +23,17 @@ from lodesman.api.strangers import Strangers, origin_of
 from lodesman.api.turns import Turns
 from lodesman.api.wire import Scope
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
+from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.commands.templates import Templates
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
+from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer, open_reader
 from lodesman.store.accounts import joining_pilot, principal_of, principals
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Answer, Change, Command, Journal
-from lodesman.store.read.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow, pilots_in_queues
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ _START_SECONDS: Final = 120.0
 # A process that ended so often within that time is started again in vain.
 _MANY_RESTARTS: Final = 3
 _RESTARTS_WITHIN: Final = 900.0
+# Pilots fall silent, and their lives get shorter, without a word.
+_INHABITED_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -122,12 +127,15 @@ class Core:
         self.reader = open_reader(self.path)
         # For one thread at a time beside the loop.
         self.second_reader = open_reader(self.path)
+        # For one thread at a time, under `_asking`.
+        self.pilot_reader = open_reader(self.path)
         self.templates = Templates(self.reader)
         self.principals = principals(self.reader)
         self.sessions = load_sessions(self.reader, now=self.ticks())
         self.background = BackgroundHealth(at=self.ticks())
         self.strangers = Strangers()
-        self._inhabited: frozenset[QueueId] | None = None
+        self._inhabited: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
+        self._asking = Lock()
         self._together: list[tuple[Command, Answer]] = []
 
     def start(self) -> None:
@@ -184,12 +192,12 @@ class Core:
             self.forget_pilot(row.id)
         self.sessions[row.id] = PilotSession(row, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
-        self._inhabited = None
+        self.pilots_changed()
 
     def forget_pilot(self, pilot_id: int) -> None:
         """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""
         self.sessions.pop(pilot_id, None)
-        self._inhabited = None
+        self.pilots_changed()
         for digest in [key for key, who in self.principals.items() if who.pilot_id == pilot_id]:
             del self.principals[digest]
 
@@ -197,15 +205,26 @@ class Core:
         """From now on these pilots claim no more jobs; or they may again."""
         for session in sessions:
             session.drain = drain
-        self._inhabited = None
+        self.pilots_changed()
 
-    def inhabited(self) -> frozenset[QueueId]:
-        """The queues where pilots are that take jobs: the same object until one comes or goes. Any thread may ask."""
-        found = self._inhabited
-        if found is None:
-            takers = [session for session in list(self.sessions.values()) if not session.drain]
-            found = self._inhabited = frozenset(session.queue for session in takers)
-        return found
+    def pilots_changed(self) -> None:
+        """Pilots came, went, or will take no more jobs."""
+        self._inhabited = {}
+
+    def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
+        """What live pilots in these queues that take jobs now or later present while nothing runs in them: those on their
+        way count, silent ones do not. Any thread may ask.
+        """
+        with self._asking:
+            known, now = self._inhabited, self.clock()
+            at, found = known.get(queues, (-inf, frozenset()))
+            if not 0.0 <= now - at < _INHABITED_SECONDS:
+                rows = pilots_in_queues(self.pilot_reader, queues)
+                found = frozenset(
+                    PilotSession(one, now=now).empty(now) for one in rows if takes_jobs(one, now)
+                )
+                known[queues] = now, found
+            return found
 
     def newly_silent(self) -> dict[int, float]:
         """Pilots of whose long silence nothing was noted yet, and when each spoke last, in UNIX seconds."""

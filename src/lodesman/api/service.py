@@ -86,6 +86,13 @@ async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothin
     return Nothing()
 
 
+@serves(calls.PREPARE_PILOTS)
+async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> Nothing:
+    await core.command(Change(prepare_pilots, core.live, request.body))
+    core.pilots_changed()
+    return Nothing()
+
+
 @serves(calls.PILOT_ENDED)
 async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
     end = request.body
@@ -141,7 +148,6 @@ def _posts(
     return Endpoint(call, post)
 
 
-_prepare_pilots = _posts(calls.PREPARE_PILOTS, lambda core, new: Change(prepare_pilots, core.live, new))
 _pilots_submitted = _posts(
     calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
 )

@@ -133,7 +133,8 @@ class MainReasons:
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""
         found = self._found.get(tq_id)
-        if found is None or found.config.inhabited != config.inhabited or found.key != key:
+        served = config.served_by_residents(key)
+        if found is None or found.config.served_by_residents(key) != served or found.key != key:
             requirements = requirements_of(self._db, key.submit_pool, tq_id)
             found = self._found[tq_id] = find_exclusions(key, requirements, config)
         return found

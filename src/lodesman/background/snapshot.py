@@ -18,7 +18,7 @@ import msgspec
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
-from lodesman.commands.sessions import PilotSession, is_silent
+from lodesman.commands.sessions import PilotSession, takes_jobs
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import DrainedNodes, SiteMask
 from lodesman.director.supply import PilotStanding
@@ -41,7 +41,6 @@ _REST: Final = 200.0  # seconds between refreshes, for each second that one take
 _OLDEST_SECONDS: Final = (
     60.0  # of a snapshot, whatever it costs: the next one begins so early that it is done by then
 )
-_NO_POOLS = PoolMap()
 
 
 class KnownQueues:
@@ -103,8 +102,7 @@ class PilotBook:
         self._by_place: dict[QueueId, int] = {}
         # Places that were asked about, by a value that stands for them -> the pilots there.
         self._there: dict[Hashable, int] = {}
-        self.places: frozenset[QueueId] = frozenset()
-        """Where pilots are that take jobs now or later."""
+        self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
 
@@ -155,6 +153,23 @@ class PilotBook:
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
             )
 
+    def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
+        """What the pilots in these queues that take jobs now or later present while nothing runs in them."""
+        with self._lock:
+            found = self._inhabited.get(queues)
+            if found is None:
+                away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
+                there = self._pilots_in(queues, None) & ~away
+                requests = self._requests
+                found = self._inhabited[queues] = (
+                    frozenset(
+                        requests[number] for number, (slot, *_) in self._slots.items() if there >> slot & 1
+                    )
+                    if there
+                    else frozenset()
+                )
+            return found
+
     def _pilots_in(self, places: Container[QueueId], alike: Hashable) -> int:
         here = None if alike is None else self._there.get(alike)
         if here is None:
@@ -176,7 +191,7 @@ class PilotBook:
         if row.id in self._slots:
             self._drop(row.id)
         session = PilotSession(row, now=now)
-        request = session.request(session.whole(now), _NO_POOLS)
+        request = session.empty(now)
         slot = self._free.pop() if self._free else len(self._slots)
         self._slots[row.id] = slot, row.joined_at is not None, hash(row.request)
         self._requests[row.id] = request
@@ -187,7 +202,7 @@ class PilotBook:
     def _grow_old(self, now: float) -> None:
         """Pilots whose life has an end offer less than at the last refresh."""
         for number, session in self._mortal.items():
-            request, before = session.request(session.whole(now), _NO_POOLS), self._requests[number]
+            request, before = session.empty(now), self._requests[number]
             if request is not before:
                 slot = self._slots[number][0]
                 self._table.remove(slot, before)
@@ -212,20 +227,16 @@ class PilotBook:
         self._standing = {one: mask_of(found) for one, found in slots.items()}
         self._by_place = {place: mask_of(found) for place, found in by_place.items()}
         self._there = {}
-        away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
-        places = frozenset(place for place, mask in self._by_place.items() if mask & ~away)
-        self.places = self.places if places == self.places else places
+        self._inhabited = {}
         self._by_vo = {vo: mask_of(found) for vo, found in by_vo.items()}
 
 
 def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     """Whether a live pilot takes jobs now or later."""
-    if pilot.drain:
-        return PilotStanding.DRAINING
+    if not takes_jobs(pilot, now):
+        return PilotStanding.DRAINING if pilot.drain else PilotStanding.SILENT
     if pilot.state != "Running":
         return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
-    if is_silent(pilot.last_seen, now):
-        return PilotStanding.SILENT
     return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
 
 

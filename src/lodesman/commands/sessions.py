@@ -21,12 +21,13 @@ from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
 from lodesman.store import Reader
-from lodesman.store.read.pilots import PilotRow, joined_pilots
+from lodesman.store.read.pilots import LivePilot, PilotRow, joined_pilots
 
 UNLIMITED: Final = NO_LIMIT
 # A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
 _KEPT_REQUESTS: Final = 32
+_NO_POOL_MAP: Final = PoolMap()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,11 @@ def presented_by(
     return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else _presented(offer, free)
 
 
+def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
+    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent."""
+    return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
+
+
 def is_silent(last_seen: float | None, now: float) -> bool:
     """Whether a pilot that joined was not heard for long; both in UNIX seconds."""
     return last_seen is not None and now - last_seen > SILENT_SECONDS
@@ -222,6 +228,10 @@ class PilotSession:
     def whole(self, now: float) -> FreeResources:
         """What it has free at a time (UNIX seconds) while nothing runs in it."""
         return _whole(self.offer, self._node, self.joined_at, now)
+
+    def empty(self, now: float) -> ResourceRequest:
+        """What it presents while nothing runs in it, but for SubmitPools."""
+        return self.request(self.whole(now), _NO_POOL_MAP)
 
     def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
         """The resource that this pilot is now, as the matcher takes it."""

@@ -204,9 +204,8 @@ class BackgroundProcess:
             self.post(calls.NUMBER_QUEUES, new)
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
-        return bootstrap.policy_of(
-            config, bits, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places
-        )
+        inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
+        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config

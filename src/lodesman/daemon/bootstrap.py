@@ -16,7 +16,7 @@ import secrets
 import socket
 import time
 import zipfile
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
 from lodesman.daemon.connections import OwnProtocol
 from lodesman.errors import Conflict, Unavailable
+from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer
@@ -282,10 +283,10 @@ def policy_of(
     bits: Mapping[QueueId, int],
     *,
     life_seconds: int,
-    inhabited: Callable[[], Container[QueueId]],
+    inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]],
 ) -> Policy:
     """The policy of a configuration; `bits`: of all its queues. `life_seconds` of pilots as at the start; `inhabited`:
-    where pilots live now.
+    what the pilots that live there now present.
     """
     return Policy(
         config.resources,

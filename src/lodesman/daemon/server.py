@@ -131,7 +131,7 @@ class Server:
 
     def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
         life = self.config.pilots.life_seconds
-        inhabited = lambda: self.core.inhabited()  # noqa: E731, PLW0108 - the first policy is older than the core
+        inhabited = lambda queues: self.core.inhabited(queues)  # noqa: E731, PLW0108 - the first policy is older than the core
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     async def start(self) -> None:
@@ -195,7 +195,13 @@ class Server:
                 incarnation.note(self._seen_reader)
         self._checkpoints.close()
         # The last connection that ends leaves the whole database in one file.
-        for connection in (self._seen_reader, self.core.reader, self.core.second_reader, self._writer):
+        for connection in (
+            self._seen_reader,
+            self.core.reader,
+            self.core.second_reader,
+            self.core.pilot_reader,
+            self._writer,
+        ):
             connection.close()
         os.close(self._lock)
 

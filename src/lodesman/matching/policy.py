@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from lodesman.masks.bits import Plane, bits, mask_of, numbered
+from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
-from lodesman.matching.request import ANY
+from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
 from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId, QueueTable, ResourceConfig
+
+
+class Residents:
+    """Live pilots that take jobs now or later, by what they present while nothing runs in them."""
+
+    def __init__(self, requests: frozenset[ResourceRequest]) -> None:
+        self.requests = requests
+        self._places = [QueueId(one.site, one.ce, one.queue) for one in requests]
+        self._table = RequestTable(CRITERIA, enumerate(requests))
+
+    def serving(self, key: TaskQueueKey) -> Iterator[QueueId]:
+        """Where those are that could take jobs of the key, were it not for their SubmitPool."""
+        if self._places:
+            place = replace(key, submit_pool="") if key.submit_pool else key
+            yield from (
+                self._places[bit]
+                for bit in bits(self._table.narrow(mask_of(range(len(self._places))), place))
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +42,15 @@ class VOConfig:
     """The configuration for one VO.
 
     `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
-    `inhabited`: of the queues to which no pilot is ever sent, those where pilots live (a mask). `pools`: the names of
-    the submission pools, None if they are unknown. `version`: equal for equal configurations.
+    `residents`: the pilots that live in queues to which none is ever sent. `pools`: the names of the submission pools,
+    None if they are unknown. `version`: equal for equal configurations.
     """
 
     vo: str
     offers: tuple[QueueOffer, ...]
     table: QueueTable
     backends: Collection[str] = BACKENDS
-    inhabited: int = 0
+    residents: Residents = field(default_factory=lambda: Residents(frozenset()))
     pools: frozenset[str] | None = None
     version: str = ""
 
@@ -97,11 +117,22 @@ class VOConfig:
             not key.submission_pools or self.pools is None or not self.pools.isdisjoint(key.submission_pools)
         )
 
-    def without_pilots(self) -> Iterator[Plane]:
-        """By parameter, the queues where no pilot is and none will ever be sent."""
+    @cached_property
+    def uninhabitable(self) -> frozenset[QueueId]:
+        """The queues to which no pilot is ever sent."""
+        return frozenset(self.by_bit[bit].queue for _, mask in self.never_sent for bit in bits(mask))
+
+    def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
+        """By parameter, the queues to which none is ever sent, and where no pilot is that could take jobs of the key."""
+        served = self.served_by_residents(key)
         for name, mask in self.never_sent:
-            if mask & ~self.inhabited:
-                yield name, mask & ~self.inhabited
+            if mask & ~served:
+                yield name, mask & ~served
+
+    def served_by_residents(self, key: TaskQueueKey) -> int:
+        """The queues where one of the residents could take jobs of the key, were it not for their SubmitPool."""
+        found = (self.table.bit(place) for place in self.residents.serving(key))
+        return mask_of(bit for bit in found if bit is not None)
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
         """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
@@ -113,7 +144,7 @@ class VOConfig:
             mask, key = pool_mask, replace(key, submit_pool="")
         if not self.has_pool_for(key):
             return 0
-        for _, closed in self.without_pilots():
+        for _, closed in self.without_pilots(key):
             mask &= ~closed
         return self.places.narrow(mask, key)
 
@@ -124,8 +155,8 @@ class Policy:
 
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
     configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
-    numbered behind them. `inhabited`: where live pilots are that take jobs; it is asked about queues
-    to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
+    numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
+    queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
     `life_seconds`: how long pilots live at most, 0 for no such limit.
     """
 
@@ -135,10 +166,9 @@ class Policy:
     life_seconds: int = 0
     loaded_at: float | None = None
     bits: Mapping[QueueId, int] = field(default_factory=dict)
-    inhabited: Callable[[], Container[QueueId]] = frozenset
+    inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
-    _seen: dict[str, Container[QueueId]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bits = numbered(self.config.tree.queue_ids(), self.bits)
@@ -166,16 +196,11 @@ class Policy:
             )
         if not known.never_sent:
             return known
-        queues = self.inhabited()
-        # By value; items of lists are compared fast if they are the same object.
-        if [self._seen.get(vo)] != [queues]:
-            self._seen[vo] = queues
-            inhabited = 0
-            for _, closed in known.never_sent:
-                inhabited |= mask_of(bit for bit in bits(closed) if known.by_bit[bit].queue in queues)
-            if inhabited != known.inhabited:
-                known = self._of_vo[vo] = replace(known, inhabited=inhabited)
-                self.verdicts = {}
+        there, before = self.inhabited(known.uninhabitable), known.residents.requests
+        if there is not before and there != before:
+            known = self._of_vo[vo] = copy(known)  # with its tables, which say nothing of pilots
+            vars(known)["residents"] = Residents(there)
+            self.verdicts = {}
         return known
 
     def shares(self) -> Mapping[str, GroupShare]:

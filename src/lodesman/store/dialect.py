@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-# A list of keys, or of pairs of keys, given as one parameter: see `keys`.
+# A list of keys, or of pairs or triples of keys, given as one parameter: see `keys`.
 GIVEN = "(SELECT value FROM json_each(?))"
 GIVEN_PAIRS = "(SELECT value ->> '$[0]', value ->> '$[1]' FROM json_each(?))"
+GIVEN_TRIPLES = "(SELECT value ->> '$[0]', value ->> '$[1]', value ->> '$[2]' FROM json_each(?))"
 # The tables are read in the order in which they are written.
 JOIN_IN_ORDER = "CROSS JOIN"
 
 
 def keys(values: Iterable[Any]) -> str:
-    """The parameter for GIVEN or GIVEN_PAIRS."""
+    """The parameter for GIVEN, GIVEN_PAIRS or GIVEN_TRIPLES."""
     return msgspec.json.encode(list(values)).decode()
 
 

@@ -107,7 +107,7 @@ def find_exclusions(
         for one, mask in zip(criteria, config.table.failing(criteria), strict=True)
     ]
     planes += [(name, full) for name in unread]
-    planes += config.without_pilots()
+    planes += config.without_pilots(key)
     if not config.has_pool_for(key):
         planes.append((_SUBMISSION_POOL, full))
     return Exclusions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.errors import Unavailable
+from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import spelled_requirements
 from lodesman.resources import compile_requirements, load_resources
@@ -274,12 +276,16 @@ def test_a_task_queue_for_which_no_submission_pool_takes_pilots(judge, submit, d
 
 
 def test_a_queue_to_which_no_pilot_is_ever_sent_counts_while_one_lives_there(judge, submit, decide):
-    alive: set[tuple[str, str, str]] = set()
-    judge.policy = Policy(load_resources([("s.toml", SHUT)]), inhabited=lambda: frozenset(alive))
+    alive: set[ResourceRequest] = set()
+    judge.policy = Policy(load_resources([("s.toml", SHUT)]), inhabited=lambda _: frozenset(alive))
     one = submit(norm_cpu_seconds=1)
     decide({})
     assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
-    alive.add(("West", "cw", "shut"))
+    pilot = ResourceRequest(vo="lab", site="West", ce="cw", queue="shut", norm_cpu_seconds=10)
+    alive.add(replace(pilot, owner="another"))
+    decide({})
+    assert judge.store() == {}
+    alive.add(pilot)
     decide({})
     assert judge.store() == {one: (MainReason.NO_ROOM, "max-total")}
     alive.clear()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.answers.nodes import Closing
-from lodesman.background.snapshot import _NO_POOLS, PilotBook
+from lodesman.answers.nodes import Closing, QueueId
+from lodesman.background.snapshot import PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.criteria import explain
@@ -17,6 +17,7 @@ OFFER = (
     '{{"platforms":["{platform}"],"tags":[],"cores":{cores},"memory_mb":{memory},"norm_cpu_seconds":{cpu}}}'
 )
 NOW = 100.0
+PLACE = frozenset({QueueId("North", "ce", "q")})
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_a_silent_pilot_does_not_count(base, add, make_key, busy, seen, counts):
     found = book.usable(make_key(), None, now=NOW)
     assert (found.usable_idle, found.usable_busy, found.silent) == counts
     assert found.any_usable == (counts[2] == 0)
-    assert bool(book.places) == (counts[2] == 0)
+    assert bool(book.inhabited(PLACE)) == (counts[2] == 0)
     assert book.usable(make_key(cores=9), None, now=NOW).silent == 0
 
 
@@ -208,7 +209,7 @@ def test_a_queue_that_changed_changes_the_pilots_that_are_there(base, add, make_
 
 
 def _whole(session):
-    return session.request(session.whole(NOW), _NO_POOLS)
+    return session.empty(NOW)
 
 
 worlds = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import TaskQueueKey
+from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.offers import CAUSES
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, compile_requirements, load_resources
@@ -400,8 +400,20 @@ NEVER = {"moon": "Backend", "shut": "MaxTotalJobs", "dammed": "MaxWaitingJobs", 
 
 
 def closed_world(*alive):
-    places = frozenset(("A", "c", name) for name in alive)
-    return Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: places).vo_config("lab")
+    there = frozenset(pilot(name) for name in alive)
+    return Policy(load_resources([("s.toml", CLOSED)]), inhabited=among(there)).vo_config("lab")
+
+
+def pilot(queue, **more):
+    """What a pilot of the queue presents."""
+    return ResourceRequest(
+        **{"vo": "lab", "site": "A", "ce": "c", "queue": queue, "norm_cpu_seconds": 1_000} | more
+    )
+
+
+def among(there):
+    """Live pilots, by the queues that are asked about."""
+    return lambda queues: frozenset(one for one in there if (one.site, one.ce, one.queue) in queues)
 
 
 def named(world, mask):
@@ -417,7 +429,8 @@ def test_one_predicate_excludes_queues_without_pilots(make_key_of, alive, cpu):
     expected = set() if cpu > 1_000 else set(NAMES) - (NEVER.keys() - alive)
     assert named(world, found.eligible) == expected
     planes = {name: named(world, mask) for name, mask in found.planes if name in CAUSES}
-    assert planes == {NEVER[name]: {name} for name in NEVER.keys() - alive}
+    no_use = NEVER.keys() if cpu > 1_000 else NEVER.keys() - alive
+    assert planes == {NEVER[name]: {name} for name in no_use}
     with_pool = replace(key, submit_pool="req1:x")
     assert world.possible_queues(with_pool, world.table.open_to_vo) == found.eligible
 
@@ -447,15 +460,31 @@ def test_unknown_requirements_open_no_queue(make_key_of):
 
 def test_a_world_is_made_anew_only_when_pilots_come_or_go_where_none_is_sent():
     alive = [frozenset()]
-    policy = Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: alive[0])
+    policy = Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda queues: among(alive[0])(queues))
     first = policy.vo_config("lab")
-    policy.verdicts["any"] = "no"
-    alive[0] = frozenset({("A", "c", "open"), ("Elsewhere", "c", "shut")})
+    policy.verdicts["any"], _ = "no", first.places
+    alive[0] = frozenset({pilot("open"), pilot("shut", site="Elsewhere")})
     assert policy.vo_config("lab") is first
     assert policy.verdicts
-    alive[0] = frozenset({("A", "c", "shut")})
+    alive[0] = frozenset({pilot("shut")})
     second = policy.vo_config("lab")
     assert second is not first
     assert policy.verdicts == {}  # what was judged in the world before
     assert policy.vo_config("lab") is second
-    assert named(second, second.inhabited) == {"shut"}
+    assert (second.places is first.places, second.residents.requests) == (True, alive[0])
+
+
+@pytest.mark.parametrize("other", [
+    {"vo": "other"}, {"groups": ("others",)}, {"owner": "bob"}, {"norm_cpu_seconds": 10}, {"cores": 0},
+])  # fmt: skip
+def test_a_pilot_that_may_not_take_the_job_makes_no_queue_possible(make_key_of, other):
+    """Nor is a change suggested that leads to its queue."""
+    policy = Policy(load_resources([("s.toml", CLOSED)]), inhabited=among({pilot("shut", **other)}))
+    world, key = policy.vo_config("lab"), make_key_of(norm_cpu_seconds=100, submit_pool="req1:x")
+    shut = 1 << world.table.bit(QueueId("A", "c", "shut"))
+    assert not world.possible_queues(key, shut)
+    found = find_exclusions(key, {"Software": "root"}, world)
+    assert dict(found.planes)["MaxTotalJobs"] == shut
+    assert all(change.example.queue != "shut" for change in found.job_changes())
+    vars(policy)["inhabited"] = among({pilot("shut")})
+    assert policy.vo_config("lab").possible_queues(key, shut) == shut

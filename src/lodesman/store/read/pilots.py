@@ -11,7 +11,7 @@ from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, keys
+from lodesman.store.dialect import GIVEN, GIVEN_TRIPLES, JOIN_IN_ORDER, by_index, keys
 
 # In the order of the members of `Pilot`.
 _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site, ce, queue, native_id, reason, jobs_done,
@@ -109,6 +109,11 @@ def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
 def live_pilots(db: Reader) -> list[PilotRow]:
     """All pilots that have not ended."""
     return _pilots(db, "ended_at IS NULL")
+
+
+def pilots_in_queues(db: Reader, queues: Iterable[QueueId]) -> list[PilotRow]:
+    """All pilots in these CE queues that have not ended."""
+    return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TRIPLES}", keys(queues))
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
