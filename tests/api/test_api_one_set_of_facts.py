@@ -81,6 +81,11 @@ def test_only_a_pilot_that_could_take_the_job_makes_it_possible(house, shut, pil
     assert (house.get("/v1/jobs/1/why")["verdict"] == "never") != possible
 
 
+def test_pilots_of_one_queue_count_together(house, shut):
+    shut(vo="other"), shut(), shut(cores=2)
+    assert outcome(house)
+
+
 def test_a_pilot_that_was_not_heard_for_long_counts_no_more(house, shut):
     shut(node={"cores": 1})
     assert outcome(house)

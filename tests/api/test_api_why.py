@@ -15,6 +15,7 @@ from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker
 from lodesman.director.orders import PoolState
 from lodesman.resources import load_resources
+from lodesman.why.facts import DirectorNow
 
 
 def why(house, job, token="ann"):
@@ -140,12 +141,10 @@ def test_a_pilot_that_drains_or_does_not_fit_is_no_help(house):
 
 
 def test_not_now_when_no_pilot_may_be_sent(house, backend):
-    house.submitted({"Parameters": 100})
     director = house.director(backend)
-    assert director.tick(house.now) > 0
-    told = why(house, 50)
-    assert told["verdict"] == "now"
-    assert told["director"]["room"] > 0
+    assert director.tick(house.now) == 0
+    house.submitted({"Parameters": 100})
+    assert why(house, 1)["director"]["room"] > 0
     backend.waiting = backend.running = 10_000  # the batch system is full of others' work
     assert director.tick(house.now) == 0
     told = why(house, 50)
@@ -172,10 +171,8 @@ def test_how_old_the_load_is_that_closes_a_gate(house, backend):
     backend.waiting = 0
     house.director(backend).tick(house.now)
     told = why(house, 1)
-    assert (told["ages"]["load"], step(told, "gates")["closed"]) == (42.0, [])
-    assert step(told, "gates")["text"].endswith(
-        "have free capacity for a pilot; load reported by local 42 s ago"
-    )
+    (closed,) = step(told, "gates")["closed"]
+    assert (told["ages"]["load"], closed["gate"], closed["load_seconds_ago"]) == (42.0, "filled", 42.0)
 
 
 def test_the_oldest_load_counts(house, backend):
@@ -300,6 +297,39 @@ def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said
     assert said in step(told, "gates")["text"]
     assert step(told, "gates")["holds"] is False
     assert told["who"].startswith(who)
+    # A pool that is not full any more refuses nobody, whatever the last iteration met with.
+    house.side.keeper.ask_director = lambda: DirectorNow(None, {"Local": False})
+    assert why(house, 1)["main_reason"] == ("no-submission-pool" if wanted else "pilot-expected")
+
+
+def test_a_submission_pool_that_is_not_configured_has_a_sentence(house):
+    policy = replace(house.side.policy, submission_pools=frozenset({"Local"}))
+    house.core.policy = house.side.policy = policy
+    house.submitted({"SubmitPool": "Nowhere"}, hold_if_impossible=True)
+    told = house.get("/v1/jobs/1/why?queue=North/ce.north/short")["queue"]
+    assert (told["ruled_out_by"], told["reasons"]) == (
+        ["SubmitPool"],
+        ["there is no submission pool Nowhere"],
+    )
+
+
+def test_the_room_of_a_queue_is_what_the_director_left(house, backend):
+    """The very moment when it has sent its last pilot there, job and queue agree that it is full."""
+    house.submitted({"Site": "North", "Parameters": 100})
+    backend.waiting = 9
+    house.now += 5.0
+    director = house.side.director = house.director(backend)
+
+    def launch(decision, _):
+        for one in decision.placement.placements:
+            [house.prepare_pilot(one.queue_id.site, norm_cpu_seconds=1) for _ in range(one.count)]
+
+    director.launch = launch
+    assert director.tick(house.now) == 1
+    told, queue = why(house, 1), house.get("/v1/queues/why?path=North/ce.north/short")
+    assert (told["verdict"], queue["verdict"]) == ("not now", "not now")
+    assert (told["director"]["room"], queue["gate"]["room"]) == (0, 0)
+    assert step(told, "gates")["closed"][0]["gate"] == "filled"
 
 
 def test_the_actor_who_opens_depends_on_the_limit(house, backend):

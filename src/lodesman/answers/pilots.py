@@ -231,11 +231,16 @@ class DirectorNoPool(Struct):
 
 
 class DirectorRoom(Struct):
-    """Pilots wanted in a CE queue, their maximum number, its limits, and the load in the order of `load_fields`."""
+    """Pilots wanted in a CE queue, their maximum number, what is `left` of it after the placements, its limits, and the load
+    in the order of `load_fields`. `slots`: the pilots that run there at once; `others`: those there that are not ours.
+    """
 
     wanted: int
     room: int
     clamps: list[_ClampValues]
+    left: int | UnsetType = UNSET
+    slots: int | UnsetType | None = UNSET
+    others: int | UnsetType | None = UNSET
     load: _LoadValues | UnsetType = UNSET
 
 
@@ -245,7 +250,7 @@ class DirectorRecord(Struct):
 
     `borrowed`: usable pilots sent for another task queue. `aside`: live pilots that count nowhere, by reason. `spare`:
     pilots that no task queue needs; `cancel`: those cancelled now. `placements`: (task queue, CE queue, pilots).
-    `rooms`: by CE queue; records of older releases have no loads.
+    `rooms`: by CE queue; records of older releases have no loads, nor what is left.
     """
 
     now: float

@@ -153,9 +153,10 @@ class JobPilots(Struct, frozen=True):
 
 
 class JobDirector(Struct):
-    """The director's last iteration for its task queue; `room` None: no recent decision."""
+    """The director's last iteration for its task queue, and when it last looked; `room` None: no recent decision."""
 
     decided_seconds_ago: float | None
+    looked_seconds_ago: float | None
     lines: list[str]
     room: int | None
 

@@ -89,7 +89,7 @@ class CandidateMaker:
             load=QueueLoad(waiting, running, seen_at, source),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest_caps(offers.values()),
-            slots=_least(offer.settings.slots for offer in offers.values()),
+            slots=_least([*(one.settings.slots for one in offers.values()), *(one.slots for one in loads)]),
             closed=self.mask.reason(queue_id, self.now),
             no_backend="" if closed is None else closed.text,
         )

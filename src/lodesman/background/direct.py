@@ -43,7 +43,7 @@ from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
 from lodesman.store.read import pilots as read
-from lodesman.why.facts import Waiting
+from lodesman.why.facts import DirectorNow, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ _EMPTY_SECONDS = 30.0
 @dataclass(slots=True)
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    of the last iteration.
+    of the last iteration, `looked_at` is when that was.
     """
 
     db: Reader
@@ -73,6 +73,7 @@ class Director:
     breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
     buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
+    looked_at: float | None = None
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
@@ -100,6 +101,7 @@ class Director:
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
+        self.looked_at = now
         faults = []
         for part in (self._store, self._launch, self._cancel, self._note_breakers):
             try:
@@ -130,6 +132,10 @@ class Director:
                 notes.append(AuditNote("breaker-closed", str(queue)))
         if notes:
             self.post(calls.NOTE, notes)
+
+    def now(self) -> DirectorNow:
+        """What it says of itself between two iterations. Any thread may ask."""
+        return DirectorNow(self.looked_at, {name: state.is_full for name, state in self.pools().items()})
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
         """The VOs of an iteration: those with waiting jobs, and those that are configured."""

@@ -124,7 +124,7 @@ class MainReasons:
                 None if iteration is None else iteration.capacity(found.config).open,
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
                 closed=closed[key.vo],
-                refused=iteration is not None and tq_id in iteration.refused,
+                refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )
             yield tq_id, (reason.value, self._detail(reason, found, iteration, mask))

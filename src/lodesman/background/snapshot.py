@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Final
@@ -30,14 +30,17 @@ from lodesman.store.director import iteration_after, iteration_at
 from lodesman.store.read.pilots import LivePilot, PilotRow, pilots_by_id, pilots_in_short
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
-from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
+from lodesman.why.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.why.verdict import since
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
-_REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+# Seconds between refreshes, for each second that one takes; where that is more than _PROMPT_SECONDS, fewer.
+_REST: Final = 200.0
+_SHORT_REST: Final = 20.0
+_PROMPT_SECONDS: Final = 4.0
 _OLDEST_SECONDS: Final = (
     60.0  # of a snapshot, whatever it costs: the next one begins so early that it is done by then
 )
@@ -245,6 +248,8 @@ class SnapshotKeeper:
 
     def __init__(self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS) -> None:
         self.fresh_seconds = fresh_seconds
+        self.ask_director: Callable[[], DirectorNow] = DirectorNow
+        """Where a director runs, what it says of itself."""
         self.pilots = PilotBook()
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
         self.at: float | None = None
@@ -270,7 +275,9 @@ class SnapshotKeeper:
             return
         try:
             if self.at is not None and 0.0 <= now - self.at < self._rest_seconds(rest):
-                self.snapshot = replace(self.snapshot, decided_after=iteration_at(self._db))
+                self.snapshot = replace(
+                    self.snapshot, decided_after=iteration_at(self._db), director=self.ask_director()
+                )
                 return
             begun = time.perf_counter()
             self.pilots.refresh(self._db, now)
@@ -283,7 +290,8 @@ class SnapshotKeeper:
 
     def _rest_seconds(self, rest: float) -> float:
         longest = max(self._cost, _OLDEST_SECONDS - 2 * self._cost)
-        return min(longest, rest * max(_LEAST_SECONDS, self._cost * _REST))
+        usual = min(self._cost * _REST, max(_PROMPT_SECONDS, self._cost * _SHORT_REST))
+        return min(longest, rest * max(_LEAST_SECONDS, usual))
 
     def _read(self, now: float) -> Snapshot:
         waiting = self.task_queues.read()
@@ -295,8 +303,9 @@ class SnapshotKeeper:
         if found is not None:
             iteration = RecordedIteration(found[0], found[1], msgspec.json.decode(found[2]), before=iteration)
         return Snapshot(
-            at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration
-        )
+            at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
+            director=self.ask_director(),
+        )  # fmt: skip
 
     def serving(self, db: Reader, pool: str) -> PoolQueues | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""

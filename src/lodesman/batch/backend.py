@@ -113,11 +113,14 @@ class CancelOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLoad:
-    """How many pilots of a queue wait and run at `observed_at` (UNIX seconds); None means unknown."""
+    """How many pilots of a queue wait and run at `observed_at` (UNIX seconds), and how many can run at once; None means
+    unknown.
+    """
 
     waiting: int | None
     running: int | None
     observed_at: float
+    slots: int | None = None
 
 
 class Backend(Protocol):

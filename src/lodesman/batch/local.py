@@ -125,7 +125,9 @@ class LocalBackend:
         except OSError:
             return backend.BatchLoad(waiting=None, running=None, observed_at=now)
         running = states[NativeState.RUNNING] + states[NativeState.UNKNOWN] + self._uncertain()[queue]
-        return backend.BatchLoad(waiting=states[NativeState.WAITING], running=running, observed_at=now)
+        return backend.BatchLoad(
+            waiting=states[NativeState.WAITING], running=running, observed_at=now, slots=self.slots.get(queue)
+        )
 
     # --- upkeep -----------------------------------------------------------------------------------
 

@@ -157,8 +157,10 @@ def _option(one: Option | ResourceOption) -> str:
 
 
 def _show_director(answer: JobExplained | QueueExplained) -> None:
-    at = answer.director.decided_seconds_ago
-    click.echo(f"\nDirector ({'never decided' if at is None else f'decided {span(at)} ago'}):")
+    at, looked = answer.director.decided_seconds_ago, answer.director.looked_seconds_ago
+    words = "never decided" if at is None else f"decided {span(at)} ago"
+    words += "" if looked is None or looked == at else f", looked {span(looked)} ago"
+    click.echo(f"\nDirector ({words}):")
     for line in answer.director.lines:
         say(f"  {line}")
 

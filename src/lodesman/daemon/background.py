@@ -170,6 +170,7 @@ class BackgroundProcess:
             started=time.time(),
         )
         self.side = self._read_side()
+        self.side.keeper.ask_director = self.director.now
         self.local.slots = local_slots(self.policy)  # only now can the policy be asked
         self.submit_pools = PoolKeeper(
             open_reader(config.database),

@@ -66,11 +66,12 @@ class OrderOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """All placements, the outcome of each order, and the room each queue had at the start."""
+    """All placements, the outcome of each order, and the room that each queue had at the start, and has `left`."""
 
     placements: tuple[Placement, ...]
     outcomes: tuple[OrderOutcome, ...]
     rooms: Mapping[QueueId, Room]
+    left: Mapping[QueueId, int]
     places: Places = field(compare=False, repr=False)
 
     @property
@@ -116,37 +117,37 @@ class _Seats:
             siblings[ce_path].append(bit)
         self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
         # What each queue would still take; and of these, how many pilots would start at once.
-        self._left = Tally({bit: room.room for bit, room in rooms.items()})
+        self.left = Tally({bit: room.room for bit, room in rooms.items()})
         self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
-        self.had_room = self._left.positive
+        self.had_room = self.left.positive
         """The queues that had room at the start."""
 
     @property
     def has_room(self) -> int:
         """The queues that still have room."""
-        return self._left.positive
+        return self.left.positive
 
     def put(self, order: int, eligible: int, pool: str, rng: Random) -> None:
         """Place one pilot of an order, if any queue of `eligible` has room and the pool takes the submission."""
         used = self._used[order]
-        free = eligible & self._left.positive
+        free = eligible & self.left.positive
         if used and self._spare[pool] <= 0:
             free &= used
         if not free:
             return
         # A pilot that would start at once is better than one that waits, where slots are known.
         at_once = free & self._at_once.positive
-        bit = self._at_once.draw(at_once, rng) if at_once else self._left.draw(free, rng)
+        bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(free, rng)
         self.taken[order, bit] += 1
         if not used >> bit & 1:
             self._used[order] |= 1 << bit
             self._spare[pool] -= bool(used)
-        self._left.take_one(1 << bit)
+        self.left.take_one(1 << bit)
         self._at_once.take_one(1 << bit)
         ce_path = self._ce_ids[bit]
         if ce_path in self._tokens:
             self._tokens[ce_path] -= 1
-            for tally in (self._left, self._at_once):
+            for tally in (self.left, self._at_once):
                 tally.limit(self._siblings[ce_path], self._tokens[ce_path])
 
 
@@ -190,6 +191,7 @@ def place(
         ),
         outcomes=tuple(_outcomes(orders, eligible, places, seats)),
         rooms={queue.queue_id: rooms[bit] for bit, queue in places.queues.items()},
+        left={queue.queue_id: seats.left.number(bit) for bit, queue in places.queues.items()},
         places=places,
     )
 

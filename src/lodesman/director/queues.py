@@ -162,6 +162,14 @@ def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float
     return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
 
 
+def others(queue: CandidateQueue) -> int | None:
+    """Pilots there that are not ours, as far as the load says; None if that is unknown."""
+    if not queue.load.is_known:
+        return None
+    ours = queue.own.waiting + queue.own.running - queue.own.since_load
+    return max(0, (queue.load.waiting or 0) + (queue.load.running or 0) - ours)
+
+
 def free_slots(queue: CandidateQueue) -> int:
     """Slots in which a new pilot would start at once; 0 if the number of slots is unknown."""
     if queue.slots is None:

@@ -19,7 +19,7 @@ from lodesman.director.iteration import Decision
 from lodesman.director.limits import Clamp
 from lodesman.director.placement import OrderOutcome, PlacementResult
 from lodesman.director.plan import Plan, PlanRow, arithmetic
-from lodesman.director.queues import CandidateQueue, QueueLoad, Room
+from lodesman.director.queues import CandidateQueue, QueueLoad, Room, others
 
 Record = dict[str, Any]
 
@@ -64,18 +64,21 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         ],
         "load_fields": list(_LOAD_FIELDS),
         "rooms": {
-            str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])
+            str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id], placement.left[queue.queue_id])
             for queue in placement.places.queues.values()
         },
     }
 
 
-def _room(queue: CandidateQueue, room: Room) -> Record:
-    """What a queue was allowed, and the load that this came from, its time rounded to a tenth of a second."""
+def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
+    """What a queue was allowed and has left, and the load that this came from, its time rounded to a tenth of a second."""
     load = queue.load
     return {
         "wanted": room.wanted,
         "room": room.room,
+        "left": left,
+        "slots": queue.slots,
+        "others": others(queue),
         "clamps": [*map(_CLAMP_VALUES, room.clamps)],
         "load": [load.waiting, load.running, round(load.observed_at, 1), load.source],
     }

@@ -27,14 +27,10 @@ class Residents:
         self._places = [QueueId(one.site, one.ce, one.queue) for one in requests]
         self._table = RequestTable(CRITERIA, enumerate(requests))
 
-    def serving(self, key: TaskQueueKey) -> Iterator[QueueId]:
+    def serving(self, key: TaskQueueKey) -> set[QueueId]:
         """Where those are that could take jobs of the key, were it not for their SubmitPool."""
-        if self._places:
-            place = replace(key, submit_pool="") if key.submit_pool else key
-            yield from (
-                self._places[bit]
-                for bit in bits(self._table.narrow(mask_of(range(len(self._places))), place))
-            )
+        place, everyone = replace(key, submit_pool=""), mask_of(range(len(self._places)))
+        return {self._places[bit] for bit in bits(self._table.narrow(everyone, place))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,9 @@ class VOConfig:
 
     def served_by_residents(self, key: TaskQueueKey) -> int:
         """The queues where one of the residents could take jobs of the key, were it not for their SubmitPool."""
-        found = (self.table.bit(place) for place in self.residents.serving(key))
+        if not self.residents.requests:
+            return 0
+        found = map(self.table.bit, self.residents.serving(key))
         return mask_of(bit for bit in found if bit is not None)
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:

@@ -50,6 +50,7 @@ class Gate(NamedTuple):
     text: str
 
 
+FILLED: Final = Gate("filled", "the pilots that the director has just sent there fill it")
 REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since it was opened")
 
 
@@ -94,10 +95,13 @@ def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDecision:
-    """What an iteration decided about one CE queue: pilots wanted there, capacity for them, and the clamps that bit."""
+    """What an iteration decided about one CE queue: pilots wanted there, capacity for them and what is left of it after its
+    placements, and the clamps that bit.
+    """
 
     wanted: int
     room: int
+    left: int
     clamps: list[QueueClamp]
 
 
@@ -134,14 +138,21 @@ class RecordedIteration:
         """What it did for a task queue (None: a new one) and why."""
         return self._stories.lines(tq_id or _NO_TASK_QUEUE)
 
-    def demands(self, task_queues: Iterable[int]) -> Counter[Demand]:
-        """How many of the task queues it did what for."""
+    def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
+        """(submission pool, outcome) of all that took no pilots for a task queue (None: a new one), if none of them would
+        take any now. `full`: whether each submission pool is full now, None if that is not known.
+        """
+        tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
+        return tries if full is None or all(full.get(pool, True) for pool, _ in tries) else ()
+
+    def demands(self, task_queues: Iterable[int], full: Mapping[str, bool] | None = None) -> Counter[Demand]:
+        """How many of the task queues it did what for; `full`: see `refusals`."""
         found: Counter[Demand] = Counter()
         for tq_id in task_queues:
             row = self._stories.rows.get(tq_id)
             if row is None:
                 found[Demand.NEW] += 1
-            elif tq_id in self.refused:
+            elif self.refusals(tq_id, full):
                 found[Demand.NO_POOL] += 1
             elif row[self._asked] > 0:
                 found[Demand.ASKED] += 1
@@ -166,13 +177,15 @@ class RecordedIteration:
             QueueClamp(clamp=ClampName(name), before=before, after=after, limit=limit, text=str(text))
             for name, before, after, limit, text in found["clamps"]
         ]
-        return QueueDecision(wanted=found["wanted"], room=found["room"], clamps=clamps)
+        return QueueDecision(wanted=found["wanted"], room=found["room"], left=_left(found), clamps=clamps)
 
     def gate(self, queue: QueueId) -> Gate:
         """What left a CE queue no free capacity."""
         found = self._room(queue)
         if found is None:
             return Gate(NOT_CONSIDERED, "the director did not consider it")
+        if found["room"] > 0:
+            return FILLED
         if not found["clamps"]:
             return Gate(NOT_WANTED, "no pilot was wanted there")
         name, *_, text = found["clamps"][-1]
@@ -191,7 +204,7 @@ class RecordedIteration:
         loads: list[tuple[tuple[float, str], int]] = []
         for bit, offer in config.by_bit.items():
             found, gate = self._room(offer.queue), not_sent_gate(config, offer)
-            pilots = 0 if found is None or gate else max(0, found["room"])
+            pilots = 0 if found is None or gate else _left(found)
             if pilots:
                 free.append((pilots, bit))
             else:
@@ -208,6 +221,11 @@ class RecordedIteration:
         )
 
 
+def _left(room: Mapping[str, Any]) -> int:
+    """The free capacity that is left after the iteration's own placements; older releases did not keep it."""
+    return max(0, int(room.get("left", room["room"])))
+
+
 def _masks(bits: Iterable[tuple[K, int]]) -> dict[K, int]:
     """Each key with the mask of its bits."""
     found: dict[K, list[int]] = {}
@@ -216,11 +234,23 @@ def _masks(bits: Iterable[tuple[K, int]]) -> dict[K, int]:
     return {key: mask_of(members) for key, members in found.items()}
 
 
+class DirectorNow(NamedTuple):
+    """What a running director says of itself. `looked_at`: when its last iteration was, be it stored or, since there was
+    nothing to decide, not; `full`: whether each submission pool is full now. None where that is not known.
+    """
+
+    looked_at: float | None = None
+    full: Mapping[str, bool] | None = None
+
+
+NO_DIRECTOR: Final = DirectorNow()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
     group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
-    that is not read yet.
+    that is not read yet. `director`: what it knows without an iteration.
     """
 
     at: float
@@ -229,6 +259,7 @@ class Snapshot:
     groups: Mapping[tuple[str, str], int]
     iteration: RecordedIteration | None
     decided_after: float | None = None
+    director: DirectorNow = NO_DIRECTOR
 
     def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
@@ -257,6 +288,12 @@ class SnapshotFacts:
     def decided_age(self) -> float | None:
         """Seconds since the iteration that `decision` is; without one, since the last, however long ago."""
         return self.age(self.snapshot.decided_at if self.decision is None else self.decision.at)
+
+    @property
+    def looked_age(self) -> float | None:
+        """Seconds since the director looked, be it that there was nothing to decide."""
+        seen = (self.snapshot.decided_at, self.snapshot.director.looked_at)
+        return self.age(max((at for at in seen if at is not None), default=None))
 
     @cached_property
     def decision(self) -> RecordedIteration | None:
@@ -321,9 +358,9 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
         """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
-        return (
-            () if self.decision is None else self.decision.refused.get(self.task_queue or _NO_TASK_QUEUE, ())
-        )
+        if self.decision is None:
+            return ()
+        return self.decision.refusals(self.task_queue, self.snapshot.director.full)
 
     @cached_property
     def reason(self) -> MainReason:
@@ -334,7 +371,7 @@ class JobFacts(SnapshotFacts):
             None if capacity is None else capacity.open,
             self.pilots,
             closed=self.closed,
-            refused=decision is not None and self.task_queue in decision.refused,
+            refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
         return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason

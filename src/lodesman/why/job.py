@@ -86,13 +86,17 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
         never = never_sent(offer, config.backends)
         reasons = list(facts.exclusions.reasons(offer.bit))
         reasons += [never.text] if never and never.parameter in criteria else []
+        if not config.has_pool_for(facts.exclusions.key):
+            reasons.append(
+                f"there is no submission pool {' or '.join(facts.exclusions.key.submission_pools)}"
+            )
         not_sent = not_sent_gate(config, offer)
         gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
         decided = None if facts.decision is None else facts.decision.queue(place)
         if gate:
             room = 0
         elif facts.decision is not None and decided is not None:
-            room = decided.room
+            room = decided.left
             gate = "" if room > 0 else facts.decision.gate(place).text
     return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
 
@@ -287,8 +291,6 @@ def _share(facts: JobFacts) -> JobShare:
 def _director(facts: JobFacts) -> answers.JobDirector:
     at, decision = facts.decided_age, facts.decision
     if decision is None or facts.capacity is None:
-        return answers.JobDirector(decided_seconds_ago=at, lines=[sentence(facts.undecided())], room=None)
+        return answers.JobDirector(at, facts.looked_age, [sentence(facts.undecided())], None)
     lines = list(decision.lines(facts.task_queue))
-    return answers.JobDirector(
-        decided_seconds_ago=at, lines=lines, room=facts.capacity.pilots(facts.open_here)
-    )
+    return answers.JobDirector(at, facts.looked_age, lines, facts.capacity.pilots(facts.open_here))

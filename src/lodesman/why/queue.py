@@ -20,7 +20,7 @@ from lodesman.matching import QueueOffer
 from lodesman.matching.offers import MANUAL, never_sent
 from lodesman.resources import FilePosition, Mismatch, QueueId
 from lodesman.why import verdict
-from lodesman.why.facts import QueueDecision, SnapshotFacts
+from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
 from lodesman.why.verdict import counted, span
 
@@ -77,7 +77,7 @@ class QueueFacts(SnapshotFacts):
         """What the last iteration did for the task queues that fit; None if that was long ago."""
         if self.decision is None or self.survey is None:
             return None
-        return self.decision.demands(self.survey.fitting)
+        return self.decision.demands(self.survey.fitting, self.snapshot.director.full)
 
     @property
     def no_backend(self) -> str:
@@ -87,10 +87,12 @@ class QueueFacts(SnapshotFacts):
         return next((one.text for one in limits if one.clamp is ClampName.NO_BACKEND), "")
 
     @cached_property
-    def limits(self) -> list[tuple[ClampName, str]]:
+    def limits(self) -> Sequence[tuple[str, str]]:
         """What leaves no free capacity: the limits of now, or else the clamps of the last iteration."""
         if self.gate is not None:
             return [(one.clamp, one.text) for one in self.gate.limits if one.shut]
+        if self.decided is not None and self.decided.room > 0 >= self.decided.left:
+            return [FILLED]
         return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
 
     @property
@@ -106,7 +108,7 @@ class QueueFacts(SnapshotFacts):
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
-        capacity = None if self.decided is None else self.decided.room
+        capacity = None if self.decided is None else self.decided.left
         if self.closings:
             capacity = 0
         elif self.gate is not None:
@@ -223,8 +225,8 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("room", None, "unknown: the director has not considered it recently")
         return
     limits = "; ".join(text for _, text in facts.limits) or "no limit took anything away"
-    text = f"free capacity for {counted(decided.room, 'pilot')} at the last iteration ({limits})"
-    yield QueueStep("room", decided.room > 0, text, facts.decided_age)
+    text = f"free capacity for {counted(decided.left, 'pilot')} after the last iteration ({limits})"
+    yield QueueStep("room", decided.left > 0, text, facts.decided_age)
 
 
 def _lately(facts: QueueFacts) -> QueueStep:
@@ -266,6 +268,7 @@ def _director(facts: QueueFacts) -> answers.QueueDirector:
         lines = [f"Task queue {survey.fullest}: {first}", *(f"  {line}" for line in rest)]
     return answers.QueueDirector(
         decided_seconds_ago=facts.decided_age,
+        looked_seconds_ago=facts.looked_age,
         considered=decided is not None,
         wanted=None if decided is None else decided.wanted,
         room=None if decided is None else decided.room,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.why.facts import SnapshotFacts
+from lodesman.why.facts import DirectorNow, SnapshotFacts
 
 RECORD = '{"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}, "rooms": {}}'
 
@@ -48,3 +48,11 @@ def test_a_director_that_decides_is_never_said_to_be_idle(keeper):
     late = SnapshotFacts(snapshot=keeper.snapshot, now=1_060.0)
     assert late.decision is None
     assert late.undecided().endswith("for 30 s")
+
+
+def test_the_age_of_the_look_is_told_apart_from_that_of_the_decision(keeper):
+    """A director that has nothing to decide stores nothing, and is at work all the same."""
+    keeper.ask_director = lambda: DirectorNow(looked_at=1_050.0)
+    keeper.refresh(1_051.0)
+    facts = SnapshotFacts(snapshot=keeper.snapshot, now=1_052.0)
+    assert (facts.decided_age, facts.looked_age) == (52.0, 2.0)

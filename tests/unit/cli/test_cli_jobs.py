@@ -317,7 +317,12 @@ WHY = {
         ],
     },
 }  # fmt: skip
-DIRECTOR = {"decided_seconds_ago": 12.0, "lines": ["pilots: 2 of 6 asked were placed", HOSTILE], "room": 2}
+DIRECTOR = {
+    "decided_seconds_ago": 12.0,
+    "looked_seconds_ago": 12.0,
+    "lines": ["pilots: 2 of 6 asked were placed", HOSTILE],
+    "room": 2,
+}
 
 
 def test_why_begins_with_the_verdict_and_goes_step_by_step(at, server):
@@ -360,6 +365,7 @@ def test_why_of_a_job_that_does_not_wait(at, server):
 def test_why_before_the_director_ever_decided(at, server):
     never = {
         "decided_seconds_ago": None,
+        "looked_seconds_ago": None,
         "lines": ["The director has not decided anything yet."],
         "room": None,
     }

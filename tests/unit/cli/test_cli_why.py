@@ -36,7 +36,9 @@ QUEUE = {
     "summary": "1 task queue could be run there, and none may be sent now.", "who": "time",
     "chain": [{"step": "room", "holds": False, "text": "room for 0 pilots now", "age_seconds": 65.0}],
     "work": {**SURVEY, "fitting": 1, "nearest": []},
-    "director": {"decided_seconds_ago": 12.0, "lines": ["Task queue 7: pilots: 2 asked", HOSTILE]},
+    "director": {
+        "decided_seconds_ago": 12.0, "looked_seconds_ago": 12.0, "lines": ["Task queue 7: pilots: 2 asked", HOSTILE],
+    },
     "lately": [
         {"id": 5, "stamp": "s5", "state": "Aborted", "reason": "", "sent_seconds_ago": 65.0, "joined": False,
          "ended_seconds_ago": 5.0, "jobs_done": 0},

@@ -87,7 +87,8 @@ def test_it_records_each_placement(stored, demand, queue):
     assert (ask["asked"], ask["placed"], ask["pool"], ask["private"]) == (16, 16, "Local", False)
     assert (ask["owner"], ask["group"]) == ("generic", "generic")
     load = [0, 0, NOW, "batch"]
-    assert record["rooms"]["A/ce/q"] == {"wanted": 16, "room": 40, "clamps": [], "load": load}
+    room = {"wanted": 16, "room": 40, "left": 24, "clamps": [], "slots": None, "others": 0, "load": load}
+    assert record["rooms"]["A/ce/q"] == room
 
 
 def test_the_loads_that_it_went_by_come_back(stored, demand, queue):

@@ -167,7 +167,7 @@ def test_what_the_last_iteration_did_for_each_task_queue():
         "row_fields": fields,
         "rows": rows,
         "asks": [],
-        "no_pool": [{"tq_id": 2, "tries": []}],
+        "no_pool": [{"tq_id": 2, "tries": [["Local", "full"]]}],
         "rooms": {},
         "plan": {},
     }
