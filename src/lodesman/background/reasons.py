@@ -31,7 +31,7 @@ from lodesman.why.facts import RecordedIteration
 from lodesman.why.verdict import judge_job
 
 _LEAST_SECONDS: Final = 5.0
-_REST: Final = 50.0  # seconds between judgements, for each second that one takes
+_REST: Final = 30.0  # seconds between judgements, for each second that one takes
 _GATES_KEPT: Final = 10_000
 
 Judged = tuple[str, str]
