@@ -302,13 +302,7 @@ class House:
             task.cancel()
         self.run(asyncio.sleep(0))
         self.loop.close()
-        for db in (
-            self.core.reader,
-            self.core.second_reader,
-            self.core.pilot_reader,
-            self.side.db,
-            self._writer,
-        ):
+        for db in (*self.core.readers, self.side.db, self._writer):
             db.close()
 
     def run(self, what: Any) -> Any:
@@ -468,7 +462,7 @@ class ScriptedBackend:
         self.waiting, self.running = waiting, running
 
     def load(self, queue: Any) -> BatchLoad:
-        return BatchLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0)
+        return BatchLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0, slots=100)
 
 
 @pytest.fixture

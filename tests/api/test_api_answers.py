@@ -313,7 +313,13 @@ def test_parameters_have_their_types():
             kinds |= {
                 one["name"]: one["schema"]["type"] for one in operation["parameters"] if one["in"] == "query"
             }
-    assert {name for name, kind in kinds.items() if kind == "boolean"} == {"all", "newest", "origin", "own"}
+    assert {name for name, kind in kinds.items() if kind == "boolean"} == {
+        "all",
+        "newest",
+        "origin",
+        "own",
+        "start",
+    }
     assert {name for name, kind in kinds.items() if kind == "integer"} == {"first", "last", "limit", "since"}
     assert kinds["state"] == "string"
 

@@ -35,9 +35,9 @@ def told(house, backend):
     def look(lines):
         policy = house.policy(load_resources([("s.toml", SITES.format(lines=lines))]))
         house.core.policy = house.side.policy = director.policy = policy
+        director.tick(house.now)
         job = house.submitted({})
         house.submitted({}, token="olaf")
-        director.tick(house.now)
         ask = urlencode({"queue": "W/c/q"})
         return (
             house.get(f"/v1/jobs/{job}/why?{ask}"),

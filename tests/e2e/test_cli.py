@@ -204,7 +204,10 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     assert shell("release", last) == "1 job released.\n"
     wait_for(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
     wait_for(lambda: "begun" in shell("logs", first), "its output while it runs")
-    assert shell("why", last).startswith(f"Job {last}: NOW. ")
+    told = shell("why", last)
+    assert told.startswith(f"Job {last}: NOT NOW. ")
+    assert "jobs are before it" in told
+    assert shell.json("status", last, "--start")["jobs"][0]["start"]["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
     assert set(shell.states(jobs).values()) == {"Killed"}
     killed = shell.json("status", "--state", "Killed", "--limit", "5")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.service import Cleaning, NewPilot, UnusedInputs
-from lodesman.answers.vocabulary import JobState, PilotState
+from lodesman.answers.service import Cleaning, Judged, NewPilot, UnusedInputs
+from lodesman.answers.vocabulary import JobState, MainReason, PilotState
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey
 from lodesman.store import accounts, director, sandboxes
@@ -169,8 +169,8 @@ def test_task_queues(store):
     queue = add_queue(store)
     add_jobs(store, queue, 3)
     assert [row.waiting for row in task_queues.list_task_queues(store.db, limit=9)] == [3]
-    store.do(write_queues.store_reasons, {queue: ("pilots-busy", "none")}, 1.0)
-    assert why.stored_reasons(store.db) == {queue: ("pilots-busy", "none")}
+    store.do(write_queues.store_reasons, {queue: Judged(MainReason.PILOTS_BUSY, "none")}, 1.0)
+    assert why.stored_reasons(store.db) == {queue: Judged(MainReason.PILOTS_BUSY, "none")}
     store.do(write_queues.hold_queue, store.ids.event(), queue, "no such tag")
     assert task_queues.held_queues(store.db) == {queue: "no such tag"}
     assert read_jobs.job_by_id(store.db, 1).held_by == "impossible"

@@ -43,12 +43,20 @@ class TrialSubmission(Struct):
 HeldBy = Literal["impossible", "user", "admin"]
 
 
+class JobStart(Struct):
+    """In how many seconds a waiting job starts, in 80 % of cases."""
+
+    low_seconds: float
+    high_seconds: float
+
+
 class Job(Struct):
     """A job with its last attempt; CPU and wall times in seconds, memory in MB, `output_size` in bytes, as reported.
 
     `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so, or
     an administrator, and then only an administrator releases it. `main_reason`: why it
-    waits, None until judged. `base`: the first id of its submission.
+    waits, None until judged. `base`: the first id of its submission. `start`: when a waiting job starts, None if that is
+    unknown; only where it was asked for.
     """
 
     id: int
@@ -84,6 +92,7 @@ class Job(Struct):
     message: str | None
     base: int
     main_reason: MainReason | None
+    start: JobStart | UnsetType | None = UNSET
 
 
 class Jobs(Page):
@@ -134,7 +143,7 @@ class Event(Struct):
     task_queue: int | UnsetType = UNSET
 
 
-class JobInFull(Job):
+class JobInFull(Job, kw_only=True):
     """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any."""
 
     sites: list[str]

@@ -82,7 +82,7 @@ class JobInForm(JobAt):
 
 class JobsQuery(_Sent):
     """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several, separated by commas.
-    `after`: those that follow the page with this `cursor`.
+    `after`: those that follow the page with this `cursor`. `start`: estimate when waiting jobs start.
     """
 
     first: Count = 1
@@ -94,6 +94,7 @@ class JobsQuery(_Sent):
     state: str = ""
     reason: str = ""
     after: str = ""
+    start: bool = False
 
 
 class CountsQuery(_Sent):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw, Struct, field
 
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import MainReason, PilotState
 
 Holds = list[tuple[int, str]]
 # Owner and SHA-256 of an input file.
@@ -71,10 +71,22 @@ class Iteration(Struct):
     plan: Raw
 
 
-class Reasons(Struct):
-    """Changed pending reasons with details, by task queue; None for task queues without waiting jobs."""
+class Judged(NamedTuple):
+    """Why the jobs of a task queue wait. The turn of `next_jobs` of them is next, for another reason: of those whose ids
+    are less than `next_before`.
+    """
 
-    changed: dict[int, tuple[str, str] | None]
+    reason: MainReason
+    detail: str = ""
+    next_reason: MainReason | None = None
+    next_jobs: int = 0
+    next_before: int = 0
+
+
+class Reasons(Struct):
+    """Changed pending reasons, by task queue; None for task queues without waiting jobs."""
+
+    changed: dict[int, Judged | None]
     facts_at: float | None
 
 

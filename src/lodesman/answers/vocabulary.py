@@ -117,7 +117,9 @@ class MainReason(StrEnum):
     NO_ROOM = "no-room-for-pilots"
     PILOT_EXPECTED = "pilot-expected"
     PILOT_COMING = "pilot-on-its-way"
+    QUEUED = "queued-behind"
     PILOTS_BUSY = "pilots-busy"
+    NO_PILOT_SOON = "no-pilot-soon"
     NEXT = "next"
     HELD = "held"
 

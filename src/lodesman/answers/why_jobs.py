@@ -135,8 +135,31 @@ class JobShare(Struct):
     in_its_queues: bool
 
 
+class StartEstimate(Struct, frozen=True):
+    """In how many seconds a job starts, in 80 % of cases, by the number of `starts` in the last `seconds`."""
+
+    low_seconds: float
+    high_seconds: float
+    starts: int
+    seconds: float
+
+
+class JobTurn(Struct):
+    """About how many jobs start `before` it, in all; the starts that its task queue gets within a minute (`soon`); known
+    slots of the queues that can run it, and how many are free; when it starts, None: unknown.
+    """
+
+    before: int
+    soon: int
+    slots: int
+    free_slots: int
+    start: StartEstimate | None
+
+
 class JobPilots(Struct, frozen=True):
-    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`."""
+    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`. `free_starts`:
+    the jobs like it that fit into what is free of usable ones; `soon_starts`: into those that join within a minute.
+    """
 
     live: int
     usable_idle: int
@@ -145,6 +168,8 @@ class JobPilots(Struct, frozen=True):
     draining: int
     silent: int
     seen_seconds_ago: float | None
+    free_starts: int
+    soon_starts: int
 
     @property
     def any_usable(self) -> bool:
@@ -153,10 +178,12 @@ class JobPilots(Struct, frozen=True):
 
 
 class JobDirector(Struct):
-    """The director's last iteration for its task queue, and when it last looked; `room` None: no recent decision."""
+    """The director's last decision for its task queue; `room` None: no recent one. An iteration decides nothing if no job
+    waits.
+    """
 
     decided_seconds_ago: float | None
-    looked_seconds_ago: float | None
+    iterated_seconds_ago: float | None
     lines: list[str]
     room: int | None
 
@@ -182,6 +209,7 @@ class JobExplained(Struct):
     chain: list[JobStep]
     queues: QueuesForJob
     share: JobShare
+    turn: JobTurn
     pilots: JobPilots
     director: JobDirector
     ages: JobAges

@@ -29,7 +29,7 @@ from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Writer, open_reader
+from lodesman.store import Reader, Writer, open_reader
 from lodesman.store.accounts import joining_pilot, principal_of, principals
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Answer, Change, Command, Journal
@@ -137,6 +137,11 @@ class Core:
         self._inhabited: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
         self._asking = Lock()
         self._together: list[tuple[Command, Answer]] = []
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """Its connections that read."""
+        return self.reader, self.second_reader, self.pilot_reader
 
     def start(self) -> None:
         """Called on the event loop."""

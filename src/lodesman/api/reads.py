@@ -32,6 +32,7 @@ from lodesman.api.pages import following, numbers, page
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
+from lodesman.background.explain import Explainer
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
 from lodesman.errors import InvalidRequest, NotFound
@@ -76,6 +77,9 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
     _words("reason", asked.reason, MainReason)
     found = await side.costly.run(partial(list_jobs, query=query))
     some, more = page(found, asked.limit, attrgetter("id"))
+    if asked.start:
+        keeper, now = side.fresh(), side.clock()
+        await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
     return jobs.Jobs(list(side.names.fill(some)), **more)
 
 

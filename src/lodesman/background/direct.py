@@ -23,7 +23,8 @@ from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.background.launch import Offers
-from lodesman.background.snapshot import KnownQueues, standing_of
+from lodesman.background.pilot_book import standing_of
+from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import presented_by
@@ -58,7 +59,7 @@ _EMPTY_SECONDS = 30.0
 @dataclass(slots=True)
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    of the last iteration, `looked_at` is when that was.
+    of the last iteration, `iterated_at` is when that was.
     """
 
     db: Reader
@@ -73,7 +74,7 @@ class Director:
     breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
     buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
-    looked_at: float | None = None
+    iterated_at: float | None = None
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
@@ -101,7 +102,7 @@ class Director:
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
-        self.looked_at = now
+        self.iterated_at = now
         faults = []
         for part in (self._store, self._launch, self._cancel, self._note_breakers):
             try:
@@ -135,7 +136,7 @@ class Director:
 
     def now(self) -> DirectorNow:
         """What it says of itself between two iterations. Any thread may ask."""
-        return DirectorNow(self.looked_at, {name: state.is_full for name, state in self.pools().items()})
+        return DirectorNow(self.iterated_at, {name: state.is_full for name, state in self.pools().items()})
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
         """The VOs of an iteration: those with waiting jobs, and those that are configured."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from lodesman.answers.jobs import Job
+from lodesman.answers.jobs import Job, JobStart
 from lodesman.answers.nodes import QueueSetting
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
@@ -18,7 +18,7 @@ from lodesman.answers.why_queues import QueueGate
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.pool_map import PoolQueues
-from lodesman.matching import TaskQueueKey
+from lodesman.matching import TaskQueueKey, parts_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import (
     FilePosition,
@@ -32,8 +32,8 @@ from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.submission import find_exclusions
-from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job, explain_queue_for_job
+from lodesman.why.job_facts import JobFacts, Started
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
 from lodesman.why.survey import SENDABLE
@@ -61,10 +61,8 @@ class Explainer:
         if job.held_by is not None:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
-        key, _ = key_and_requirements(self.db, tq_id)
         position = read.position(self.db, tq_id, number)
-        requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
-        facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
+        facts = self._facts_of(tq_id, position, held)
         return JobWaits(
             **msgspec.structs.asdict(explain_job(facts)),
             id=number,
@@ -73,6 +71,22 @@ class Explainer:
             task_queue=JobPosition(id=tq_id, **msgspec.structs.asdict(position)),
             queue=msgspec.UNSET if queue is None else explain_queue_for_job(facts, queue),
         )
+
+    def estimate_starts(self, jobs: Iterable[Job]) -> None:
+        """Set when those of the jobs start that wait."""
+        known: dict[int, JobFacts] = {}
+        for job in jobs:
+            if job.state is JobState.WAITING:
+                tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
+                facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
+                found = replace(facts, turn=facts.turn._replace(ahead=position.ahead)).start
+                job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+
+    def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
+        """The facts of a job that is stored."""
+        key, _ = key_and_requirements(self.db, tq_id)
+        requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
+        return self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
@@ -88,20 +102,33 @@ class Explainer:
             evaluated = read.evaluated_at(self.db, pool)
             if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
                 served, evaluated = PoolQueues(brought, self.policy.bits), evaluated or self.now
-        version, competing = self.keeper.competing.get(config.vo, ("", None))
+        exclusions = find_exclusions(key, requirements, config)
+        groups, competing = self.keeper.groups_beside(key.group, exclusions)
+        shares, starts, now = self.policy.shares(), self.keeper.starts, self.now
+        turn = self.keeper.contest.turn(key, task_queue, ahead=position.ahead, groups=groups, shares=shares)
+        of_group = parts_of({*groups, key.group}, shares)[key.group]
         return JobFacts(
-            exclusions=find_exclusions(key, requirements, config),
+            exclusions=exclusions,
             task_queue=task_queue,
-            position=position,
+            waiting=position.waiting,
+            more_ahead=position.more_ahead,
             held=held,
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
-            pilots=self.keeper.pilots.usable(key, served, now=self.now, drained=mask.drained(self.now)),
+            pilots=self.keeper.pilots.usable(key, served, now=now, drained=mask.drained(now)),
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,
-            competing=competing if version == config.version else None,
-            now=self.now,
+            groups=groups,
+            competing=competing,
+            turn=turn,
+            slots=self.keeper.vo_slots(config, now),
+            started=Started(
+                starts.of(task_queue, now),
+                starts.of((key.vo, key.group), now),
+                turn.part / of_group if of_group else 0.0,
+            ),
+            now=now,
         )
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:

@@ -22,7 +22,7 @@ from lodesman.answers.jobs import Notice
 from lodesman.answers.nodes import Remark
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.task_queues import TaskQueueFacts
-from lodesman.answers.why_jobs import Holding, QueuePosition
+from lodesman.answers.why_jobs import Holding, QueuePosition, Verdict
 from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
 from lodesman.background.refresh import evaluate
@@ -37,8 +37,8 @@ from lodesman.resources.load import build
 from lodesman.store.read.submit_pools import stored_pools
 from lodesman.store.read.task_queues import queue_with_key
 from lodesman.store.read.why import position, starts_by_vo
-from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job
+from lodesman.why.job_facts import JobFacts
 from lodesman.why.verdict import verdict_of
 
 _MOST_STARTS: Final = 20_000
@@ -46,7 +46,6 @@ _MOST_COHORTS: Final = 100
 _MOST_RUNS: Final = 20
 _AFTER_ALL: Final = 1 << 53
 """The number of a job that comes after all others."""
-_NOWHERE: Final = QueuePosition(waiting=0, ahead=0, more_ahead=False)
 _ORDER: Final = {"never": 0, "not now": 1, "now": 2}
 _OFTEN: Final = 256
 _HOUR: Final = 3_600.0
@@ -76,15 +75,16 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
         held = structs.replace(body, hold_if_impossible=True)
         prepared, notices = prepare(held, who, state.policy, None)
     pools = {pool.id: pool for pool in prepared.pools}
-    judged = []
+    judged: list[tuple[Verdict, PreparedCohort]] = []
+    verdicts: Counter[str] = Counter()
     for cohort in _cohorts(prepared):
         state.tick()
-        verdict = verdict_of(_facts(cohort, pools, state, None, _NOWHERE).reason)
+        facts = _facts(cohort, pools, state, *_place(cohort, state))
+        verdict, soon = verdict_of(facts.reason), facts.next_jobs(cohort.jobs)
         judged.append((verdict, cohort))
+        verdicts["now"] += soon
+        verdicts["not now" if soon else verdict] += cohort.jobs - soon
     judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
-    verdicts: Counter[str] = Counter()
-    for verdict, cohort in judged:
-        verdicts[verdict] += cohort.jobs
     cohorts = []
     for _, cohort in judged[:_MOST_COHORTS]:
         state.tick()
@@ -136,9 +136,14 @@ def _facts(
     )
 
 
-def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState) -> answers.PlannedCohort:
+def _place(cohort: PreparedCohort, state: LiveState) -> tuple[int | None, QueuePosition]:
+    """Its task queue, None if that would be new, and the jobs there."""
     number = queue_with_key(state.db, cohort.key)
-    before = position(state.db, number, _AFTER_ALL)
+    return number, position(state.db, number, _AFTER_ALL)
+
+
+def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState) -> answers.PlannedCohort:
+    number, before = _place(cohort, state)
     place = answers.PlannedPosition(
         id=number,
         waiting=before.waiting + cohort.jobs,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterator
+from functools import cached_property, partial
 from typing import Final
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import Reasons
+from lodesman.answers.service import Judged, Reasons
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.director.site_mask import SiteMask
@@ -24,18 +24,16 @@ from lodesman.masks.bits import bits
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.store import Reader
-from lodesman.store.read.why import requirements_of, stored_reasons
+from lodesman.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
 from lodesman.why.facts import RecordedIteration
-from lodesman.why.verdict import judge_job
+from lodesman.why.turns import Turn
+from lodesman.why.verdict import SHUT_OUT, count_next, judge_job, verdict_of
 
 _LEAST_SECONDS: Final = 5.0
-_REST: Final = 30.0  # seconds between judgements, for each second that one takes
+_REST: Final = 20.0  # seconds between judgements, for each second that one takes
 _GATES_KEPT: Final = 10_000
-
-Judged = tuple[str, str]
-"""Reason and detail."""
 
 
 class _Served:
@@ -110,25 +108,53 @@ class MainReasons:
         keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
-        drained = mask.drained(now)
+        drained, shares = mask.drained(now), policy.shares()
         closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
+        slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
+        judges: dict[int, Callable[..., MainReason]] = {}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
-            eligible, groups = found.eligible, competing[key.vo]
-            groups[key.group] = groups.get(key.group, 0) | eligible
+            eligible, of_groups = found.eligible, competing[key.vo]
+            of_groups[key.group] = of_groups.get(key.group, 0) | eligible
             served = _Served(found) if key.submit_pool else None
             alike = served and (key.vo, served.mask)
-            reason = judge_job(
+            open_queues = None if iteration is None else iteration.capacity(found.config).open
+            there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo]
+            judges[tq_id] = partial(
+                judge_job,
                 eligible,
-                None if iteration is None else iteration.capacity(found.config).open,
+                open_queues,
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
+                sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )
-            yield tq_id, (reason.value, self._detail(reason, found, iteration, mask))
         keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
+        alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
+        keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
+        for tq_id, key, waiting in snapshot.waiting:
+            found, judged = self._found[tq_id], alone[tq_id]
+            if judged.reason not in SHUT_OUT:
+                groups, _ = keeper.groups_beside(key.group, found)
+                turn = keeper.contest.turn(key, tq_id, ahead=0, groups=groups, shares=shares)
+                judged = self._split(tq_id, waiting, turn, judges[tq_id])
+            yield tq_id, judged._replace(detail=self._detail(judged.reason, found, iteration, mask))
+
+    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
+        """The reason of the last of the waiting jobs, and of those whose turn is next; `turn`: of the first of all."""
+
+        def reason(ahead: int) -> MainReason:
+            return judge(turn=turn._replace(ahead=ahead))
+
+        first = last = reason(0)
+        if waiting > 1:
+            last = reason(waiting - 1)
+        if verdict_of(first) == verdict_of(last):
+            return Judged(last)
+        count = count_next(waiting, reason)
+        return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""

@@ -39,6 +39,7 @@ class Question:
     reason: str = ""
     everyone: bool = False
     limit: int = 100
+    start: bool = False
 
     def query(self, within: Range | None, limit: int) -> JobsQuery:
         """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
@@ -46,8 +47,9 @@ class Question:
         first, last = within or (1, MOST_ID)
         everyone = self.everyone or bool(self.ranges)
         return JobsQuery(
-            first, last, limit, everyone, within is None, self.group, ",".join(wanted), self.reason
-        )
+            first, last, limit, everyone, within is None, self.group, ",".join(wanted), self.reason,
+            start=self.start,
+        )  # fmt: skip
 
     @property
     def is_narrow(self) -> bool:
@@ -66,6 +68,9 @@ class Question:
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )
 @limit_option(100, 1_000_000)
+@click.option(
+    "--start", is_flag=True, help="Estimate when waiting jobs start, by the starts of the last hour."
+)
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
 @with_session
 def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **options: Any) -> None:
@@ -119,14 +124,28 @@ def _show_jobs(rows: Sequence[Job], question: Question) -> None:
     if not rows:
         note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
     owners = len({row.owner for row in rows}) > 1 or question.everyone
-    titles = (*_TITLES[:4], "owner", *_TITLES[4:]) if owners else _TITLES
-    show_table(titles, (_cells(row, owners=owners) for row in rows))
+    show_table(
+        _titles(question, owners=owners), (_cells(row, owners=owners, start=question.start) for row in rows)
+    )
 
 
-def _cells(row: Job, *, owners: bool = False) -> list[Cell]:
+def _titles(question: Question, *, owners: bool = False) -> list[str]:
+    start = ["starts in"] if question.start else []
+    return [*_TITLES[:4], *start, *(["owner"] if owners else []), *_TITLES[4:]]
+
+
+def _cells(row: Job, *, owners: bool = False, start: bool = False) -> list[Cell]:
     first: list[Cell] = [str(row.id), row.name, state(row.state), age(row.since)]
+    first += [_starts(row)] if start else []
     owner = [row.owner] if owners else []
     return [*first, *owner, row.group, row.site or "", row.attempt, _remark(row)]
+
+
+def _starts(row: Job) -> str:
+    """In what time it starts, if it waits."""
+    if row.state != JobState.WAITING:
+        return ""
+    return f"{span(row.start.low_seconds)} to {span(row.start.high_seconds)}" if row.start else "unknown"
 
 
 def _remark(row: Job) -> str:
@@ -154,7 +173,8 @@ def _watch(session: Session, question: Question) -> None:
     with Live(auto_refresh=False) as live:
         while True:
             rows, _ = fetch(session, question)
-            table = rich_table(_TITLES, list(map(_cells, rows)), live.console.width)
+            cells = [_cells(row, start=question.start) for row in rows]
+            table = rich_table(_titles(question), cells, live.console.width)
             live.update(table, refresh=True)
             if all(row.state in FINAL for row in rows):
                 return

@@ -157,9 +157,9 @@ def _option(one: Option | ResourceOption) -> str:
 
 
 def _show_director(answer: JobExplained | QueueExplained) -> None:
-    at, looked = answer.director.decided_seconds_ago, answer.director.looked_seconds_ago
+    at, last = answer.director.decided_seconds_ago, answer.director.iterated_seconds_ago
     words = "never decided" if at is None else f"decided {span(at)} ago"
-    words += "" if looked is None or looked == at else f", looked {span(looked)} ago"
+    words += "" if last is None or last == at else f", last iteration {span(last)} ago"
     click.echo(f"\nDirector ({words}):")
     for line in answer.director.lines:
         say(f"  {line}")

@@ -170,7 +170,6 @@ class BackgroundProcess:
             started=time.time(),
         )
         self.side = self._read_side()
-        self.side.keeper.ask_director = self.director.now
         self.local.slots = local_slots(self.policy)  # only now can the policy be asked
         self.submit_pools = PoolKeeper(
             open_reader(config.database),
@@ -227,14 +226,16 @@ class BackgroundProcess:
 
     def _read_side(self) -> ReadSide:
         config = self.config
+        polling = config.polling_seconds
+        keeper = SnapshotKeeper(open_reader(config.database), fresh_seconds=fresh_seconds(polling))
+        keeper.ask_director, keeper.polling_seconds = self.director.now, polling
+        keeper.sharing = lambda: self.policy.sharing_groups()  # noqa: PLW0108 - the policy is swapped
         return ReadSide(
             db=open_reader(config.database),
             policy=self.policy,
             shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
             clock=time.time,
-            keeper=SnapshotKeeper(
-                open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
-            ),
+            keeper=keeper,
             ask_hot=lambda call, body: asyncio.to_thread(self.post, call, body),
             director=self.director,
             configuration=lambda: self._watch.state,

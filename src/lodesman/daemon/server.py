@@ -195,13 +195,7 @@ class Server:
                 incarnation.note(self._seen_reader)
         self._checkpoints.close()
         # The last connection that ends leaves the whole database in one file.
-        for connection in (
-            self._seen_reader,
-            self.core.reader,
-            self.core.second_reader,
-            self.core.pilot_reader,
-            self._writer,
-        ):
+        for connection in (self._seen_reader, *self.core.readers, self._writer):
             connection.close()
         os.close(self._lock)
 

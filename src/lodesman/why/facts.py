@@ -6,21 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from math import inf
 from operator import or_
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.vocabulary import ClampName, MainReason
-from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
+from lodesman.answers.vocabulary import ClampName
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director.record import Stories, loads_of
-from lodesman.director.site_mask import SiteMask
-from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import not_sent
-from lodesman.matching.policy import Policy, VOConfig
-from lodesman.submission import Exclusions
-from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job, since, span
+from lodesman.matching.policy import VOConfig
+from lodesman.why.slots import SOON_SECONDS, masks
+from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
@@ -33,7 +31,6 @@ _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
 
-K = TypeVar("K")
 Waiting = tuple[int, TaskQueueKey, int]
 """A task queue with waiting jobs: its id, its key, and how many."""
 
@@ -122,6 +119,8 @@ class RecordedIteration:
         """The loads that it went by, by queue; those that an older release did not keep are absent."""
         self.sends = bool(record["plan"].get("target", 1.0) > 0.0)
         """Whether the director sends any pilots at all."""
+        self.expected_pilots = _expected(record)
+        """The pilots that an iteration like it asks for, all together."""
         self._stories = Stories(record)
         self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
         rows = self._stories.rows
@@ -212,13 +211,20 @@ class RecordedIteration:
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
                 loads.append(((load.observed_at, load.source), bit))
-        by_pilots = _masks(free)
+        by_pilots = masks(free)
         return Capacity(
             open=reduce(or_, by_pilots.values(), 0),
             by_pilots=by_pilots,
-            closed=_masks(closed),
-            loads=[(*seen, mask) for seen, mask in sorted(_masks(loads).items())],
+            closed=masks(closed),
+            loads=[(*seen, mask) for seen, mask in sorted(masks(loads).items())],
         )
+
+
+def _expected(record: Mapping[str, Any]) -> float:
+    """The sum of the means; at least the target, since task queues that came later have a part of it, too."""
+    target, names = record["plan"].get("target", inf), list(record["row_fields"])
+    means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
+    return float(max(target, sum(means)))
 
 
 def _left(room: Mapping[str, Any]) -> int:
@@ -226,20 +232,12 @@ def _left(room: Mapping[str, Any]) -> int:
     return max(0, int(room.get("left", room["room"])))
 
 
-def _masks(bits: Iterable[tuple[K, int]]) -> dict[K, int]:
-    """Each key with the mask of its bits."""
-    found: dict[K, list[int]] = {}
-    for key, bit in bits:
-        found.setdefault(key, []).append(bit)
-    return {key: mask_of(members) for key, members in found.items()}
-
-
 class DirectorNow(NamedTuple):
-    """What a running director says of itself. `looked_at`: when its last iteration was, be it stored or, since there was
+    """What a running director says of itself. `iterated_at`: when its last iteration was, be it stored or, since there was
     nothing to decide, not; `full`: whether each submission pool is full now. None where that is not known.
     """
 
-    looked_at: float | None = None
+    iterated_at: float | None = None
     full: Mapping[str, bool] | None = None
 
 
@@ -250,7 +248,7 @@ NO_DIRECTOR: Final = DirectorNow()
 class Snapshot:
     """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
     group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
-    that is not read yet. `director`: what it knows without an iteration.
+    that is not read yet. `director`: what it knows without an iteration; it iterates every `polling_seconds`.
     """
 
     at: float
@@ -260,6 +258,7 @@ class Snapshot:
     iteration: RecordedIteration | None
     decided_after: float | None = None
     director: DirectorNow = NO_DIRECTOR
+    polling_seconds: float = SOON_SECONDS
 
     def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
@@ -271,6 +270,16 @@ class Snapshot:
         """When the last iteration was, however long ago."""
         known = None if self.iteration is None else self.iteration.at
         return known if self.decided_after is None else self.decided_after
+
+    @property
+    def iterated_at(self) -> float | None:
+        """When the director's last iteration was, be it that there was nothing to decide."""
+        seen = (self.decided_at, self.director.iterated_at)
+        return max((at for at in seen if at is not None), default=None)
+
+    def iterates_soon(self, now: float) -> bool:
+        """Whether the next iteration is within a minute, as far as known."""
+        return self.iterated_at is not None and self.iterated_at + self.polling_seconds - now <= SOON_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,10 +299,9 @@ class SnapshotFacts:
         return self.age(self.snapshot.decided_at if self.decision is None else self.decision.at)
 
     @property
-    def looked_age(self) -> float | None:
-        """Seconds since the director looked, be it that there was nothing to decide."""
-        seen = (self.snapshot.decided_at, self.snapshot.director.looked_at)
-        return self.age(max((at for at in seen if at is not None), default=None))
+    def iterated_age(self) -> float | None:
+        """Seconds since the director's last iteration, be it that there was nothing to decide."""
+        return self.age(self.snapshot.iterated_at)
 
     @cached_property
     def decision(self) -> RecordedIteration | None:
@@ -304,74 +312,3 @@ class SnapshotFacts:
         """Since when there is no decision."""
         age = self.decided_age
         return f"the director has not decided anything{about} {'yet' if age is None else f'for {span(age)}'}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobFacts(SnapshotFacts):
-    """One job, or one that is not stored yet, held against the config.
-
-    `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
-    they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
-    """
-
-    exclusions: Exclusions
-    task_queue: int | None
-    position: QueuePosition
-    held: Holding | None
-    served: int
-    evaluated_at: float | None
-    pilots: JobPilots
-    mask: SiteMask
-    policy: Policy
-    competing: Mapping[str, int] | None
-
-    @cached_property
-    def eligible(self) -> int:
-        """The queues that could run it."""
-        return self.exclusions.eligible
-
-    @cached_property
-    def capacity(self) -> Capacity | None:
-        """The free capacity that the director left the queues of its VO."""
-        return None if self.decision is None else self.decision.capacity(self.exclusions.config)
-
-    @cached_property
-    def closings(self) -> list[tuple[Closing, int]]:
-        """What administrators closed of the eligible queues, with these queues; most queues first."""
-        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
-
-    @cached_property
-    def closed(self) -> int:
-        """The queues that administrators closed."""
-        return self.mask.closed(self.exclusions.config.table.queues, self.now)
-
-    @cached_property
-    def open_here(self) -> int:
-        """The eligible queues that have free capacity, as far as known."""
-        return self.eligible & ~self.closed & (0 if self.capacity is None else self.capacity.open)
-
-    @cached_property
-    def gates(self) -> list[tuple[Gate, int]]:
-        """What leaves eligible queues no free capacity, with these queues; most queues first."""
-        return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
-
-    @cached_property
-    def refusals(self) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
-        if self.decision is None:
-            return ()
-        return self.decision.refusals(self.task_queue, self.snapshot.director.full)
-
-    @cached_property
-    def reason(self) -> MainReason:
-        """The judgement."""
-        decision, capacity = self.decision, self.capacity
-        reason = judge_job(
-            self.eligible,
-            None if capacity is None else capacity.open,
-            self.pilots,
-            closed=self.closed,
-            refused=bool(self.refusals),
-            sends=decision is None or decision.sends,
-        )
-        return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason

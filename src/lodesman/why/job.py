@@ -23,7 +23,8 @@ from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
 from lodesman.why import verdict
-from lodesman.why.facts import JobFacts, not_sent_gate
+from lodesman.why.facts import not_sent_gate
+from lodesman.why.job_facts import JobFacts
 from lodesman.why.verdict import counted, excluded, sentence, span
 
 _SHOWN: Final = 5
@@ -40,9 +41,9 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.DIRECTOR_OFF: ", but no pilot is there and the director sends none: its target is 0 pilots",
     MainReason.NO_SUBMISSION_POOL: ", but no pilot is there and no submission pool takes any for it: {refusals}",
     MainReason.NO_ROOM: ", but no pilot is there and none may be sent now: {gates}",
-    MainReason.PILOTS_BUSY: (
-        ", but no pilot is free and none may be sent now; {busy} may take it when its job ends"
-    ),
+    MainReason.QUEUED: ", but about {before} before it{start}",
+    MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
+    MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
 """What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
@@ -64,6 +65,7 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
         chain=list(_chain(facts, share)),
         queues=facts.exclusions.summary(),
         share=share,
+        turn=_job_turn(facts),
         pilots=facts.pilots,
         director=_director(facts),
         ages=answers.JobAges(
@@ -121,7 +123,9 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
     text = (
         f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
-        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}"
+        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
+        f"what is free of them takes {counted(pilots.free_starts, 'such job')}, "
+        f"those expected within a minute {pilots.soon_starts}"
     )
     yield JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
     yield _gates(facts)
@@ -185,14 +189,15 @@ def _limits(facts: JobFacts) -> JobStep:
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
-    position = facts.position
-    ahead = f"at least {position.ahead}" if position.more_ahead else f"{position.ahead}"
-    text = f"{ahead} of {position.waiting} jobs of its task queue are before it"
+    turn = facts.turn
+    ahead = f"at least {turn.ahead}" if facts.more_ahead else f"{turn.ahead}"
+    text = f"{ahead} of {facts.waiting} jobs of its task queue are before it"
     if share.part is not None:
         others = share.groups_waiting - 1
         beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"
         text += f"; group {share.group} has {share.part:.0%} of the starts, {beside}"
-    return JobStep("share", True, text, facts.age(facts.snapshot.at))
+    text += "" if turn.part == 1.0 else f", its task queue {turn.part:.2g} of them"
+    return JobStep("share", facts.reason is not MainReason.QUEUED, text, facts.age(facts.snapshot.at))
 
 
 def _gates(facts: JobFacts) -> JobStep:
@@ -263,6 +268,9 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         gates="; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2]),
         refusals=_refusals(facts),
         undecided=facts.undecided(),
+        before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",
+        coming=f"{facts.pilots.usable_waiting or 'none'} {'is' if facts.pilots.usable_waiting < 2 else 'are'}",
+        start=_start_text(facts),
         busy="a running pilot" if busy == 1 else f"one of {busy} running pilots",
     )
     return f"{queues}{text}."
@@ -272,25 +280,44 @@ def _share(facts: JobFacts) -> JobShare:
     """The part of the starts that a group may expect beside the groups of its VO with waiting jobs; where that is known,
     only beside those whose jobs can run where this one can.
     """
-    key, competing = facts.exclusions.key, facts.competing
-    groups = {group for (vo, group), waiting in facts.snapshot.groups.items() if vo == key.vo and waiting}
-    if competing is not None:
-        groups = {group for group in groups if competing.get(group, 0) & facts.eligible}
-    groups.add(key.group)
-    shares = {group: facts.policy.share_of(group) for group in groups}
+    group = facts.exclusions.key.group
+    groups = {group, *facts.groups}
+    shares = {name: facts.policy.share_of(name) for name in groups}
     return JobShare(
-        group=key.group,
-        share=shares[key.group],
+        group=group,
+        share=shares[group],
         of=sum(max(0.0, share) for share in shares.values()),
-        part=parts_of(groups, facts.policy.shares())[key.group] or None,
+        part=parts_of(groups, facts.policy.shares())[group] or None,
         groups_waiting=len(groups),
-        in_its_queues=competing is not None,
+        in_its_queues=facts.competing,
     )
+
+
+def _slots(facts: JobFacts) -> tuple[int, int]:
+    return (0, 0) if facts.slots is None else facts.slots.count(facts.eligible)
+
+
+def _job_turn(facts: JobFacts) -> answers.JobTurn:
+    pilots = facts.pilots
+    soon = max(0, facts.turn.allotted(pilots.free_starts + pilots.soon_starts + facts.sendable))
+    return answers.JobTurn(facts.turn.before, soon, *_slots(facts), facts.start)
+
+
+def _start_text(facts: JobFacts) -> str:
+    """When it starts at the rate of late, in words."""
+    start, (slots, free) = facts.start, _slots(facts)
+    known = (
+        f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
+    )
+    if start is None:
+        return f"{known if slots else ''}; when it starts is unknown: no start of late to go by"
+    rate = f"{counted(start.starts + 1, 'start')} in the last {span(start.seconds)}"
+    return f"{known if slots else ''}; it starts in about {span(start.low_seconds)} to {span(start.high_seconds)}, by {rate}"
 
 
 def _director(facts: JobFacts) -> answers.JobDirector:
     at, decision = facts.decided_age, facts.decision
     if decision is None or facts.capacity is None:
-        return answers.JobDirector(at, facts.looked_age, [sentence(facts.undecided())], None)
+        return answers.JobDirector(at, facts.iterated_age, [sentence(facts.undecided())], None)
     lines = list(decision.lines(facts.task_queue))
-    return answers.JobDirector(at, facts.looked_age, lines, facts.capacity.pilots(facts.open_here))
+    return answers.JobDirector(at, facts.iterated_age, lines, facts.capacity.pilots(facts.open_here))

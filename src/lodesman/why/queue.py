@@ -268,7 +268,7 @@ def _director(facts: QueueFacts) -> answers.QueueDirector:
         lines = [f"Task queue {survey.fullest}: {first}", *(f"  {line}" for line in rest)]
     return answers.QueueDirector(
         decided_seconds_ago=facts.decided_age,
-        looked_seconds_ago=facts.looked_age,
+        iterated_seconds_ago=facts.iterated_age,
         considered=decided is not None,
         wanted=None if decided is None else decided.wanted,
         room=None if decided is None else decided.room,

@@ -1,15 +1,16 @@
 """The verdicts on jobs, pilots and CE queues: one table of reasons, the judgements that choose among them, and how times
 and amounts are put into words. Pure.
 
-never: as things are configured it cannot happen. now: it is expected next, and nothing known stands in the way. not now:
-everything between. What is unknown opens nothing.
+never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
+before it than such pilots take. not now: everything between. What is unknown opens nothing.
 """
 
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -19,6 +20,7 @@ from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason
 from lodesman.matching.offers import MANUAL, never_sent
+from lodesman.why.turns import FIRST, Turn
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3_600.0
@@ -43,7 +45,9 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.HELD: "you, or another user who may control the job: lode release",
     MainReason.PILOT_EXPECTED: NO_ACTION,
     MainReason.PILOT_COMING: NO_ACTION,
+    MainReason.QUEUED: "time, as the jobs before it start and end",
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
+    MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
     MainReason.NEXT: NO_ACTION,
     QueueReason.NOT_CONFIGURED: _SITES,
     QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
@@ -72,6 +76,12 @@ _NEVER: Final = frozenset(
 _NOW: Final = frozenset(
     {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
 )
+STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
+"""Of jobs that pilots will take, if not soon."""
+SHUT_OUT: Final = frozenset(
+    {MainReason.IMPOSSIBLE, MainReason.CLOSED, MainReason.NO_ROOM, MainReason.NO_SUBMISSION_POOL}
+)
+"""Of jobs for which there is no pilot, and none may be sent: they compete with no others for the next start."""
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
@@ -110,26 +120,36 @@ def _who_reopens(closing: Closing) -> str:
 
 
 def judge_job(
-    eligible: int, open_queues: int | None, pilots: JobPilots, *, closed: int = 0, refused: bool = False,
-    sends: bool = True,
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, turn: Turn = FIRST, sendable: int = 0,
+    closed: int = 0, refused: bool = False, sends: bool = True,
 ) -> MainReason:  # fmt: skip
-    """Why jobs wait. Masks of queues: those that could run them, those with free capacity at the director's last
-    iteration (None: unknown), and those that administrators have closed since. `refused`: no submission pool takes
-    pilots for these jobs; `sends`: the director sends pilots at all.
+    """Why a job waits. Masks of queues: those that could run it, those with free capacity at the director's last
+    iteration (None: unknown), and those that administrators have closed since. `sendable`: the jobs like it that pilots
+    which may be sent there would start within a minute. `refused`: no submission pool takes pilots for it; `sends`: the
+    director sends pilots at all.
     """
     may_be_sent = sends and not refused and open_queues is not None and eligible & open_queues & ~closed
+    coming = pilots.free_starts + pilots.soon_starts
+    in_time = pilots.any_usable or may_be_sent
     in_order = (
         (not eligible, MainReason.IMPOSSIBLE),
-        (pilots.usable_idle, MainReason.NEXT),
-        (pilots.usable_waiting, MainReason.PILOT_COMING),
-        (may_be_sent, MainReason.PILOT_EXPECTED),
+        (turn.is_next(pilots.free_starts), MainReason.NEXT),
+        (turn.is_next(coming), MainReason.PILOT_COMING),
+        (may_be_sent and turn.is_next(coming + sendable), MainReason.PILOT_EXPECTED),
+        (in_time and turn.before, MainReason.QUEUED),
         (pilots.usable_busy, MainReason.PILOTS_BUSY),
+        (in_time, MainReason.NO_PILOT_SOON),
         (not eligible & ~closed, MainReason.CLOSED),
         (open_queues is None, MainReason.NOT_DECIDED),
         (not sends, MainReason.DIRECTOR_OFF),
         (refused, MainReason.NO_SUBMISSION_POOL),
     )
     return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
+
+
+def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
+    """Of jobs that follow each other those that are now; `reason` of the n-th, from 0."""
+    return bisect_left(range(jobs), True, key=lambda n: verdict_of(reason(n)) != "now")
 
 
 class Demand(StrEnum):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import Judged
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
@@ -19,6 +20,8 @@ from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import spelled_requirements
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.why import waiting_by_reason
 from lodesman.store.write.task_queues import store_reasons
 
@@ -79,7 +82,8 @@ def decide(base):
             | more
             | {
                 "rooms": {
-                    str(q): {"wanted": 1, "room": room, "clamps": bites} for q, (room, bites) in rooms.items()
+                    str(q): {"wanted": 1, "room": room, "clamps": bites, "slots": 9, "others": 0}
+                    for q, (room, bites) in rooms.items()
                 }
             }
         )
@@ -108,9 +112,10 @@ class Judge:
         return self.reasons.judge(self.policy, self.now)
 
     def store(self):
+        """The reasons and details that changed."""
         changed = self.changes()
         self.base.do(Change(store_reasons, changed, self.reasons.facts_at()))
-        return changed
+        return {tq_id: one and one[:2] for tq_id, one in changed.items()}
 
     def stored(self):
         return dict(self.base.db.execute("SELECT tq_id, reason FROM task_queue_reason"))
@@ -182,7 +187,7 @@ def test_changes_that_were_not_stored_are_sent_again(judge, submit):
     for now in (2_000.0, 3_000.0):
         with pytest.raises(Unavailable):
             judge.reasons.tick(judge.policy, now, post)
-    assert posted == [{one: (MainReason.NOT_DECIDED, "")}] * 2
+    assert posted == [{one: Judged(MainReason.NOT_DECIDED)}] * 2
 
 
 def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
@@ -208,6 +213,48 @@ def test_a_changed_configuration_is_judged_anew(judge, submit, policy):
     ))  # fmt: skip
     judge.store()
     assert judge.stored() == {one: "impossible"}
+
+
+def test_as_many_jobs_as_pilots_take_are_next_and_the_others_queued_behind(judge, submit, base, decide):
+    """In lists and counts, too: the first two of an array, and no member 900,000."""
+    one = submit(1_000_000, norm_cpu_seconds=100_000)
+    decide({SOUTH: (2, [])})
+    judge.store()
+    assert dict(judge.reasons._stored) == {
+        one: Judged(MainReason.QUEUED, "", MainReason.PILOT_EXPECTED, 2, 3)
+    }
+    found = [(row.reason, row.verdict, row.jobs) for row in waiting_by_reason(base.db).reasons]
+    assert found == [("queued-behind", "not now", 999_998), ("pilot-expected", "now", 2)]
+    first, last = (list_jobs(base.db, JobQuery(owner="ann", first=begin, limit=3)) for begin in (1, 899_999))
+    assert [one.main_reason for one in first] == ["pilot-expected", "pilot-expected", "queued-behind"]
+    assert {one.main_reason for one in last} == {"queued-behind"}
+    only = list_jobs(base.db, JobQuery(owner="ann", reason="pilot-expected", limit=9))
+    assert [one.id for one in only] == [1, 2]
+    assert [job_by_id(base.db, n).main_reason for n in (2, 3)] == ["pilot-expected", "queued-behind"]
+    decide({SOUTH: (2, [])})
+    assert judge.store() == {}
+
+
+def test_single_jobs_of_a_task_queue_have_the_reason_of_their_place(judge, submit, base, decide):
+    for _ in range(4):
+        submit(norm_cpu_seconds=100_000)
+    decide({SOUTH: (2, [])})
+    judge.store()
+    base.do(Change(_touch))
+    found = [one.main_reason for one in list_jobs(base.db, JobQuery(owner="ann", limit=9))]
+    assert found == ["pilot-expected", "pilot-expected", "queued-behind", "queued-behind"]
+    assert job_by_id(base.db, 2).main_reason == "pilot-expected"
+
+
+def _touch(tx):
+    """As after a reschedule: the jobs have rows."""
+    for number in range(1, 5):
+        tx.write(
+            """INSERT OR REPLACE INTO job (id, submission_id, tq_id, template_id, state, queued, since)
+            SELECT ?, s.id, c.tq_id, c.template_id, 'Waiting', 1, 5 FROM submission s JOIN cohort c ON c.submission_id = s.id
+            WHERE s.base = ?""", (number, number),
+        )  # fmt: skip
+    tx.write("UPDATE cohort SET cursor = stop")
 
 
 def test_jobs_are_counted_by_reason_most_first(judge, submit, base):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.background.snapshot import PilotBook
+from lodesman.background.pilot_book import PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.criteria import explain

@@ -60,7 +60,7 @@ def test_a_director_that_decides_is_never_said_to_be_idle(keeper):
 
 def test_the_age_of_the_look_is_told_apart_from_that_of_the_decision(keeper):
     """A director that has nothing to decide stores nothing, and is at work all the same."""
-    keeper.ask_director = lambda: DirectorNow(looked_at=1_050.0)
+    keeper.ask_director = lambda: DirectorNow(iterated_at=1_050.0)
     keeper.refresh(1_051.0)
     facts = SnapshotFacts(snapshot=keeper.snapshot, now=1_052.0)
-    assert (facts.decided_age, facts.looked_age) == (52.0, 2.0)
+    assert (facts.decided_age, facts.iterated_age) == (52.0, 2.0)

@@ -38,7 +38,7 @@ WHY = {
                                                                           {"value": "w", "queues": 2}]}],
                      "example": {"site": "s", "ce": "c", "queue": "q", "reasons": ["r"]}}],
     },
-    "director": {"decided_seconds_ago": 1.0, "looked_seconds_ago": 1.0, "lines": ["l", "m"], "room": 1},
+    "director": {"decided_seconds_ago": 1.0, "iterated_seconds_ago": 1.0, "lines": ["l", "m"], "room": 1},
 }  # fmt: skip
 KEY = {
     "owner": "o", "group": "g", "vo": "v", "sites": ["s"], "banned_sites": ["s"], "grid_ces": ["c"],
@@ -72,7 +72,7 @@ WHY_PILOT = {
 WHY_QUEUE = {
     "site": "s", "ce": "c", "queue": "q", "vo": "v", "verdict": "not now", "summary": "s", "who": "w",
     "chain": [{"step": "room", "holds": False, "text": "t", "age_seconds": 1.0}],
-    "work": {"nearest": [NEAR]}, "director": {"decided_seconds_ago": 1.0, "looked_seconds_ago": 1.0, "lines": ["l"]},
+    "work": {"nearest": [NEAR]}, "director": {"decided_seconds_ago": 1.0, "iterated_seconds_ago": 1.0, "lines": ["l"]},
     "lately": [{"id": 5, "stamp": "s", "state": "Done", "reason": "r", "sent_seconds_ago": 1.0, "joined": True,
                 "ended_seconds_ago": 1.0, "jobs_done": 1}],
 }  # fmt: skip

@@ -7,7 +7,7 @@ import time
 
 import click
 import pytest
-from tests.unit.cli.conftest import full, typed
+from tests.unit.cli.conftest import full, job_row, typed
 
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
@@ -139,6 +139,22 @@ def test_jobs_that_wait_for_one_reason(at, listing):
     assert lines[1].endswith("no-room-for-pilots")
     assert len(lines) == 3
     assert at("status", "9", "--reason", "impossible").err == "lode: There is no such job.\n"
+
+
+def test_when_waiting_jobs_start(at, server):
+    rows = [
+        job_row(1, state="Running"),
+        job_row(2, state="Waiting", start={"low_seconds": 600.0, "high_seconds": 7_500.0}),
+        job_row(3, state="Waiting", start=None),
+    ]
+    server.on("GET", "/v1/jobs", {"jobs": rows})
+    lines = at("status", "1-3", "--start").out.splitlines()
+    assert "STARTS IN" in lines[0]
+    assert ["10 min to 2.1 h" in lines[2], "unknown" in lines[3]] == [True, True]
+    assert "unknown" not in lines[1]
+    assert server.asked[-1].query["start"] == "true"
+    assert at("status", "1-3", "--start", "--json").json["jobs"][1]["start"]["high_seconds"] == 7_500.0
+    assert "STARTS IN" not in at("status", "1-3").out
 
 
 def test_everyones_jobs_have_owners(at, listing):
@@ -319,7 +335,7 @@ WHY = {
 }  # fmt: skip
 DIRECTOR = {
     "decided_seconds_ago": 12.0,
-    "looked_seconds_ago": 12.0,
+    "iterated_seconds_ago": 12.0,
     "lines": ["pilots: 2 of 6 asked were placed", HOSTILE],
     "room": 2,
 }
@@ -365,7 +381,7 @@ def test_why_of_a_job_that_does_not_wait(at, server):
 def test_why_before_the_director_ever_decided(at, server):
     never = {
         "decided_seconds_ago": None,
-        "looked_seconds_ago": None,
+        "iterated_seconds_ago": None,
         "lines": ["The director has not decided anything yet."],
         "room": None,
     }

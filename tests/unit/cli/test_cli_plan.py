@@ -20,7 +20,7 @@ COHORT: dict[str, Any] = {
     "queues": {"total": 4, "eligible": 4, "ruled_out_by": [], "nearest": []},
     "task_queue": {"id": 7, "new": False, "waiting": 3, "ahead": 2, "more_ahead": False, "waiting_before": 2, "key": {}},
     "share": {}, "pilots": {}, "ages": {},
-    "director": {"decided_seconds_ago": 4.0, "looked_seconds_ago": 4.0, "lines": ["pilots: none asked"], "room": 1},
+    "director": {"decided_seconds_ago": 4.0, "iterated_seconds_ago": 4.0, "lines": ["pilots: none asked"], "room": 1},
 }  # fmt: skip
 NEVER = {
     **COHORT, "verdict": "never", "summary": "No queue can run it.", "who": "you",

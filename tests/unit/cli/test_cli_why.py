@@ -37,7 +37,7 @@ QUEUE = {
     "chain": [{"step": "room", "holds": False, "text": "room for 0 pilots now", "age_seconds": 65.0}],
     "work": {**SURVEY, "fitting": 1, "nearest": []},
     "director": {
-        "decided_seconds_ago": 12.0, "looked_seconds_ago": 12.0, "lines": ["Task queue 7: pilots: 2 asked", HOSTILE],
+        "decided_seconds_ago": 12.0, "iterated_seconds_ago": 12.0, "lines": ["Task queue 7: pilots: 2 asked", HOSTILE],
     },
     "lately": [
         {"id": 5, "stamp": "s5", "state": "Aborted", "reason": "", "sent_seconds_ago": 65.0, "joined": False,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -33,8 +33,9 @@ FROM submission s {{}} WHERE s.count > 1 AND s.base + s.count > ? AND {_BLOCKS}"
 # What claims took of cohorts whose cursors are not written yet (`store.claim_log`): read once for a list.
 _REACHED = """SELECT a.cohort_id, max(a.job_id) + 1 FROM attempt a
 WHERE a.id > (SELECT claims_at FROM leadership) AND a.cohort_id IS NOT NULL GROUP BY a.cohort_id"""
-_COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since, r.reason
-FROM cohort c LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
+_COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since, r.reason,
+r.next_reason, r.next_before FROM cohort c
+LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
 WHERE c.submission_id = ? AND c.start < ? AND c.stop > ?"""
 _HOLES = """SELECT start, stop, state, reason, at, admin_held FROM hole
 WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
@@ -150,21 +151,28 @@ def _alike(
 ) -> Iterator[_AlikeMembers]:
     """The members [start, stop) that have no row, in runs of one state. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]
-    for number, tq_id, cursor, template, begin, end, *hold in db.execute(
+    for number, tq_id, cursor, template, begin, end, held, since, reason, first, before in db.execute(
         _COHORTS, (submission[0], stop, start)
     ):
-        waits = jobs.run_state(created, *hold)
+        waits, soon = (jobs.run_state(created, held, since, why) for why in (reason, first))
+        border = (before or 0) - base
         at, until = max(cursor, reached.get(number, 0) - base, start), min(end, stop)
         for left, right, *hole in db.execute(_HOLES, (number, until, max(begin, start))):
-            if at < min(left, until):
-                yield _AlikeMembers(at, min(left, until), waits, tq_id, template)
+            yield from _split(_AlikeMembers(at, min(left, until), waits, tq_id, template), border, soon)
             at = max(at, right)
             if hole[0] != "Moved":
                 yield _AlikeMembers(
                     max(left, start), min(right, stop), jobs.hole_state(*hole), tq_id, template
                 )
-        if at < until:
-            yield _AlikeMembers(at, until, waits, tq_id, template)
+        yield from _split(_AlikeMembers(at, until, waits, tq_id, template), border, soon)
+
+
+def _split(run: _AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[_AlikeMembers]:
+    """Members that wait, if there are any: the turn of those before the border is next, for another reason."""
+    if run.start < min(run.stop, border):
+        yield replace(run, stop=min(run.stop, border), state=soon)
+    if max(run.start, border) < run.stop:
+        yield replace(run, start=max(run.start, border))
 
 
 def _each(submission: tuple[Any, ...], run: _AlikeMembers, *, newest: bool) -> Iterator[Job]:

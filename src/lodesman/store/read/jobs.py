@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from lodesman.answers.jobs import Attempt, Event, HeldBy, Job
 from lodesman.answers.vocabulary import Form, JobState, MainReason
@@ -17,9 +17,8 @@ from lodesman.store.dialect import GIVEN, greatest, keys, member
 STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
 _HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
 # Of waiting jobs, and of those Held with their task queue: the pending reason, NULL if it was not judged yet.
-MAIN_REASON = (
-    """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NULL THEN r.reason ELSE 'impossible' END"""
-)
+MAIN_REASON = """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NOT NULL THEN 'impossible'
+WHEN j.id < r.next_before THEN r.next_reason ELSE r.reason END"""
 # In the order of the members of `Job`.
 JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
 CASE WHEN {_HELD_BY_QUEUE} THEN {greatest("j.since", "q.since")} ELSE j.since END,
@@ -33,7 +32,8 @@ OF_JOBS = "FROM job j JOIN submission s ON s.id = j.submission_id"
 WITH_FACTS = """LEFT JOIN attempt a ON a.id = j.last_attempt
 LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = j.tq_id"""
 _MEMBER_COHORTS = """SELECT c.id, c.cursor, c.tq_id, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
-s.base, s.id, q.reason, q.since, r.reason FROM cohort c JOIN submission s ON s.id = c.submission_id
+s.base, s.id, q.reason, q.since,
+CASE WHEN ? < r.next_before THEN r.next_reason ELSE r.reason END FROM cohort c JOIN submission s ON s.id = c.submission_id
 LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
 WHERE s.base = (SELECT max(base) FROM submission WHERE base <= ?) AND s.base + s.count > ?
 AND c.start <= ? - s.base AND c.stop > ? - s.base ORDER BY c.id DESC LIMIT 1"""
@@ -49,7 +49,7 @@ JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last
 _DESCRIPTION = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
 _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
-_NO_FACTS = dict.fromkeys(Job.__struct_fields__)
+_NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET}
 
 
 class MemberState(NamedTuple):
@@ -120,7 +120,7 @@ def _row(db: Reader, job_id: int) -> Job | None:
 
 def _member(db: Reader, job_id: int) -> Job | None:
     """A member without a row; None if it was taken: it has its row now, or is purged."""
-    found = db.execute(_MEMBER_COHORTS, (job_id,) * 4).fetchone()
+    found = db.execute(_MEMBER_COHORTS, (job_id,) * 5).fetchone()
     if found is None:
         return None
     cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, *hold = found

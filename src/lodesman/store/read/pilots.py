@@ -32,6 +32,8 @@ _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_inde
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _LIVE_ATTEMPTS = f"""SELECT pilot_id, job_id, number, tq_id FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL"""
+_HELD = f"""SELECT pilot_id, tq_id, count(*) FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL GROUP BY pilot_id, tq_id"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
@@ -132,6 +134,11 @@ def pilots_in_short(db: Reader) -> list[LivePilot]:
         LivePilot(number, state, vo, QueueId(site, ce, queue), *more)
         for number, state, vo, site, ce, queue, *more in db.execute(_LIVE)
     ]
+
+
+def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
+    """(pilot, task queue, number of live attempts)."""
+    return list(db.execute(_HELD))
 
 
 def running_jobs(db: Reader) -> int:

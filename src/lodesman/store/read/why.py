@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from heapq import merge
+from itertools import filterfalse, islice
 from typing import Any, Final
 
 import msgspec
 
 from lodesman.answers.jobs import Job
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import Judged
 from lodesman.answers.task_queues import WaitingFor, WaitingReasons
 from lodesman.answers.vocabulary import MainReason, PilotState
 from lodesman.answers.why_jobs import QueuePosition
@@ -16,7 +19,7 @@ from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
-from lodesman.store.dialect import member
+from lodesman.store.dialect import least, member
 from lodesman.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import since, verdict_of
@@ -24,16 +27,20 @@ from lodesman.why.verdict import since, verdict_of
 MOST_ROWS: Final = 10_000
 _MOST_RUNS: Final = 200
 _LONGEST_ID: Final = 18
+_AFTER_ALL: Final = 1 << 53
 _COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = ?"
 # Claims that are in the attempts alone so far (store.claim_log): few, and read once.
 _CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
 WHERE id > (SELECT claims_at FROM leadership) AND tq_id = ? GROUP BY cohort_id"""
 _ROWS_AHEAD = """SELECT count(*) FROM (SELECT 1 FROM job
   WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND id < ? AND state = 'Waiting' LIMIT ?)"""
+_ROWS = """SELECT id FROM job WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND state = 'Waiting'
+ORDER BY id LIMIT ?"""
 _RUNS_AHEAD = """SELECT id, base, cursor, stop FROM cohort
 WHERE tq_id = ? AND cursor < stop AND first < ? ORDER BY first LIMIT ?"""
 _HOLES = """SELECT coalesce(sum(CASE WHEN stop < ? THEN stop ELSE ? END - CASE WHEN start > ? THEN start ELSE ? END), 0)
 FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
+_HOLES_OF = "SELECT start, stop FROM hole WHERE cohort_id = ? AND start < ? AND stop > ?"
 # Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are rarely long.
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
@@ -46,16 +53,45 @@ _LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, e
   SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
 WHERE site = ? AND ce = ? AND queue = ? AND ? IN ('', vo) ORDER BY id DESC LIMIT ?"""
 # Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
-_GROUPED = f"""SELECT CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, ''),
-count(*), sum(n.jobs), min(coalesce(h.since, r.since)) FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
-LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
-WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL)
-AND (? = '' OR ? = {member("q.key", "vo")}) GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
+_GROUPED = f"""WITH judged AS (
+  SELECT n.jobs, CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, '') AS detail,
+  coalesce(h.since, r.since) AS since, r.next_reason,
+  CASE WHEN h.tq_id IS NULL AND r.next_reason IS NOT NULL THEN {least("r.next_jobs", "n.jobs")} ELSE 0 END AS next_jobs
+  FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
+  LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
+  WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL) AND (? = '' OR ? = {member("q.key", "vo")}))
+SELECT why, detail, count(*), sum(jobs), min(since) FROM (
+  SELECT why, detail, jobs - next_jobs AS jobs, since FROM judged
+  UNION ALL SELECT next_reason, '', next_jobs, since FROM judged) parts
+WHERE jobs > 0 GROUP BY 1, 2 ORDER BY sum(jobs) DESC"""
 _STARTS = """SELECT s.vo, count(*), sum(CASE WHEN a.shares = '{}' THEN 1 ELSE 0 END), min(a.claimed_at)
 FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN submission s ON s.id = j.submission_id
 WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
 GROUP BY s.vo"""
+_CLAIMED_AT = "SELECT id, claimed_at FROM attempt WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1"
+_LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) some"
+_STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at) FROM attempt
+WHERE id > ? AND id <= ? GROUP BY 1, 2"""
+
+
+def last_attempt_before(db: Reader, at: float) -> int:
+    """The last attempt that was claimed before a time, found by halving: attempts are in the order of their times."""
+    low, high = db.only("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM attempt")
+    while low < high:
+        middle = (low + high) // 2 + 1
+        found = db.execute(_CLAIMED_AT, (middle, high)).fetchone()
+        if found is None or found[1] >= at:
+            high = middle - 1
+        else:
+            low = found[0]
+    return int(low)
+
+
+def starts_after(db: Reader, attempt: int, *, most: int) -> tuple[list[tuple[int, int, int, float]], int]:
+    """(task queue, minute, job starts, the first of them) of the attempts that follow one, and the last of these."""
+    last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
+    return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
 
 
 def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
@@ -79,6 +115,20 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
         ahead=ahead,
         more_ahead=rows >= MOST_ROWS or len(runs) >= _MOST_RUNS,
     )
+
+
+def waiting_job(db: Reader, tq_id: int, number: int) -> int:
+    """The id of a waiting job of a task queue, counted from 0 in the order of claims; if there are fewer, one above all."""
+    found = db.execute(_COUNT, (tq_id,)).fetchone()
+    first, as_of = (0, 0) if found is None else found[1:]
+    claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
+    runs: list[Iterable[int]] = [(one for (one,) in db.execute(_ROWS, (tq_id, first, number + 1)))]
+    for cohort, base, cursor, stop in db.execute(_RUNS_AHEAD, (tq_id, _AFTER_ALL, _MOST_RUNS)):
+        start = max(base + cursor, claimed.get(cohort, 0))
+        holes = {base + n for one in db.execute(_HOLES_OF, (cohort, stop, start - base)) for n in range(*one)}
+        members = range(start, min(base + stop, start + number + 1 + len(holes)))
+        runs.append(filterfalse(holes.__contains__, members))
+    return next(islice(merge(*runs), number, None), _AFTER_ALL)
 
 
 def holder_name(db: Reader, job: Job) -> str | None:
@@ -114,10 +164,15 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     return frozenset(QueueId(*row) for row in rows)
 
 
-def stored_reasons(db: Reader) -> dict[int, tuple[str, str]]:
-    """The stored reason and detail of each task queue."""
-    rows = db.execute("SELECT tq_id, reason, detail FROM task_queue_reason")
-    return {number: (reason, detail) for number, reason, detail in rows}
+def stored_reasons(db: Reader) -> dict[int, Judged]:
+    """The stored reason of each task queue."""
+    rows = db.execute(
+        "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
+    )
+    return {
+        number: Judged(MainReason(reason), detail, following and MainReason(following), *rest)
+        for number, reason, detail, following, *rest in rows
+    }
 
 
 def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from lodesman.answers.service import Judged
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.dialect import GIVEN, by_index, keys, least
 from lodesman.store.ids import mark_ids
@@ -16,8 +17,9 @@ _LOWER_CURSOR = f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', 
 _HOLD = """INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
 ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason"""
 _INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
-_PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
-ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
+_PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, next_reason, next_jobs, next_before, since)
+VALUES (?,?,?,?,?,?,?) ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
+next_reason = excluded.next_reason, next_jobs = excluded.next_jobs, next_before = excluded.next_before,
 since = CASE WHEN task_queue_reason.reason = excluded.reason THEN task_queue_reason.since ELSE excluded.since END"""
 _REASONS_JUDGED = """INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
 ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at"""
@@ -74,10 +76,8 @@ def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
 
 
-def store_reasons(
-    tx: Transaction, changed: Mapping[int, tuple[str, str] | None], facts_at: float | None
-) -> None:
-    """Store the (reason, detail) of task queues that changed, None for one whose jobs wait no more."""
+def store_reasons(tx: Transaction, changed: Mapping[int, Judged | None], facts_at: float | None) -> None:
+    """Store the reasons of task queues that changed, None for one whose jobs wait no more."""
     for tq_id, reason in changed.items():
         if reason is None:
             tx.later("DELETE FROM task_queue_reason WHERE tq_id = ?", (tq_id,))

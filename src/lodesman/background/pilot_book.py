@@ -1,0 +1,231 @@
+"""Live pilots as masks: which of them could take the jobs of a task queue, how many of these at once, and how soon."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Final
+
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.why_jobs import JobPilots
+from lodesman.background.traffic import PilotTraffic
+from lodesman.commands.claim import reckon
+from lodesman.commands.sessions import FreeResources, PilotSession, takes_jobs
+from lodesman.director.site_mask import DrainedNodes
+from lodesman.director.supply import PilotStanding
+from lodesman.masks.bits import mask_of
+from lodesman.matching import ResourceRequest, TaskQueueKey
+from lodesman.matching.tables import RequestTable
+from lodesman.store import Reader
+from lodesman.store.read.pilots import LivePilot, PilotRow, attempts_by_pilot, pilots_by_id, pilots_in_short
+from lodesman.store.read.task_queues import keys_by_id
+from lodesman.why.slots import PilotsThere, Size, masks
+from lodesman.why.verdict import since
+
+_SIZES_KEPT: Final = 100_000
+
+
+class PilotBook:
+    """Live pilots as masks: which of them could take the jobs of a task queue.
+
+    The predicate is the claim's own, on what a pilot presents when nothing runs in it. The SubmitPools that it serves
+    follow from its queue. One thread refreshes, any may ask; answers are as of the last `refresh`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._table = RequestTable()
+        # pilot -> (slot, whether it had joined, the hash of its stored request)
+        self._slots: dict[int, tuple[int, bool, int]] = {}
+        self._requests: dict[int, ResourceRequest] = {}
+        self._mortal: dict[int, PilotSession] = {}
+        self._free: list[int] = []
+        self._standing = dict.fromkeys(PilotStanding, 0)
+        self._by_place: dict[QueueId, int] = {}
+        # Places that were asked about, by a value that stands for them -> the pilots there.
+        self._there: dict[Hashable, int] = {}
+        self.own: Mapping[QueueId, PilotsThere] = {}
+        """Our pilots in each CE queue where some are."""
+        self._traffic = PilotTraffic()
+        self._sizes: dict[int, tuple[int, int]] = {}
+        # By what is free of pilots that joined, and by what those that join within a minute will have.
+        self._free_now: dict[Size, int] = {}
+        self._free_soon: dict[Size, int] = {}
+        self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
+        self._by_vo: dict[str, int] = {}
+        self._heard: dict[str, float] = {}
+
+    def refresh(self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole. `rooms`: of
+        CE queues, in the director's last record.
+        """
+        rows, known = pilots_in_short(db), self._slots
+        soon, held = self._traffic.take(rows, rooms or {}, now), self._held_by(db)
+        changed = [
+            row.id
+            for row in rows
+            if row.id not in known or known[row.id][1:] != (row.joined_at is not None, hash(row.request))
+        ]
+        found = pilots_by_id(db, changed) if changed else []
+        alive = {row.id for row in rows}
+        with self._lock:
+            for number in [number for number in known if number not in alive]:
+                self._drop(number)
+            for pilot in found:
+                self._put(pilot, now)
+            self._grow_old(now)
+            self._sort(rows, now)
+            self.own = self._traffic.own
+            self._measure(rows, soon, held)
+
+    def usable(
+        self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
+        drained: DrainedNodes | None = None,
+    ) -> JobPilots:  # fmt: skip
+        """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
+        value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner.
+        """
+        place = replace(key, submit_pool="") if key.submit_pool else key
+        with self._lock:
+            standing = self._standing
+            coming = standing[PilotStanding.SUBMITTING] | standing[PilotStanding.WAITING]
+            idle, busy = standing[PilotStanding.IDLE], standing[PilotStanding.BUSY]
+            silent, draining = standing[PilotStanding.SILENT], standing[PilotStanding.DRAINING]
+            alive = idle | busy | coming | silent
+            leave = 0 if drained is None else alive & self._pilots_in(drained, drained)
+            fit = self._table.narrow(alive & ~leave, place)
+            if served is not None:
+                fit &= self._pilots_in(served, alike)
+            mine = self._by_vo.get(key.vo, 0)
+            return JobPilots(
+                live=mine.bit_count(),
+                usable_idle=(fit & idle).bit_count(),
+                usable_busy=(fit & busy).bit_count(),
+                usable_waiting=(fit & coming).bit_count(),
+                draining=(mine & (draining | leave)).bit_count(),
+                silent=(fit & silent).bit_count(),
+                seen_seconds_ago=since(self._heard.get(key.vo), now),
+                free_starts=_starts(self._free_now, key, fit & (idle | busy)),
+                soon_starts=_starts(self._free_soon, key, fit & coming),
+            )
+
+    def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
+        """What the pilots in these queues that take jobs now or later present while nothing runs in them."""
+        with self._lock:
+            found = self._inhabited.get(queues)
+            if found is None:
+                away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
+                there = self._pilots_in(queues, None) & ~away
+                requests = self._requests
+                found = self._inhabited[queues] = (
+                    frozenset(
+                        requests[number] for number, (slot, *_) in self._slots.items() if there >> slot & 1
+                    )
+                    if there
+                    else frozenset()
+                )
+            return found
+
+    def _pilots_in(self, places: Container[QueueId], alike: Hashable) -> int:
+        here = None if alike is None else self._there.get(alike)
+        if here is None:
+            here = 0
+            for queue, mask in self._by_place.items():
+                if queue in places:
+                    here |= mask
+            if alike is not None:
+                self._there[alike] = here
+        return here
+
+    def _drop(self, number: int) -> None:
+        slot, *_ = self._slots.pop(number)
+        self._table.remove(slot, self._requests.pop(number))
+        self._mortal.pop(number, None)
+        self._free.append(slot)
+
+    def _put(self, row: PilotRow, now: float) -> None:
+        if row.id in self._slots:
+            self._drop(row.id)
+        session = PilotSession(row, now=now)
+        request = session.empty(now)
+        slot = self._free.pop() if self._free else len(self._slots)
+        self._slots[row.id] = slot, row.joined_at is not None, hash(row.request)
+        self._requests[row.id] = request
+        self._table.add(slot, request)
+        if session.is_mortal:
+            self._mortal[row.id] = session
+
+    def _held_by(self, db: Reader) -> dict[int, list[tuple[int, int]]]:
+        """The cores and MB (0: its cores' part) of each live attempt, by pilot."""
+        rows = attempts_by_pilot(db)
+        new = {tq_id for _, tq_id, _ in rows} - self._sizes.keys()
+        if len(self._sizes) + len(new) > _SIZES_KEPT:
+            self._sizes, new = {}, {tq_id for _, tq_id, _ in rows}
+        keys = keys_by_id(db, new) if new else {}
+        self._sizes |= {tq_id: (key.cores, key.memory_mb) for tq_id, key in keys.items()}
+        held: dict[int, list[tuple[int, int]]] = {}
+        for pilot, tq_id, count in rows:
+            held.setdefault(pilot, []).extend([self._sizes.get(tq_id, (1, 0))] * count)
+        return held
+
+    def _measure(
+        self, rows: Sequence[LivePilot], soon: Container[int], held: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> None:
+        """What is free of each pilot that takes jobs now, or within a minute."""
+        now: list[tuple[Size, int]] = []
+        later: list[tuple[Size, int]] = []
+        for row in rows:
+            request = self._requests.get(row.id)
+            if request is None or not (row.joined_at is not None or row.id in soon):
+                continue
+            whole = FreeResources(request.cores, request.memory_mb, request.norm_cpu_seconds)
+            free = reckon(whole, None, held[row.id]) if row.id in held else whole
+            sizes = now if row.joined_at is not None else later
+            sizes.append((Size(free.cores, free.memory_mb), self._slots[row.id][0]))
+        self._free_now, self._free_soon = masks(now), masks(later)
+
+    def _grow_old(self, now: float) -> None:
+        """Pilots whose life has an end offer less than at the last refresh."""
+        for number, session in self._mortal.items():
+            request, before = session.empty(now), self._requests[number]
+            if request is not before:
+                slot = self._slots[number][0]
+                self._table.remove(slot, before)
+                self._table.add(slot, request)
+                self._requests[number] = request
+
+    def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
+        """Who is what and where, anew: a few appends for each pilot."""
+        slots: dict[PilotStanding, list[int]] = {one: [] for one in PilotStanding}
+        by_place: dict[QueueId, list[int]] = {}
+        by_vo: dict[str, list[int]] = {}
+        self._heard = {}
+        for row in rows:
+            if row.id not in self._slots:  # it joined between the two queries: next time
+                continue
+            slot = self._slots[row.id][0]
+            slots[standing_of(row, now)].append(slot)
+            by_place.setdefault(row.queue_id, []).append(slot)
+            by_vo.setdefault(row.vo, []).append(slot)
+            if row.last_seen is not None:
+                self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
+        self._standing = {one: mask_of(found) for one, found in slots.items()}
+        self._by_place = {place: mask_of(found) for place, found in by_place.items()}
+        self._there = {}
+        self._inhabited = {}
+        self._by_vo = {vo: mask_of(found) for vo, found in by_vo.items()}
+
+
+def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:
+    """The jobs of a task queue that fit into the pilots of a mask."""
+    return sum(size.jobs(key) * (mask & fit).bit_count() for size, mask in by_size.items()) if fit else 0
+
+
+def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
+    """Whether a live pilot takes jobs now or later."""
+    if not takes_jobs(pilot, now):
+        return PilotStanding.DRAINING if pilot.drain else PilotStanding.SILENT
+    if pilot.state != "Running":
+        return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
+    return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE

@@ -1,0 +1,134 @@
+"""The facts of one job, held against the configuration, pilots, the director and the jobs before it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from lodesman.answers.nodes import Closing
+from lodesman.answers.vocabulary import MainReason
+from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
+from lodesman.director.site_mask import SiteMask
+from lodesman.matching.policy import Policy
+from lodesman.submission import Exclusions
+from lodesman.why.estimate import Measured, estimate
+from lodesman.why.facts import Capacity, Gate, SnapshotFacts
+from lodesman.why.slots import SOON_SECONDS, VOSlots
+from lodesman.why.turns import Turn
+from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_job, verdict_of
+
+
+class Started(NamedTuple):
+    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part."""
+
+    own: Measured
+    group: Measured
+    part: float
+
+    def estimate(self, jobs: int) -> StartEstimate | None:
+        """When this number of jobs of the task queue will have started; None if nothing was measured."""
+        by_group = estimate(jobs / self.part, self.group) if self.part > 0 else None
+        return estimate(jobs, self.own) or by_group
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFacts(SnapshotFacts):
+    """One job, or one that is not stored yet, held against the config.
+
+    `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
+    they were evaluated. `competing`: its `groups` compete for queues that are known, not for any. `slots`: those of its
+    VO, None if unknown. `started`: the starts of its task queue, and of its group, which gives it a `part` of them.
+    """
+
+    exclusions: Exclusions
+    task_queue: int | None
+    waiting: int
+    more_ahead: bool
+    held: Holding | None
+    served: int
+    evaluated_at: float | None
+    pilots: JobPilots
+    mask: SiteMask
+    policy: Policy
+    groups: Mapping[str, int]
+    competing: bool
+    turn: Turn
+    slots: VOSlots | None
+    started: Started
+
+    @cached_property
+    def eligible(self) -> int:
+        """The queues that could run it."""
+        return self.exclusions.eligible
+
+    @cached_property
+    def capacity(self) -> Capacity | None:
+        """The free capacity that the director left the queues of its VO."""
+        return None if self.decision is None else self.decision.capacity(self.exclusions.config)
+
+    @cached_property
+    def closings(self) -> list[tuple[Closing, int]]:
+        """What administrators closed of the eligible queues, with these queues; most queues first."""
+        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
+
+    @cached_property
+    def closed(self) -> int:
+        """The queues that administrators closed."""
+        return self.mask.closed(self.exclusions.config.table.queues, self.now)
+
+    @cached_property
+    def open_here(self) -> int:
+        """The eligible queues that have free capacity, as far as known."""
+        return self.eligible & ~self.closed & (0 if self.capacity is None else self.capacity.open)
+
+    @cached_property
+    def gates(self) -> list[tuple[Gate, int]]:
+        """What leaves eligible queues no free capacity, with these queues; most queues first."""
+        return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
+
+    @cached_property
+    def refusals(self) -> Sequence[tuple[str, str]]:
+        """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
+        if self.decision is None:
+            return ()
+        return self.decision.refusals(self.task_queue, self.snapshot.director.full)
+
+    @cached_property
+    def sendable(self) -> int:
+        """The jobs like it that pilots which the director may send would start within a minute."""
+        if self.slots is None or not self.snapshot.iterates_soon(self.now):
+            return 0
+        return self.slots.starts(self.exclusions.key, self.open_here)
+
+    @cached_property
+    def start(self) -> StartEstimate | None:
+        """When it starts; None if that is unknown, or does not depend on the jobs before it."""
+        if self.reason in STARTS_IN_TURN:
+            return self.started.estimate(self.turn.ahead + 1)
+        return (
+            StartEstimate(0.0, SOON_SECONDS, *self.started.own) if verdict_of(self.reason) == "now" else None
+        )
+
+    def next_jobs(self, jobs: int) -> int:
+        """Of it and those that follow it, together that number of jobs, those whose turn is next."""
+        return count_next(
+            jobs, lambda n: replace(self, turn=self.turn._replace(ahead=self.turn.ahead + n)).reason
+        )
+
+    @cached_property
+    def reason(self) -> MainReason:
+        """The judgement."""
+        decision, capacity = self.decision, self.capacity
+        reason = judge_job(
+            self.eligible,
+            None if capacity is None else capacity.open,
+            self.pilots,
+            turn=self.turn,
+            sendable=self.sendable,
+            closed=self.closed,
+            refused=bool(self.refusals),
+            sends=decision is None or decision.sends,
+        )
+        return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason

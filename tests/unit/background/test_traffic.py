@@ -1,0 +1,118 @@
+"""What was measured lately: waits of pilots in their queues, and starts of jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.answers.nodes import QueueId
+from lodesman.background.traffic import PilotTraffic, StartsOfLate
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.store.read.pilots import LivePilot
+from lodesman.store.read.why import waiting_job
+from lodesman.why.estimate import Measured
+
+HERE = QueueId("S", "c", "q")
+FULL, FREE = {"S/c/q": {"slots": 1, "others": 0}}, {"S/c/q": {"slots": 9, "others": 0}}
+
+
+def pilot(number, submitted=0.0, joined=None):
+    state = "Submitted" if joined is None else "Running"
+    return LivePilot(number, state, "lab", HERE, "{}", "{}", submitted, submitted, joined, joined, None, 0, 0)
+
+
+def test_as_many_as_there_are_slots_are_expected_the_longest_waiting_first():
+    traffic = PilotTraffic()
+    rows = [pilot(3), pilot(1, joined=1.0), pilot(2)]
+    assert traffic.take(rows, {"S/c/q": {"slots": 2, "others": 0}}, 10.0) == {2}
+    assert traffic.take(rows, FREE, 10.0) == {2, 3}
+    assert traffic.take(rows, FULL, 10.0) == set()
+    assert traffic.take(rows, {}, 10.0) == set()
+    assert (traffic.own[HERE].running, traffic.own[HERE].waiting) == (1, 2)
+
+
+def test_where_slots_are_not_known_recent_waits_tell():
+    traffic = PilotTraffic()
+    traffic.take([pilot(1), pilot(2)], {}, 10.0)
+    assert traffic.take([pilot(1, joined=20.0), pilot(2)], {}, 20.0) == {2}
+    assert traffic.take([pilot(1, joined=20.0), pilot(2)], {}, 61.0) == set(), "it waits for longer"
+    slow = PilotTraffic()
+    assert slow.take([pilot(1, joined=100.0), pilot(2, 90.0)], {}, 110.0) == set()
+
+
+def test_pilots_that_found_a_free_slot_say_nothing_of_full_ones():
+    traffic = PilotTraffic()
+    traffic.take([pilot(1), pilot(2)], FREE, 1.0)
+    assert traffic.take([pilot(1, joined=2.0), pilot(2)], FULL, 3.0) == set()
+    # One that joins while all are taken does: its like leave soon.
+    assert traffic.take([pilot(2, joined=20.0), pilot(4, 10.0), pilot(5, 10.0)], FULL, 21.0) == {4}
+    assert traffic.take([pilot(2, joined=20.0), pilot(4, 80.0)], FULL, 90.0) == set(), (
+        "not in the last minute"
+    )
+
+
+# --- starts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def submit(base, make_key):
+    def put(count, **changes):
+        key = make_key(**changes)
+        cohort = PreparedCohort(key=key, template="{}", expand=False, max_attempts=1, runs=((0, count),))
+        base.do(Submit(base.live, PreparedSubmission(
+            owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None, count=count,
+            cohorts=(cohort,),
+        )))  # fmt: skip
+        return base.live.queues.index.find(key)
+
+    return put
+
+
+def start(base, tq_id, *times):
+    with base.writer:
+        for at in times:
+            base.writer.execute(
+                """INSERT INTO attempt (job_id, number, tq_id, pilot_id, claim_token, site, claimed_at)
+                VALUES (1, 1, ?, 1, 't', 'S', ?)""", (tq_id, at),
+            )  # fmt: skip
+
+
+def test_starts_of_the_last_hour_are_counted_from_the_first_of_them(base, submit):
+    one, two = submit(5), submit(5, cores=2)
+    start(base, one, 10.0, 20.0, 5_000.0, 5_100.0)
+    start(base, two, 5_200.0)
+    found = StartsOfLate(base.db)
+    found.read(5_300.0)
+    assert found.of(one, 5_300.0) == Measured(1, 300.0)
+    assert found.of(two, 5_300.0) == Measured(0, 100.0)
+    assert found.of(("lab", "physics"), 5_300.0) == Measured(2, 300.0)
+    assert found.of(99, 5_300.0) == found.of(None, 5_300.0) == Measured(0, 0.0)
+    start(base, one, 5_301.0)
+    found.read(5_302.0)
+    assert found.of(one, 5_302.0) == Measured(2, 302.0)
+    found.read(8_700.0)
+    assert found.of(one, 8_700.0).starts == 1
+    found.read(9_000.0)
+    assert found.of(one, 9_000.0) == Measured(0, 0.0)
+
+
+def test_they_are_read_in_portions(base, submit, monkeypatch):
+    monkeypatch.setattr("lodesman.background.traffic._AT_ONCE", 2)
+    one = submit(1)
+    start(base, one, *range(100, 105))
+    found = StartsOfLate(base.db)
+    seen = []
+    for _ in range(4):
+        found.read(200.0)
+        seen.append(found.of(one, 200.0).starts)
+    assert seen == [1, 3, 4, 4]
+
+
+def test_the_id_of_the_nth_job_that_waits(base, submit):
+    """As claims take them: rows and members by id, without holes and what was taken."""
+    tq_id = submit(5)
+    submit(3)
+    with base.writer:
+        base.writer.execute("INSERT INTO hole VALUES ((SELECT min(id) FROM cohort), 1, 3, 'Held', '', 0, 0)")
+        base.writer.execute("UPDATE cohort SET cursor = 1 WHERE base = 1")
+    assert [waiting_job(base.db, tq_id, n) for n in range(6)] == [4, 5, 6, 7, 8, 1 << 53]
+    assert waiting_job(base.db, 99, 0) == 1 << 53

@@ -1,0 +1,97 @@
+"""Whose turn is next: starts parted as the lottery parts them, and no more promised than there are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.matching import GroupShare, TaskQueueKey
+from lodesman.why.turns import FIRST, Contest, Turn
+
+SHARES = {"a": GroupShare(share=3_000), "b": GroupShare(share=1_000), "open": GroupShare(job_sharing=True)}
+
+
+def queue(number, jobs, group="a", owner="ann", priority=1):
+    key = TaskQueueKey(owner=owner, group=group, vo="lab", norm_cpu_seconds=number, user_priority=priority)
+    return number, key, jobs
+
+
+def turns(*waiting, apart=()):
+    contest = Contest(waiting, {"open"}, apart)
+    groups = contest.jobs.get("lab", {})
+    return {
+        number: contest.turn(key, number, ahead=0, groups=groups, shares=SHARES) for number, key, _ in waiting
+    }
+
+
+def test_alone_a_task_queue_gets_every_start():
+    (turn,) = turns(queue(1, 10)).values()
+    assert (turn.allotted(4), turn.is_next(1), turn.before) == (4, True, 0)
+    assert FIRST.allotted(0) == 0
+    ninth = turn._replace(ahead=9)
+    assert (ninth.is_next(9), ninth.is_next(10), ninth.before) == (False, True, 9)
+
+
+def test_of_two_that_compete_for_one_start_the_older_is_next():
+    found = turns(queue(1, 1), queue(2, 1))
+    assert [turn.is_next(1) for turn in found.values()] == [True, False]
+    assert found[2].before == 1
+    assert all(turn.is_next(2) for turn in found.values())
+
+
+def test_groups_get_their_shares_owners_alike_parts_and_task_queues_their_priorities():
+    found = turns(
+        queue(1, 100), queue(2, 100, owner="bob"), queue(3, 100, owner="bob", priority=3), queue(4, 100, "b")
+    )
+    assert [round(turn.part, 4) for turn in found.values()] == [0.375, 0.0938, 0.2812, 0.25]
+    assert [turn.allotted(32) for turn in found.values()] == [12, 3, 9, 8]
+    assert {turn.others for turn in found.values()} == {300}
+
+
+def test_owners_are_not_distinguished_where_jobs_are_shared():
+    found = turns(*(queue(n, 9, "open", owner=f"o{n > 1}") for n in (1, 2, 3, 4)))
+    assert {turn.part for turn in found.values()} == {0.25}
+
+
+def test_what_the_others_leave_is_its_own():
+    found = turns(queue(1, 100), queue(2, 1, "b"))
+    assert (found[1].allotted(10), found[2].allotted(10)) == (9, 2)
+    assert found[1]._replace(ahead=50).before == 51
+
+
+def test_jobs_that_nothing_could_start_compete_with_no_others():
+    found = turns(queue(1, 100), queue(2, 5), apart={1})
+    assert (found[2].part, found[2].others) == (1.0, 0)
+
+
+def test_a_new_task_queue_comes_last():
+    contest = Contest([queue(1, 4), queue(2, 4)], ())
+    _, key, _ = queue(3, 0)
+    turn = contest.turn(key, None, ahead=0, groups=contest.jobs["lab"], shares=SHARES)
+    assert (round(turn.part, 3), round(turn.older, 3), turn.others) == (0.333, 0.667, 8)
+    assert not turn.is_next(1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(1, 9)), max_size=9),
+    st.integers(0, 30),
+)  # fmt: skip
+def test_together_they_are_promised_what_there_is(queues, starts):
+    waiting = [
+        queue(n, jobs, group, owner, priority) for n, (jobs, group, owner, priority) in enumerate(queues)
+    ]
+    found = turns(*waiting)
+    parted = [min(turn._replace(others=10**6).allotted(starts), jobs) for (_, _, jobs), turn in
+              zip(waiting, found.values(), strict=True)]  # fmt: skip
+    assert sum(parted) <= starts
+    promised = [
+        min(turn.allotted(starts), jobs) for (_, _, jobs), turn in zip(waiting, found.values(), strict=True)
+    ]
+    jobs = sum(jobs for *_, jobs in waiting)
+    assert starts < jobs or sum(promised) == jobs
+
+
+@pytest.mark.parametrize(("part", "before"), [(1.0, 3), (0.5, 7), (0.001, 103)])
+def test_about_so_many_start_before_it(part, before):
+    assert Turn(ahead=3, others=100 if part < 1 else 0, part=part).before == before
