@@ -84,7 +84,7 @@ class MainReasons:
             return None
         if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
             return None
-        begun = time.perf_counter()
+        begun = time.thread_time()
         if policy.digest != self._version:
             self._version, self._found, self._gates = policy.digest, {}, {}
         self._now = now
@@ -96,7 +96,7 @@ class MainReasons:
             changed[tq_id] = None
             self._found.pop(tq_id, None)
         self._stored = judged
-        self._cost, self._at = time.perf_counter() - begun, now
+        self._cost, self._at = time.thread_time() - begun, now
         return changed
 
     def facts_at(self) -> float | None:
