@@ -197,7 +197,7 @@ class TestStatus:
     def test_load_counts_one_queue(self, backend):
         backend.submit(SPEC, copies("s1", "s2"))
         backend.submit(PilotSpec(queue=OTHER, command=("true",)), copies("s3"))
-        assert backend.load(QUEUE) == BatchLoad(waiting=2, running=0, observed_at=1000.0)
+        assert backend.load(QUEUE) == BatchLoad(waiting=2, running=0, observed_at=1000.0, slots=0)
         assert backend.load(OTHER).waiting == 1
         assert backend.load(QueueId("no", "such", "queue")).waiting == 0
 
@@ -308,7 +308,7 @@ class TestUpkeep:
         backend.submit(SPEC, copies(lost, "s2"))
         (root / lost / "keeper.json").write_text(json.dumps(record))
         assert backend.status([lost])[lost].state is NativeState.UNKNOWN
-        assert backend.load(QUEUE) == BatchLoad(waiting=1, running=1, observed_at=1000.0)
+        assert backend.load(QUEUE) == BatchLoad(waiting=1, running=1, observed_at=1000.0, slots=0)
         stamps = self.launched(monkeypatch)
         backend.slots[QUEUE] = 1
         assert backend.tick() == ("s2",)
