@@ -53,13 +53,13 @@ def mount_proc() -> None:
     mount("proc", "/proc", "proc", flags=NO_SUID | NO_DEVICES | NO_EXEC)
 
 
-def bind(source: str, target: str, *, read_only: bool = False) -> None:
-    """Show `source`, with all that is mounted below it, at `target` too. Raises OSError."""
+def bind(source: str, target: str, *, read_only: bool | None = None) -> None:
+    """Show `source`, with all that is mounted below it, at `target` too; `read_only`: None leaves it. Raises OSError."""
     mount(source, target, flags=BIND | RECURSIVE)
-    if read_only:
+    if read_only is not None:
         # What the place has forbidden must be said again.
         kept = os.statvfs(target).f_flag & (NO_SUID | NO_DEVICES | NO_EXEC)
-        mount("none", target, flags=BIND | REMOUNT | READ_ONLY | kept)
+        mount("none", target, flags=BIND | REMOUNT | kept | (READ_ONLY if read_only else 0))
 
 
 def raise_oom_score(more: int) -> None:

@@ -173,3 +173,14 @@ def test_the_start_of_a_pilot_costs_little_more(tmp_path, found):
             best[name] = min(best[name], time.monotonic() - begun)
             wait_for_end(backend, f"p{number}")
     assert best["enclosed"] - best["plain"] < 0.025
+
+
+def test_a_file_in_the_current_folder_is_no_part_of_the_server(make_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server = make_server().start()
+    (tmp_path / "msgspec.py").write_text("open('taken', 'w').close()\n")
+    before = server.pids("background")
+    os.kill(before[0], signal.SIGKILL)
+    wait_until(lambda: set(server.pids("background")) - set(before), "the next background process")
+    assert server.get("/v1/pilots")["pilots"] == []
+    assert not (tmp_path / "taken").exists()

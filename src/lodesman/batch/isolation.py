@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,9 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the configuration asks for, and where things are. `python`: what runs pilots; `program`: what the server runs."""
+    """What the configuration asks for, and where things are. `python`: what runs pilots; `program`: what the server runs and
+    reads, its folders too: a new file there could be read at the next start. `secrets`: files outside the data.
+    """
 
     data: Path
     run_as: str = ""
@@ -108,6 +111,7 @@ class Wishes:
     python: str = "python3"
     shown: tuple[Path, ...] = ()
     program: tuple[Path, ...] = ()
+    secrets: tuple[Path, ...] = ()
     probe: str = field(default=namespaces.__file__, repr=False)
 
 
@@ -154,15 +158,23 @@ def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:
 
 
 def _hidden(wishes: Wishes) -> tuple[str, ...]:
-    """The data, the tokens of this account's `lode`, and the sockets by which programs of this account are started."""
+    """The server's data and keys, this account's tokens and keys, and the sockets by which its programs are started."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path(_home()) / ".config")
-    return (str(wishes.data), str(base / "lodesman"), f"/run/user/{os.geteuid()}")
+    uid = os.geteuid()
+    sockets = (f"/run/user/{uid}", f"/tmp/tmux-{uid}", "/run/screen", "/run/docker.sock")  # noqa: S108
+    secrets = map(os.path.realpath, (wishes.data, *wishes.secrets))
+    return (*secrets, str(base / "lodesman"), str(Path(_home()) / ".ssh"), *sockets)
 
 
 def _read_only(wishes: Wishes) -> tuple[str, ...]:
     """What the server or its account executes or obeys at the next start, as far as it could be changed."""
-    places = {_home(), sys.prefix, sys.base_prefix, *map(str, wishes.program)} - {"/"}
-    return tuple(sorted(place for place in places if os.access(place, os.W_OK)))
+    places = {*map(os.path.realpath, (_home(), sys.prefix, sys.base_prefix, *wishes.program))} - {"/"}
+    return tuple(sorted(place for place in places if os.access(place, os.W_OK) and not _is_for_all(place)))
+
+
+def _is_for_all(place: str) -> bool:
+    """Whether all accounts may write there, as in /tmp: jobs need it."""
+    return bool(Path(place).stat().st_mode & stat.S_ISVTX)
 
 
 def _home() -> str:

@@ -37,10 +37,10 @@ def enclose(plan: Plan, work: str) -> None:
     if account:
         covers |= {closed for path in (work, *shown) for closed in _closed_above(path, account)}
     else:
-        _pin([*covers, *plan["read_only"]])
-        for path in plan["read_only"]:
-            if os.path.exists(path):
-                kernel.bind(path, path, read_only=True)
+        closed = [path for path in plan["read_only"] if os.path.exists(path)]
+        # A mount of its own below one that is read-only would not be: parents first, and each as the one above it.
+        for path in sorted({*closed, *_pins([*covers, *closed])}):
+            kernel.bind(path, path, read_only=any(_is_in(path, top) for top in closed) or None)
     kept = {
         path: os.open(path, os.O_PATH) for path in (work, *shown) if any(_is_in(path, top) for top in covers)
     }
@@ -55,6 +55,9 @@ def enclose(plan: Plan, work: str) -> None:
         kernel.bind(f"/proc/self/fd/{descriptor}", path, read_only=path != work)
         os.close(descriptor)
     os.umask(mask)
+    for path in plan["hidden"]:
+        if os.path.exists(path) and not os.path.isdir(path):
+            kernel.bind(os.devnull, path)
     for top in made:
         kernel.mount("none", top, flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | kernel.NO_SUID)
 
@@ -79,11 +82,10 @@ def _closed_above(path: str, account: dict[str, Any]) -> list[str]:
     return []
 
 
-def _pin(paths: list[str]) -> None:
-    """Make each directory above that this account could rename a mount: that cannot be renamed."""
-    for place in sorted({place for path in paths for place in _above(path)}):
-        if os.access(os.path.dirname(place), os.W_OK):
-            kernel.bind(place, place)
+def _pins(paths: list[str]) -> set[str]:
+    """The directories above that this account could rename. A mount cannot be renamed."""
+    above = {place for path in paths for place in _above(path)}
+    return {place for place in above if os.access(os.path.dirname(place), os.W_OK)}
 
 
 def become(account: dict[str, Any]) -> None:

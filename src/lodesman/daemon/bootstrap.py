@@ -262,13 +262,15 @@ def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolati
     if not local_slots(Policy(config.resources)):
         return None
     files = [path for path in (config.path, *config.resource_files) if path is not None]
+    folders = (config.sources.base, *(file.parent for file in files))
     wishes = Wishes(
         data=config.data,
         run_as=config.local.run_as,
         trust_jobs=config.local.trust_jobs,
         python=config.pilots.python,
         shown=(share_directory(config),),
-        program=(*files, _PACKAGE.parent),
+        program=(*files, *folders, _PACKAGE.parent),
+        secrets=tuple(map(Path, filter(None, (config.server.tls_key,)))),
     )
     return find_isolation(wishes, make_account=make_account)
 

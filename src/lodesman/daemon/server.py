@@ -267,7 +267,7 @@ class Server:
         begun = self.core.ticks()
         try:
             self._background = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "lodesman.daemon", "background",
+                sys.executable, "-P", "-m", "lodesman.daemon", "background",
                 "--kept", str(kept_file(self.config)), *self._arguments,
                 stdin=asyncio.subprocess.PIPE, env={**os.environ, bootstrap.FILES_BEFORE: str(self._open_files)},
             )  # fmt: skip
@@ -373,5 +373,5 @@ def _start_again(arguments: list[str], *, lived: float) -> None:
     time.sleep(rest)
     os.environ[_REST] = str(rest)
     os.execv(  # noqa: S606 - no shell is wanted
-        sys.executable, [sys.executable, "-m", "lodesman.daemon", "server", *arguments]
+        sys.executable, [sys.executable, "-P", "-m", "lodesman.daemon", "server", *arguments]
     )

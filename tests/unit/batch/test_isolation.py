@@ -115,10 +115,19 @@ def test_only_root_can_change_the_account(machine):
     assert not machine(1000, namespaces=True)(run_as="nobody").usable
 
 
-def test_trusted_jobs_may_write_where_the_account_may(machine):
-    untrusted = machine(1000, namespaces=True)(program=(Path("/tmp"),))
-    assert "/tmp" in untrusted.read_only
-    assert machine(1000, namespaces=True)(program=(Path("/tmp"),), trust_jobs=True).read_only == ()
+def test_trusted_jobs_may_write_where_the_account_may(machine, tmp_path):
+    untrusted = machine(1000, namespaces=True)(program=(tmp_path,))
+    assert str(tmp_path) in untrusted.read_only
+    assert machine(1000, namespaces=True)(program=(tmp_path,), trust_jobs=True).read_only == ()
+
+
+def test_a_folder_of_all_accounts_stays_open_to_jobs(machine):
+    assert "/tmp" not in machine(1000, namespaces=True)(program=(Path("/tmp"),)).read_only
+
+
+def test_keys_outside_the_data_are_hidden(machine, tmp_path):
+    key = tmp_path / "server.key"
+    assert str(key) in machine(1000, namespaces=True)(secrets=(key,)).hidden
 
 
 def test_a_trial_says_why_it_failed(tmp_path):
