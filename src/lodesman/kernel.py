@@ -16,7 +16,7 @@ PDEATHSIG, DUMPABLE, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
     *(1, 2, 4, 8, 32, 4096, 16384, 1 << 18),
 )
-_NEW_MOUNTS, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x1000_0000, 0x2000_0000
+_NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
 
 
@@ -26,12 +26,12 @@ def set_attribute(option: int, value: int) -> bool:
 
 
 def separate() -> None:
-    """Move to mounts of this process's own; its next child is the first process of a PID namespace.
+    """Move to mounts and System V IPC of this process's own; its next child is the first process of a PID namespace.
 
     Without root that takes a user namespace, in which this account has its own number and no others exist. Raises OSError.
     """
     uid, gid = os.geteuid(), os.getegid()
-    _call("unshare", _NEW_MOUNTS | _NEW_PIDS | (_NEW_USERS if uid else 0))
+    _call("unshare", _NEW_MOUNTS | _NEW_IPC | _NEW_PIDS | (_NEW_USERS if uid else 0))
     if uid:
         for name, text in (
             ("setgroups", "deny"),

@@ -56,7 +56,8 @@ def prepare(job: AssignedJob, directory: Path, environment: Mapping[str, str], s
         raise NotStarted("An argument of the job contains a NUL character.")
     stdin, outputs = _open_streams(job, directory)
     limits, processes = _kernel_limits(job.limits), _PROCESSES * (1 + job.cores)
-    return Launch(argv, own, str(directory), stdin, outputs, limits, processes)
+    shm_mb = math.ceil(job.limits.memory_mb)
+    return Launch(argv, own, str(directory), stdin, outputs, limits, processes, shm_mb)
 
 
 def _environment_for(

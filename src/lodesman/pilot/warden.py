@@ -46,6 +46,7 @@ class Launch:
     """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name.
 
     `limits`: soft and hard limits of the kernel by their numbers (`resource`). `processes`: the most that there may be.
+    Where it is confined: `shm_mb`: the size of its /dev/shm, 0: as usual; `hidden`: what is empty for it but for its own.
     """
 
     argv: Sequence[str]
@@ -55,6 +56,8 @@ class Launch:
     outputs: Mapping[str, int]
     limits: Mapping[int, tuple[int, int]]
     processes: int = 0
+    shm_mb: int = 0
+    hidden: Sequence[str] = ()
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -299,6 +302,8 @@ def _await_launch(channel: socket.socket, fault: int, confined: bool) -> NoRetur
             os.dup2(descriptor, standard)
         os.closerange(3, fault)
         os.closerange(fault + 1, fault + 64)
+        if confined:
+            _seclude(request)
         os.chdir(request["directory"])
         _set_limits(request, confined)
         _execute(request["argv"], request["environment"], fault)
@@ -308,6 +313,20 @@ def _await_launch(channel: socket.socket, fault: int, confined: bool) -> NoRetur
         os.write(fault, b"%d" % errno.EINVAL)
     finally:
         os._exit(127)
+
+
+def _seclude(request: Mapping[str, Any]) -> None:
+    """Hide what the pilot has of other jobs, and give the payload shared memory that ends with it. Raises OSError."""
+    flags = kernel.NO_SUID | kernel.NO_DEVICES
+    own = os.open(request["directory"], os.O_PATH)
+    for place in request["hidden"]:
+        kernel.mount("none", place, "tmpfs", flags=flags, data="size=1m,mode=700")
+    os.makedirs(request["directory"], exist_ok=True)  # noqa: PTH103
+    kernel.bind(f"/proc/self/fd/{own}", request["directory"])
+    os.close(own)
+    if os.path.isdir("/dev/shm"):  # noqa: PTH112, S108
+        size = f",size={request['shm_mb']}m" if request["shm_mb"] else ""
+        kernel.mount("none", "/dev/shm", "tmpfs", flags=flags, data=f"mode=1777{size}")  # noqa: S108
 
 
 def _execute(argv: list[str], environment: Mapping[str, str], fault: int) -> None:

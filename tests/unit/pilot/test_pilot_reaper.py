@@ -412,3 +412,36 @@ def test_nothing_is_left_at_the_very_end(adopting):
         "reaper.kill_rest()\n"
         "assert not left(), left()\n"
     )
+
+
+def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
+    nursery = Nursery()
+    reaper = Reaper(nursery)
+    own, other, outbox = tmp_path / "work" / "1.1", tmp_path / "work" / "2.1", tmp_path / "outbox"
+    for place in (own, other, outbox):
+        place.mkdir(parents=True)
+        (place / "result").write_text(place.name)
+    script = (
+        f"cat result; ls {tmp_path}/work {outbox}; df -m /dev/shm | tail -1; touch made /dev/shm/stray-{LONG}"
+    )
+    with (tmp_path / "out").open("wb") as out:
+        reaper.spawn(
+            KEY,
+            Launch(
+                ["/bin/sh", "-c", script], dict(os.environ), str(own), null, {"out": out.fileno()}, {},
+                shm_mb=7, hidden=(str(own.parent), str(outbox)),
+            ),
+        )  # fmt: skip
+    confined = reaper._wardens[KEY].confined
+    reaper.wait(KEY)
+    reaper.clear(KEY, lambda: False)
+    nursery.close()
+    if not confined:
+        pytest.skip("payloads have no namespaces here")
+    words = (tmp_path / "out").read_text().split()
+    assert "2.1" not in words
+    assert words.count("1.1") == 1
+    assert words.count("result") == 0
+    assert "7" in words
+    assert (own / "made").exists()
+    assert not Path(f"/dev/shm/stray-{LONG}").exists()
