@@ -14,6 +14,7 @@ import pytest
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store import open_writer, usable
+from lodesman.store.files import DatabaseFiles, DatabaseGone
 from lodesman.store.journal import Change, Journal
 from lodesman.store.sqlite import refusal_of
 
@@ -179,3 +180,15 @@ def test_what_a_command_is_answered_with(path, fault, words):
 def test_a_disk_that_became_read_only_is_named_whatever_the_fault_is_called(path, monkeypatch):
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((0,) * 8 + (os.ST_RDONLY, 0)))
     assert "read-only" in refusal_of(apsw.IOError(), path).message
+
+
+def test_a_database_that_is_written_over_is_gone(path):
+    leave_database(path)
+    writer = open_writer(path)
+    files = DatabaseFiles(path)
+    files.check()
+    os.truncate(path, path.stat().st_size // 2)
+    files._due = 0.0
+    with pytest.raises(DatabaseGone, match="overwritten"):
+        files.check()
+    writer.close()

@@ -162,17 +162,20 @@ class Server:
             return
         self._stopping = True
         self.core.ending = True
-        if await self._end_background() != 0 and self.config.pilots.stop_at_exit:
+        # Without the database no report is taken: there is nothing to wait for.
+        gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
+        code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)
+        if code != 0 and self.config.pilots.stop_at_exit and pilots.is_dir():
             log.warning("the background process did not end in order: its local pilots are ended from here")
-            backend = LocalBackend(self.config.data / "pilots", {})
-            await asyncio.to_thread(backend.stop_all, grace_seconds=bootstrap.PILOT_GRACE_SECONDS)
+            grace = 0.0 if gone else bootstrap.PILOT_GRACE_SECONDS
+            await asyncio.to_thread(LocalBackend(pilots, {}).stop_all, grace_seconds=grace)
 
-    async def _end_background(self) -> int | None:
+    async def _end_background(self, order: signal.Signals) -> int | None:
         """End the background process; its exit code, None if there was none."""
         process = self._background
         if process is None or process.returncode is not None:
             return None if process is None else process.returncode
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(order)
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 return await process.wait()

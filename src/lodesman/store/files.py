@@ -47,7 +47,7 @@ class DatabaseGone(Unavailable):
 class DatabaseFiles:
     """The database, its log and the log's index, by device and inode, as they are when this object is made.
 
-    A database in memory has no files.
+    The database itself never becomes shorter, unless another file is written over it. One in memory has no files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,6 +56,7 @@ class DatabaseFiles:
         for file in self._files:
             found = file.stat()
             self._files[file] = (found.st_dev, found.st_ino)
+        self._path, self._size = path, 0
         self._due = 0.0
 
     def check(self) -> None:
@@ -75,3 +76,7 @@ class DatabaseFiles:
                 continue  # nothing is known now; the next write finds out
             if (found.st_dev, found.st_ino) != known or not found.st_nlink:
                 raise DatabaseGone(f"{file} was replaced while the server ran.", hint=_RESTORE)
+            if file == self._path:
+                if found.st_size < self._size:
+                    raise DatabaseGone(f"{file} was overwritten while the server ran.", hint=_RESTORE)
+                self._size = found.st_size
