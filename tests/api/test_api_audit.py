@@ -69,6 +69,9 @@ def test_entries_are_found_by_action_user_and_time_and_page_by_page(house):
     assert found("") == ["u4", "u3", "u2", "u1", "u0"]
     assert found("?action=token-issued") == ["u3", "u1"]
     assert found("?by=by1") == ["u4", "u1"]
+    unknown = house.call("GET", "/v1/audit?action=token-isued", token="admin")
+    assert unknown.status == 400
+    assert "token-issued" in unknown.json["error"]["message"]
     assert found(f"?since={int(house.now) - 1}") == ["u4", "u3"]
     page = house.get("/v1/audit?limit=2", "admin")
     assert (page["more"], [one["subject"] for one in page["entries"]]) == (True, ["u4", "u3"])

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.answers.accounts import USER_SCOPES
+from lodesman.answers.audit import AuditAction
 from lodesman.answers.vocabulary import Form
 
 MOST_ID = 1 << 53
@@ -161,10 +162,10 @@ class NodeQuery(_Sent):
 
 
 class AuditQuery(_Paged):
-    """Entries of the audit trail since a time, of one action or user; '': of any."""
+    """Entries of the audit trail since a time, of one action or user; without: of any."""
 
     since: Count = 0
-    action: str = ""
+    action: AuditAction | None = None
     by: str = ""
     limit: Rows = 100
 

@@ -250,9 +250,8 @@ async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> ac
 async def _audit(side: ReadSide, request: Request[asks.AuditQuery, Nothing]) -> Audit:
     asked = request.query
     (before,) = numbers(asked.after, 1) or (MOST_ID,)
-    found = entries(
-        side.db, before=before, since=asked.since, action=asked.action, by=asked.by, limit=asked.limit + 1
-    )
+    action, most = asked.action or "", asked.limit + 1
+    found = entries(side.db, before=before, since=asked.since, action=action, by=asked.by, limit=most)
     some, more = page(found, asked.limit, attrgetter("id"))
     return Audit(some, **more)
 

@@ -162,13 +162,14 @@ def _hidden(wishes: Wishes) -> tuple[str, ...]:
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path(_home()) / ".config")
     uid = os.geteuid()
     sockets = (f"/run/user/{uid}", f"/tmp/tmux-{uid}", "/run/screen", "/run/docker.sock")  # noqa: S108
-    secrets = map(os.path.realpath, (wishes.data, *wishes.secrets))
+    secrets = map(os.path.realpath, map(str, (wishes.data, *wishes.secrets)))
     return (*secrets, str(base / "lodesman"), str(Path(_home()) / ".ssh"), *sockets)
 
 
 def _read_only(wishes: Wishes) -> tuple[str, ...]:
     """What the server or its account executes or obeys at the next start, as far as it could be changed."""
-    places = {*map(os.path.realpath, (_home(), sys.prefix, sys.base_prefix, *wishes.program))} - {"/"}
+    named = map(str, (_home(), sys.prefix, sys.base_prefix, *wishes.program))
+    places = {*map(os.path.realpath, named)} - {"/"}
     return tuple(sorted(place for place in places if os.access(place, os.W_OK) and not _is_for_all(place)))
 
 

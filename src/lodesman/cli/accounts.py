@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, get_args
 
 import click
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow, UserRow
-from lodesman.answers.audit import AuditEntry
+from lodesman.answers.audit import AuditAction, AuditEntry
 from lodesman.answers.nodes import utc
 from lodesman.answers.requests import AccountBody, AllQuery, AuditQuery, DisableBody, TokenAt, TokenBody
 from lodesman.cli.arguments import FILE, limit_option, number_option, several
@@ -174,12 +174,17 @@ def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
 
 
 @click.command()
-@click.option("--action", default="", metavar="A", help="Only this action, such as token-issued.")
+@click.option(
+    "--action",
+    type=click.Choice(get_args(AuditAction)),
+    metavar="A",
+    help="Only this action, such as token-issued.",
+)
 @click.option("--by", default="", metavar="USER", help="Only what this user did.")
 @number_option("--days", click.FloatRange(0, 36_500), 0.0, "Only of the last days; 0: all.")
 @limit_option(100)
 @with_session
-def audit(session: Session, /, *, action: str, by: str, days: float, limit: int) -> None:
+def audit(session: Session, /, *, action: AuditAction | None, by: str, days: float, limit: int) -> None:
     """Show who did what to users, tokens, pilots and sites, when and from where (administrators)."""
     since = int(time.time() - days * _DAY_SECONDS) if days else 0
     query = AuditQuery(since=since, action=action, by=by, limit=limit + 1)
