@@ -43,6 +43,14 @@ def test_after_twenty_refusals_in_a_second_the_answer_is_429(hasty, method, path
     assert hasty.claim(hasty.pilot()) == []
 
 
+def test_what_needs_no_token_is_answered_a_hundred_times_a_second(hasty):
+    hasty.core.strangers.most_open = 100
+    statuses = [hasty.call("GET", "/health").status for _ in range(102)]
+    assert statuses == [200] * 100 + [429] * 2
+    assert hasty.call("GET", "/health", token="ann").status == 200
+    assert hasty.call("GET", "/v1/me", token="wrong").status == 401
+
+
 def test_the_next_second_and_another_address_begin_anew(hasty, monkeypatch):
     def told(address="10.0.0.1"):
         async def ask():

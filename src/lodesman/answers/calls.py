@@ -200,7 +200,7 @@ METRICS: Call[Nothing, Nothing, None] = _get(
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
 JOIN = _post(
-    "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401, 429), most_bytes=JOIN_BODY
+    "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
 )
 CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs")
 HEARTBEAT = _post(

@@ -30,7 +30,15 @@ _HOP = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"expect", b"te", b"trailer"}
 )
 
+# They need no token.
+_OPEN = frozenset({calls.HEALTH.path, calls.OPENAPI.path})
+
 _Life = Callable[[], Awaitable[None]]
+
+
+def _too_often(what: str) -> Answer:
+    words = f"Too many requests of this address {what}."
+    return wire.error_answer(TooOften(words, hint="Check the token, and try again later."))
 
 
 class HotApp(Dispatcher[Core]):
@@ -54,7 +62,10 @@ class HotApp(Dispatcher[Core]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the application's life."""
         if scope["type"] != "lifespan":
-            await super().__call__(scope, receive, send)
+            if await self._is_too_often(scope):
+                await super()._refuse(scope, send, _too_often("have no token"))
+            else:
+                await super().__call__(scope, receive, send)
             return
         # The server starts the application, and later ends it.
         for step in (self._on_start, self._on_stop):
@@ -73,11 +84,16 @@ class HotApp(Dispatcher[Core]):
         except Unauthorized:
             return False
 
+    async def _is_too_often(self, scope: Scope) -> bool:
+        """Whether a stranger asks too often for what needs no token."""
+        if scope["path"] not in _OPEN or self.admits(scope):
+            return False
+        return await self.state.strangers.wait_if_many(origin_of(scope), is_open=True)
+
     async def _refuse(self, scope: Scope, send: Send, answer: Answer) -> None:
         """A refusal of a stranger may take its time."""
         if "principal" not in scope and await self.state.strangers.wait_if_many(origin_of(scope)):
-            words = "Too many requests of this address were refused."
-            answer = wire.error_answer(TooOften(words, hint="Check the token, and try again later."))
+            answer = _too_often("were refused")
         await super()._refuse(scope, send, answer)
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:

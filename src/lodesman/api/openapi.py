@@ -180,9 +180,10 @@ def _is_file(call: _AnyCall) -> bool:
 def refusals(call: _AnyCall) -> list[int]:
     """The statuses with which a call may be refused."""
     # 400: its path or its query string may be wrong.
-    found = {400, 503, *call.refused}
+    # 429: a stranger asks too often.
+    found = {400, 429, 503, *call.refused}
     if call.who != "none":
-        found |= {401, 429} if call.who == "any" else {401, 403, 429}
+        found |= {401} if call.who == "any" else {401, 403}
     if call.has_body or call.upload:
         found.add(413)
     if call.names or any(one["name"] == "vo" for one in _parameters(call)):

@@ -20,21 +20,25 @@ _MOST_WAITING = 2_000
 
 
 class Strangers:
-    """Belongs to the event loop. `most`: refusals of one address in a second that are answered at once."""
+    """Belongs to the event loop. `most`: refusals of one address in a second that are answered at once; `most_open`: its
+    requests of what needs no token.
+    """
 
-    def __init__(self, *, most: int = 20) -> None:
-        self.most = most
+    def __init__(self, *, most: int = 20, most_open: int = 100) -> None:
+        self.most, self.most_open = most, most_open
         self._refused: Counter[tuple[str, str]] = Counter()
-        self._second, self._lately = 0, Counter[str]()
+        self._second, self._lately = 0, Counter[tuple[str, bool]]()
         self._waiting, self._never = 0, asyncio.Event()
 
-    async def wait_if_many(self, origin: str) -> bool:
-        """Count a refusal; if there were too many of that address in this second, keep it waiting. Returns whether."""
+    async def wait_if_many(self, origin: str, *, is_open: bool = False) -> bool:
+        """Count a refusal, or a request that `is_open` to all; if there were too many of that address in this second,
+        keep it waiting. Returns whether.
+        """
         second = int(asyncio.get_running_loop().time())
         if second != self._second:
             self._second, self._lately = second, Counter()
-        self._lately[origin] += 1
-        if self._lately[origin] <= self.most:
+        self._lately[origin, is_open] += 1
+        if self._lately[origin, is_open] <= (self.most_open if is_open else self.most):
             return False
         if self._waiting < _MOST_WAITING:
             self._waiting += 1
