@@ -120,7 +120,8 @@ class Core:
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()
-        self.turns = Turns(lambda command: self.command(command))  # noqa: PLW0108 - tests replace `command`
+        post = lambda command: self.command(command)  # noqa: E731, PLW0108 - tests replace `command`
+        self.turns = Turns(post, lambda: self.journal.commands)
         self.journal = Journal(
             self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
         )

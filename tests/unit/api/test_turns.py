@@ -11,8 +11,10 @@ from lodesman.api.turns import Turns
 WORK = 0.05
 
 
-def timed(actions, *, jobs):
-    """When each of some commands at once was posted and answered (seconds from the first), each of WORK seconds."""
+def timed(actions, *, jobs, others=0):
+    """When each of some commands at once was posted and answered (seconds from the first), each of WORK seconds; with each
+    the writer applies some of `others`.
+    """
 
     async def run():
         loop, spans = asyncio.get_running_loop(), []
@@ -23,7 +25,7 @@ def timed(actions, *, jobs):
             spans.append((begun, loop.time()))
             return SimpleNamespace(seconds=WORK)
 
-        turns = Turns(post)
+        turns = Turns(post, lambda: len(spans) * (1 + others))
         await asyncio.gather(*(turns.command("command", jobs=jobs) for _ in range(actions)))
         return [(begun - spans[0][0], ended - spans[0][0]) for begun, ended in spans]
 
@@ -31,17 +33,21 @@ def timed(actions, *, jobs):
 
 
 def test_commands_about_many_jobs_rest_as_long_as_they_worked_and_committed():
-    spans = timed(3, jobs=1_000)
+    spans = timed(3, jobs=1_000, others=1)
     assert all(later[0] - before[1] >= 2 * WORK - 0.001 for before, later in pairwise(spans))
 
 
+def test_where_nothing_else_is_asked_there_is_no_rest():
+    assert timed(3, jobs=1_000)[-1][0] < WORK
+
+
 def test_commands_about_few_jobs_share_commits():
-    assert timed(20, jobs=1)[-1][0] < WORK
+    assert timed(20, jobs=1, others=1)[-1][0] < WORK
 
 
 def test_what_a_user_waits_for_is_forgotten_when_it_is_done():
     async def run():
-        turns, order = Turns(lambda _: None), []
+        turns, order = Turns(lambda _: None, int), []
 
         async def act(user, name):
             async with turns.of(user):
