@@ -213,7 +213,7 @@ def _system_account(*, make: bool) -> tuple[str, int, int] | None:
             ACCOUNT,
         ]
         subprocess.run([tool, *words], capture_output=True, timeout=_PROBE_SECONDS, check=False)
-    return _account(ACCOUNT) or _account("nobody")
+    return next((found for found in map(_account, (ACCOUNT, "nobody")) if found and found[1]), None)
 
 
 def _try(isolation: Isolation, wishes: Wishes) -> str:

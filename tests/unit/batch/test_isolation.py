@@ -111,6 +111,11 @@ def test_root_is_root_only_if_it_says_so(machine):
     assert found.account == ROOT
 
 
+def test_an_account_of_that_name_that_is_root_is_not_taken(monkeypatch):
+    monkeypatch.setattr(isolation, "_account", {"lodesman": ("lodesman", 0, 0), "nobody": NOBODY}.get)
+    assert isolation._system_account(make=False) == NOBODY
+
+
 def test_only_root_can_change_the_account(machine):
     assert not machine(1000, namespaces=True)(run_as="nobody").usable
 
