@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,15 @@ def test_a_file_is_uploaded_and_known_to_its_owner(house):
     assert house.get(path) == {"sha256": digest(CONTENT), "size": len(CONTENT)}
     assert house.call("HEAD", path, token="ann").status == 200
     assert house.call("GET", path, token="bob").status == 404
+
+
+def test_an_upload_to_a_full_disk_says_so(house, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    reply = house.upload(CONTENT)
+    assert (reply.status, reply.json["error"]["message"]) == (503, "The disk of the server is full.")
 
 
 def test_an_upload_may_be_repeated(house):

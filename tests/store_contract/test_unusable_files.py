@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -170,11 +171,13 @@ def test_a_locked_database_is_answered_in_time_with_what_holds_it(path):
         (apsw.FullError(), "The disk of the server is full."),
         (apsw.ReadOnlyError(), "The disk of the server is read-only; nothing was stored."),
         (apsw.CorruptError(), "The database refused the change; nothing was stored."),
+        (OSError(errno.ENOSPC, "x"), "The disk of the server is full."),
+        (OSError(errno.EROFS, "x"), "The disk of the server is read-only; nothing was stored."),
     ],
 )
 def test_what_a_command_is_answered_with(path, fault, words):
     assert refusal_of(fault, path).message == words
-    assert refusal_of(ValueError(), path) is None
+    assert refusal_of(ValueError(), path) is refusal_of(FileNotFoundError(2, "x"), path) is None
 
 
 def test_a_disk_that_became_read_only_is_named_whatever_the_fault_is_called(path, monkeypatch):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -27,6 +28,7 @@ from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.jobs.record import shown
 from lodesman.store.audit import Audited
 from lodesman.store.journal import Command
+from lodesman.store.sqlite import refusal_of
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +220,9 @@ def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
 
 
 def failed(path: str, bug: Exception) -> Answer:
-    """The answer to a request that met a bug, which is logged with its traceback."""
+    """The answer to a request that met a full disk, or a bug, which is logged with its traceback."""
+    if isinstance(bug, OSError) and (refusal := refusal_of(bug, Path())):
+        log.warning("a request failed: %s", refusal, extra={"path": path})
+        return wire.error_answer(refusal)
     log.error("a request failed", exc_info=bug, extra={"path": path})
     return wire.error_answer(Unavailable("The server failed to answer this; its log says why."))

@@ -151,13 +151,17 @@ def _widened(sql: str, width: int) -> str:
     return sql + f",{_values_of(sql)}" * (width - 1)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
-    """What a command is answered with when the database at `path` failed; None if `fault` is not of the database."""
-    if not isinstance(fault, apsw.Error):
-        return None
-    if isinstance(fault, apsw.FullError):
+    """What a command is answered with when the database at `path`, or the disk, failed; None for any other `fault`."""
+    number = fault.errno if isinstance(fault, OSError) else 0
+    if isinstance(fault, apsw.FullError) or number in _FULL:
         return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
-    if isinstance(fault, apsw.ReadOnlyError) or is_read_only(path):
+    if not isinstance(fault, apsw.Error) and number != errno.EROFS:
+        return None
+    if isinstance(fault, apsw.ReadOnlyError) or number or is_read_only(path):
         words = "The disk of the server is read-only; nothing was stored."
         return Unavailable(words, hint="Make it writable again; the server goes on by itself.")
     return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
@@ -192,7 +196,7 @@ def usable(path: Path) -> Iterator[None]:
             what, hint = _UNUSABLE[apsw.FullError]
         raise Unavailable(f"{path} {what}.", hint=hint, fault=type(fault).__name__) from None
     except OSError as fault:
-        hint = _UNUSABLE[apsw.FullError][1] if fault.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        hint = _UNUSABLE[apsw.FullError][1] if fault.errno in _FULL else ""
         refusal = f"{fault.filename or path} cannot be used: {fault.strerror or fault}."
         raise Unavailable(refusal, hint=hint or "Check its disk, and who owns it.") from None
 
