@@ -202,7 +202,7 @@ METRICS: Call[Nothing, Nothing, None] = _get(
 JOIN = _post(
     "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
 )
-CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs")
+CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY)
 HEARTBEAT = _post(
     "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
     most_bytes=REPORT_BODY,

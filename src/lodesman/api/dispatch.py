@@ -176,7 +176,8 @@ class Dispatcher(Generic[_S]):
             if endpoint.call.who != "none":
                 who = self.authenticate(scope, endpoint.call)
                 authorise(who, endpoint.call.who)
-            with wire.room_for(scope, endpoint.call.most_bytes) if endpoint.call.has_body else nullcontext():
+            call = endpoint.call
+            with wire.room_for(scope, call.most_bytes, who) if call.has_body else nullcontext():
                 request = await endpoint.request(who, names, scope, receive)
                 answer = await endpoint.function(self.state, request)
             if isinstance(answer, Response):

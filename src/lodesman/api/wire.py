@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 
-from lodesman.answers.call import SMALL_BODY
+from lodesman.answers.accounts import Principal
+from lodesman.answers.call import JOIN_BODY, SMALL_BODY
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
 
 Scope = MutableMapping[str, Any]
@@ -68,31 +71,48 @@ class Disconnected(Exception):
     """The client went away before the request was complete."""
 
 
-@contextmanager
-def room_for(scope: Scope, limit: int) -> Iterator[None]:
-    """Around a request with a body: while it is read and answered, its bytes are taken from those that large bodies may
-    have together.
+@dataclass(slots=True)
+class BodyRoom:
+    """Bytes of memory that bodies of one kind may still take, and what each caller's take; one event loop uses it.
 
-    Raises TooLarge over `limit` bytes, Unavailable while others take all of them.
+    `most_of_one`: what one caller may take, unless it is a process of the server.
+    """
+
+    free: int
+    most_of_one: int
+    taken: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+
+
+_SMALL, _LARGE = BodyRoom(64 << 20, 16 << 20), BodyRoom(96 << 20, 48 << 20)
+
+
+@contextmanager
+def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
+    """Around a request with a body: while it is read and answered, its bytes are taken from those that bodies of its kind
+    may have together.
+
+    Raises TooLarge over `limit` bytes, Unavailable while others, or other requests of the caller, take all of them.
     """
     declared = content_length(scope)
     size = limit if declared is None else declared
     if size > limit:
         raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
-    taken = size if size > SMALL_BODY else 0
-    if taken > _LargeBodies.free:
+    if size <= JOIN_BODY:  # those are not counted
+        yield
+        return
+    room, caller = _LARGE if size > SMALL_BODY else _SMALL, (who.kind, who.name, who.pilot_id)
+    own = 0 if who.kind == "service" else room.taken[caller]
+    if size > room.free or own + size > room.most_of_one:
         raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
-    _LargeBodies.free -= taken
+    room.free -= size
+    room.taken[caller] += size
     try:
         yield
     finally:
-        _LargeBodies.free += taken
-
-
-class _LargeBodies:
-    """Bytes of memory that large bodies may still take; one event loop uses it."""
-
-    free = 96 << 20
+        room.free += size
+        room.taken[caller] -= size
+        if not room.taken[caller]:
+            del room.taken[caller]
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from lodesman.answers.call import SMALL_BODY
+from lodesman.answers.calls import CLAIM
 from lodesman.api.claims import AskedClaim, DirectCall, begin
 from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Headers, Scope, error_answer
 from lodesman.errors import InvalidRequest, TooLarge
@@ -272,8 +272,8 @@ class GuardedProtocol(HttpToolsProtocol):
                     self._body_since = self.loop.time()
                     self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
                 self._body_bytes += len(data)
-                if self._body_bytes > SMALL_BODY and isinstance(cycle, _DirectCycle):
-                    too_large = TooLarge(f"The request is larger than {SMALL_BODY} bytes.", limit=SMALL_BODY)
+                if self._body_bytes > (most := CLAIM.most_bytes) and isinstance(cycle, _DirectCycle):
+                    too_large = TooLarge(f"The request is larger than {most} bytes.", limit=most)
                     cycle.reply(*error_answer(too_large))
             elif self._late is not None:
                 self._stop_waiting()

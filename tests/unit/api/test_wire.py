@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -12,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import errors
+from lodesman.answers.accounts import Principal
 from lodesman.api import wire
 from lodesman.errors import InvalidRequest, LodesmanError, SyntaxFault, TooLarge, Unavailable
+
+ANN, BOB = Principal(kind="user", name="ann"), Principal(kind="user", name="bob")
+SERVICE = Principal(kind="service")
 
 
 def read(chunks, *, limit=100, declared=None, end="body"):
@@ -31,7 +36,7 @@ def read(chunks, *, limit=100, declared=None, end="body"):
 
     async def run():
         headers = [] if declared is None else [(b"content-length", declared)]
-        with wire.room_for({"headers": headers}, limit):
+        with wire.room_for({"headers": headers}, limit, ANN):
             return await wire.read_body(receive, limit)
 
     return asyncio.run(run()), len(pending)
@@ -87,22 +92,38 @@ def test_a_task_that_is_cancelled_while_it_reads_stays_cancelled():
     assert asyncio.run(run())
 
 
-def test_large_bodies_share_what_memory_there_is_for_them(monkeypatch):
+@pytest.fixture
+def take(monkeypatch):
+    """Room for bodies of more than 5 bytes: 100 for those of more than 10, 80 of them for one caller; else 30 and 20."""
+    monkeypatch.setattr(wire, "JOIN_BODY", 5)
     monkeypatch.setattr(wire, "SMALL_BODY", 10)
-    monkeypatch.setattr(wire._LargeBodies, "free", 100)
+    monkeypatch.setattr(wire, "_LARGE", wire.BodyRoom(100, 80))
+    monkeypatch.setattr(wire, "_SMALL", wire.BodyRoom(30, 20))
+    return lambda declared, who=ANN: wire.room_for(
+        {"headers": [(b"content-length", declared)] if declared else []}, 60, who
+    )
 
-    def taken_by(declared):
-        return wire.room_for({"headers": [(b"content-length", declared)] if declared else []}, 60)
 
-    with taken_by(b"60"), taken_by(b"10"):  # until they are answered, and not only read
+def test_large_bodies_share_what_memory_there_is_for_them(take):
+    with take(b"60"), take(b"10"):  # until they are answered, and not only read
         for declared in (b"60", b""):  # without a length it may become as long as is allowed
-            with pytest.raises(Unavailable), taken_by(declared):
+            with pytest.raises(Unavailable), take(declared, BOB):
                 pass
-    with pytest.raises(ValueError, match="bug"), taken_by(b"60"):
+    with pytest.raises(ValueError, match="bug"), take(b"60"):
         raise ValueError("bug")
-    with taken_by(b""):
-        assert wire._LargeBodies.free == 40
-    assert wire._LargeBodies.free == 100
+    with take(b""):
+        assert wire._LARGE.free == 40
+    assert (wire._LARGE.free, wire._LARGE.taken) == (100, {})
+
+
+def test_one_caller_leaves_room_to_others_with_whatever_token(take):
+    with take(b"10"), take(b"10", replace(ANN, token=b"another")):
+        with pytest.raises(Unavailable), take(b"10"):
+            pass
+        with take(b"5"), take(b"10", BOB):  # few bytes are not counted
+            pass
+    with take(b"10", SERVICE), take(b"10", SERVICE), take(b"10", SERVICE):
+        pass
 
 
 class Thing(msgspec.Struct):

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from lodesman.answers.call import SMALL_BODY
+from lodesman.answers.call import JOIN_BODY, SMALL_BODY
 from lodesman.api.wire import json_answer, read_body, send_answer
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.errors import InvalidRequest
@@ -224,7 +224,7 @@ def test_other_methods_are_not_direct():
 def test_a_body_that_is_too_large_is_refused_and_ends_the_connection():
     async def script(served, app):
         async with served.connected() as (reader, writer):
-            writer.write(HEAD % (10 * SMALL_BODY) + b"x" * (SMALL_BODY + 1))
+            writer.write(HEAD % (10 * SMALL_BODY) + b"x" * (JOIN_BODY + 1))
             status, body, fields = await answer_of(reader)
             assert (status, b"too-large" in body, fields[b"connection"]) == (413, True, b"close")
             assert await reader.read() == b""
