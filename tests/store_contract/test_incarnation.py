@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 import shutil
 
+import msgspec
 import pytest
 
+from lodesman import kernel
 from lodesman.errors import Unavailable
 from lodesman.store import incarnation, open_writer
 from lodesman.store.ids import Ids
@@ -52,6 +54,24 @@ class Run:
 def run(tmp_path):
     (tmp_path / "data").mkdir()
     return Run(tmp_path / "data" / "lode.db").start().commit()
+
+
+def test_a_copy_that_got_the_inode_of_the_file_it_replaces_is_another_database(run):
+    """As after `rm lode.db*` and a copy of the backup of all of them: file systems give the number again at once."""
+    run.stop()
+    if not kernel.birth_of(str(run.path)):
+        pytest.skip("this file system does not say when a file was made")
+    (note,) = incarnation._files(run.path)
+    shutil.copy(run.path, run.path.with_name("copy"))
+    run.path.with_name("copy").replace(run.path)
+    seen = msgspec.structs.replace(incarnation._read(note), inode=run.path.stat().st_ino)
+    note.write_bytes(msgspec.json.encode(seen))
+    assert run.start().is_other
+    # A note from before this was noted says nothing of it.
+    run.stop()
+    (note,) = incarnation._files(run.path)
+    note.write_bytes(msgspec.json.encode(msgspec.structs.replace(incarnation._read(note), made=0)))
+    assert not run.start().is_other
 
 
 def test_the_same_database_stays_what_it_is(run):

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from lodesman import kernel
 from lodesman.store.ids import given_ids, raise_marks
 from lodesman.store.sqlite import Reader, Writer
 
@@ -29,10 +30,14 @@ _DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pil
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What the files beside a database have seen of it; `given`: the last identifier of each table."""
+    """What the files beside a database have seen of it; `given`: the last identifier of each table.
+
+    `made`: when its file was made (ns), 0 if that is unknown: a copy often gets the inode of the file that it replaces.
+    """
 
     incarnation: str
     inode: int
+    made: int = 0
     commits: int
     next_job: int
     given: Mapping[str, int]
@@ -50,7 +55,7 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
     newest = max(notes, key=lambda seen: seen.commits, default=None)
     incarnation, commits, own_next = db.only(_STATE)
     known = newest is not None and newest.incarnation == incarnation and newest.commits <= commits
-    if known and newest is not None and newest.inode == db.path.stat().st_ino:
+    if known and newest is not None and _is_file(db.path, newest):
         return False
     is_other = bool(incarnation or newest)
     with db:
@@ -76,8 +81,9 @@ def note(db: Reader) -> None:
         incarnation, commits, next_job = db.only(_STATE)
         given = given_ids(db)
     seen = Seen(
-        incarnation=incarnation, inode=path.stat().st_ino, commits=commits, next_job=next_job, given=given
-    )
+        incarnation=incarnation, inode=path.stat().st_ino, made=kernel.birth_of(str(path)), commits=commits,
+        next_job=next_job, given=given,
+    )  # fmt: skip
     # A name of its own: whatever is restored over the folder, the newest stays.
     file = path.with_suffix(f".seen-{commits:015}")
     part = path.with_suffix(".noting")
@@ -89,6 +95,12 @@ def note(db: Reader) -> None:
     for other in _files(path):
         if other.name < file.name:
             other.unlink(missing_ok=True)
+
+
+def _is_file(path: Path, seen: Seen) -> bool:
+    """Whether the database is in the very file of which this was noted."""
+    made = kernel.birth_of(str(path))
+    return path.stat().st_ino == seen.inode and (made == seen.made or 0 in (made, seen.made))
 
 
 def _files(path: Path) -> list[Path]:
