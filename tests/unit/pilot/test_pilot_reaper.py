@@ -200,9 +200,9 @@ def test_a_payload_that_never_ran_is_no_end_by_a_signal(reaper, spawn, monkeypat
 
 
 def test_without_a_nursery_the_node_fails(reaper, spawn, monkeypatch):
-    monkeypatch.setattr(warden, "_PATIENCE_S", 0.5)
     spawn("exit 0")
     reaper.wait(KEY)
+    monkeypatch.setattr(warden, "_PATIENCE_S", 0.5)
     os.kill(reaper._nursery.pid, signal.SIGKILL)
     os.waitid(os.P_PID, reaper._nursery.pid, os.WEXITED | os.WNOWAIT)
     spawned = []
@@ -392,7 +392,7 @@ def test_a_payload_in_a_namespace_ends_with_a_pilot_that_is_killed(adopting, tmp
         "if not nursery.take().confined: sys.exit()\n"
         "nursery.order()\n"
         "spawn((1, 1), 'touch begun; exec sleep 600')\n"
-        "until((place / 'begun').exists)\n"
+        "until(lambda: (place / 'begun').exists() and len(reaper._members((1, 1))) == 1)\n"
         "(process,) = reaper._members((1, 1))\n"
         "(place / 'pid').write_text(str(process.pid))\n"
         "os._exit(0)\n"
