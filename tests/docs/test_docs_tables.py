@@ -138,7 +138,17 @@ def test_causes():
         value
         for name, value in vars(protocol).items()
         if name
-        in ("OK", "EXIT", "SIGNAL", "NOT_STARTED", "NEVER_STARTED", "INPUT", "KILLED", "PILOT_SHUTDOWN")
+        in (
+            "OK",
+            "EXIT",
+            "SIGNAL",
+            "NOT_STARTED",
+            "NEVER_STARTED",
+            "WARDEN_LOST",
+            "INPUT",
+            "KILLED",
+            "PILOT_SHUTDOWN",
+        )
         or name.endswith("_LIMIT")
     }
     assert set(names(rows)) == {*known, *FROM_PILOTS}

@@ -165,6 +165,7 @@ def _reason(report: AttemptReport) -> str:
         "output-limit": "over its output size",
         "not-started": "could not be started",
         "never-started": "never started",
+        "warden-lost": "the process above it was killed",
         "input": "input sandbox missing or damaged",
         "pilot-shutdown": "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",

@@ -174,8 +174,13 @@ def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual
     return max(_MIN_CHECK_S, min(waits))
 
 
-def judge(job: AssignedJob, status: int, *, stop: Stop | None, cpu_seconds: float) -> PayloadReport:
-    """From how the first process ended (an exit code, or minus a signal) and the CPU time of the tree."""
+def judge(job: AssignedJob, status: int | None, *, stop: Stop | None, cpu_seconds: float) -> PayloadReport:
+    """From how the first process ended (an exit code, or minus a signal; None: its warden was killed) and the CPU time of
+    the tree.
+    """
+    if status is None:
+        end = stop or Stop(protocol.WARDEN_LOST, "The warden above it was killed, and the payload with it.")
+        return protocol.report_end(job.key, end.cause, end.message)
     end = stop or _end(status, job.limits, cpu_over=0 < job.limits.cpu_seconds <= cpu_seconds)
     how = {"exit_code": status} if status >= 0 else {"signal": -status}
     return protocol.report_end(job.key, end.cause, end.message, **how)

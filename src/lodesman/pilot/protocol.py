@@ -17,7 +17,8 @@ OK, EXIT, SIGNAL = "ok", "exit", "signal"
 CPU_LIMIT, WALL_LIMIT = "cpu-limit", "wall-limit"
 MEMORY_LIMIT, OUTPUT_LIMIT = "memory-limit", "output-limit"
 NOT_STARTED, NEVER_STARTED, INPUT = "not-started", "never-started", "input"
-KILLED, PILOT_SHUTDOWN = "killed", "pilot-shutdown"
+WARDEN_LOST, KILLED, PILOT_SHUTDOWN = "warden-lost", "killed", "pilot-shutdown"
+_TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN)
 
 # The server has understood and refuses: asking again would not help.
 REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)
@@ -150,7 +151,7 @@ class PayloadReport:
 
 def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> PayloadReport:
     """The report of an end; its state follows from the cause."""
-    state = DONE if cause == OK else RELEASED if cause in (NEVER_STARTED, PILOT_SHUTDOWN) else FAILED
+    state = DONE if cause == OK else RELEASED if cause in _TRIED_AGAIN else FAILED
     return PayloadReport(key, state, cause, message, **more)
 
 

@@ -58,8 +58,8 @@ class Reaper:
                 with contextlib.suppress(OSError):  # the next payload will notice
                     self._nursery.order()
 
-    def wait(self, key: AttemptKey) -> int:
-        """Wait for a payload's first process; its exit code, or minus a signal."""
+    def wait(self, key: AttemptKey) -> int | None:
+        """Wait for a payload's first process; its exit code, or minus a signal; None if its warden was killed."""
         return self._wardens[key].wait()
 
     def measure(self) -> dict[AttemptKey, PayloadUsage]:

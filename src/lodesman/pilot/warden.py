@@ -99,10 +99,10 @@ class Warden:
             raise OSError(answer, os.strerror(answer))
         self._channel.settimeout(None)
 
-    def wait(self) -> int:
-        """Wait for the end of the payload's first process: its exit code, or minus a signal."""
+    def wait(self) -> int | None:
+        """Wait for the payload's first process: its exit code, or minus a signal; None if the warden was killed."""
         status = self._answer()
-        return -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+        return None if status is None else os.waitstatus_to_exitcode(status)
 
     def kill(self) -> None:
         """End a confined payload with all of its processes; asked again, the warden itself."""

@@ -74,6 +74,14 @@ def judged(code, number, **more):
     return judge(job, status, **{"stop": None, "cpu_seconds": 0.0, **more})
 
 
+def test_a_payload_whose_warden_was_killed_is_tried_again():
+    """It ended with the warden, not by itself."""
+    end = judged(None, None)
+    assert (end.state, end.cause, end.exit_code, end.signal) == ("Released", "warden-lost", None, None)
+    stopped = judged(None, None, stop=Stop("wall-limit", "The job ran for 9 s; 8 are allowed."))
+    assert (stopped.state, stopped.cause) == ("Failed", "wall-limit")
+
+
 @pytest.mark.parametrize(
     ("code", "number", "state", "cause"),
     [

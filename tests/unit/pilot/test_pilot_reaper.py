@@ -361,7 +361,7 @@ def test_a_payload_that_kills_its_warden_leaves_nothing_and_charges_no_other(ado
     """In a PID namespace it cannot kill it at all, and the warden ends the payload's processes with it."""
     adopting(
         STRAY + "spawn((1, 1), left + 'kill -9 $PPID; exit 7')\n"
-        "assert reaper.wait((1, 1)) == (7 if sys.argv[2] == 'confined' else -9)\n"
+        "assert reaper.wait((1, 1)) == (7 if sys.argv[2] == 'confined' else None)\n"
         "assert set(reaper.measure()) == {(1, 1), (2, 1)}\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "reaper.forget((1, 1))\n"
