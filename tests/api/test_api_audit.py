@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from lodesman.answers import calls
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import AuditNote
 from lodesman.answers.service import Old
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Change

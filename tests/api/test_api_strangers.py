@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lodesman.api import strangers
+from lodesman.api import fairness
 
 JOIN = {"join_token": "no-such-token", "node": {}}
 
@@ -15,7 +15,7 @@ JOIN = {"join_token": "no-such-token", "node": {}}
 def hasty(house, monkeypatch):
     """The limit of the program; a refusal that has to wait does so until the test says."""
     house.core.strangers.most = 20
-    monkeypatch.setattr(strangers, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(fairness, "_WAIT_SECONDS", 0.0)
     # All in one second.
     monkeypatch.setattr(house.loop, "time", lambda: 1_000.0)
     return house

@@ -19,7 +19,7 @@ from lodesman.background.upkeep import DAY, _weighed_portions
 from lodesman.commands import upkeep as purging
 from lodesman.commands.upkeep import forget_idle_queues, purge
 from lodesman.errors import NotFound
-from lodesman.jobs.states import TERMINAL
+from lodesman.jobs.spec import TERMINAL
 from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id

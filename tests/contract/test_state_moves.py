@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.jobs.states import _MOVES, ACTIVE
+from lodesman.jobs.spec import _MOVES, ACTIVE
 from lodesman.store.read.jobs import events_of_job, job_by_id
 
 S = JobState

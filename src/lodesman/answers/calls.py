@@ -8,7 +8,6 @@ from msgspec import Raw
 
 from lodesman.answers import (
     accounts,
-    audit,
     jobs,
     nodes,
     pilots,
@@ -190,7 +189,7 @@ REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
 )
-AUDIT = _get("/v1/audit", ask.AuditQuery, audit.Audit, "admin", "The audit trail: who did what, when and from where")
+AUDIT = _get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
 HEALTH = _get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
 OPENAPI = _get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
 METRICS: Call[Nothing, Nothing, None] = _get(
@@ -239,6 +238,6 @@ PURGE = _service("purge", service.Old, service.Purged)
 TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
 RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
 FORGET_IDLE = _service("forget-idle", Nothing, Nothing)
-NOTE = _service("audit", list[audit.AuditNote], Nothing)
+NOTE = _service("audit", list[accounts.AuditNote], Nothing)
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(one for one in vars().values() if isinstance(one, Call))

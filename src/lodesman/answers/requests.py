@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from lodesman.answers.accounts import USER_SCOPES
-from lodesman.answers.audit import AuditAction
+from lodesman.answers.accounts import USER_SCOPES, AuditAction
 from lodesman.answers.vocabulary import Form
 
 MOST_ID = 1 << 53

@@ -15,12 +15,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal
 
-from lodesman.answers.accounts import LimitSection, Principal
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended
-from lodesman.api.strangers import Strangers, origin_of
-from lodesman.api.turns import Turns
+from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs

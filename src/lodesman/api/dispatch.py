@@ -16,13 +16,12 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.responses import Response
 
-from lodesman.answers.accounts import Principal
-from lodesman.answers.audit import AuditAction, AuditNote
+from lodesman.answers.accounts import AuditAction, AuditNote, Principal
 from lodesman.answers.call import Call, Nothing, Process
 from lodesman.answers.calls import CALLS
 from lodesman.api import wire
 from lodesman.api.auth import authorise
-from lodesman.api.strangers import origin_of
+from lodesman.api.fairness import origin_of
 from lodesman.api.wire import Answer, Disconnected, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.jobs.record import shown

@@ -19,7 +19,7 @@ from lodesman.api import claims, pilots, service, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.strangers import origin_of
+from lodesman.api.fairness import origin_of
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, NotFound, TooOften, Unauthorized, Unavailable
 

@@ -18,7 +18,7 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.api.strangers import origin_of
+from lodesman.api.fairness import origin_of
 from lodesman.commands.accounts import JOINING
 from lodesman.commands.live import Attempt
 from lodesman.commands.pilots import (

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
-from lodesman.answers.audit import AuditAction
+from lodesman.answers.accounts import AuditAction
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import (
     AccountBody,

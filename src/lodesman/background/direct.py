@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from lodesman.answers import calls, why_queues
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd

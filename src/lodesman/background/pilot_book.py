@@ -20,7 +20,7 @@ from lodesman.matching.tables import RequestTable
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot, PilotRow, attempts_by_pilot, pilots_by_id, pilots_in_short
 from lodesman.store.read.task_queues import keys_by_id
-from lodesman.why.slots import PilotsThere, Size, masks
+from lodesman.why.turns import PilotsThere, Size, masks
 from lodesman.why.verdict import since
 
 _SIZES_KEPT: Final = 100_000

@@ -29,9 +29,8 @@ from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.submission import Exclusions
 from lodesman.why.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
-from lodesman.why.slots import SOON_SECONDS, VOSlots, vo_slots
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
-from lodesman.why.turns import Contest
+from lodesman.why.turns import SOON_SECONDS, Contest, VOSlots, vo_slots
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1

@@ -11,8 +11,7 @@ from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot
 from lodesman.store.read.task_queues import keys_by_id
 from lodesman.store.read.why import last_attempt_before, starts_after
-from lodesman.why.estimate import Measured
-from lodesman.why.slots import SOON_SECONDS, PilotsThere, QueueSlots
+from lodesman.why.turns import SOON_SECONDS, Measured, PilotsThere, QueueSlots
 
 _HOUR: Final = 3_600.0
 _MINUTE: Final = 60.0

@@ -13,8 +13,7 @@ from typing import Any, TextIO, get_args
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow, UserRow
-from lodesman.answers.audit import AuditAction, AuditEntry
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, AuditAction, AuditEntry, TokenRow, UserRow
 from lodesman.answers.nodes import utc
 from lodesman.answers.requests import AccountBody, AllQuery, AuditQuery, DisableBody, TokenAt, TokenBody
 from lodesman.cli.arguments import FILE, limit_option, number_option, several

@@ -15,7 +15,7 @@ from lodesman.answers.jobs import NotChanged, RangeControlled
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
-from lodesman.jobs.states import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, may_move
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import has_submission, was_given_out

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Attempt, Live
-from lodesman.jobs.states import TERMINAL
+from lodesman.jobs.spec import TERMINAL
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
 from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow

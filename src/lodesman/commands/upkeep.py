@@ -8,7 +8,7 @@ from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import PAYLOAD_CAUSES
-from lodesman.jobs.states import ACTIVE
+from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
 from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import wrong_counts

@@ -25,8 +25,7 @@ import msgspec
 import uvicorn
 
 from lodesman import kernel
-from lodesman.answers.accounts import SCOPES
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import SCOPES, AuditNote
 from lodesman.background.candidates import local_slots
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
 from lodesman.batch.isolation import Isolation

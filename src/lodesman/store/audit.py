@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lodesman.answers.audit import AuditAction, AuditEntry, AuditNote
+from lodesman.answers.accounts import AuditAction, AuditEntry, AuditNote
 from lodesman.store import Reader
 from lodesman.store.journal import Command, Transaction
 

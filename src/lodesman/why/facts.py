@@ -17,7 +17,7 @@ from lodesman.director.record import Stories, loads_of
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import not_sent
 from lodesman.matching.policy import VOConfig
-from lodesman.why.slots import SOON_SECONDS, masks
+from lodesman.why.turns import SOON_SECONDS, masks
 from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, since, span
 
 _GATES: Final = {

@@ -13,10 +13,8 @@ from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
-from lodesman.why.estimate import Measured, estimate
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
-from lodesman.why.slots import SOON_SECONDS, VOSlots
-from lodesman.why.turns import Turn
+from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
 from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_job, verdict_of
 
 

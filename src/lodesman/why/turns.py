@@ -2,17 +2,144 @@
 
 The lottery draws a group by share, one of its owners, and a task queue by UserPriority. What it gives on average is
 counted here: whole starts, so that the task queues together are promised no more than there are. Older ones come first.
+Before that: which pilots start within a minute, those with a free slot in their CE queue, or whose like waited no longer.
+When a job starts is estimated by the rate at which jobs like it started lately.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping, Sequence
-from math import ceil
-from typing import Final, NamedTuple
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any, Final, NamedTuple
 
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.why_jobs import StartEstimate
+from lodesman.masks.bits import mask_of
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
+from lodesman.matching.policy import VOConfig
 from lodesman.matching.shares import priority_weight
+
+SOON_SECONDS: Final = 60.0
+
+
+class Size(NamedTuple):
+    """The free cores and MB of memory of a pilot."""
+
+    cores: int
+    memory_mb: int
+
+    def jobs(self, key: TaskQueueKey) -> int:
+        """The jobs of a task queue that fit at once."""
+        by_cores = self.cores // max(1, key.cores)
+        return min(by_cores, self.memory_mb // key.memory_mb) if key.memory_mb else by_cores
+
+
+class PilotsThere(NamedTuple):
+    """Our pilots in a CE queue that run, and those that wait. `quick`: of those like them that joined lately, how many a
+    minute to count on; None if all of them, as nothing says how many slots there are.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    quick: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSlots:
+    """A CE queue as the director's last iteration saw it, and our pilots there now. `slots` and `others`, the pilots of
+    others, are None if unknown.
+    """
+
+    slots: int | None
+    others: int | None
+    own: PilotsThere
+
+    @classmethod
+    def of(cls, room: Mapping[str, Any] | None, own: PilotsThere) -> QueueSlots:
+        """From a room of the director's record; None: the director did not consider the queue."""
+        found = room or {}
+        return cls(found.get("slots"), found.get("others"), own)
+
+    @property
+    def free(self) -> int | None:
+        """Slots in which nothing runs; None if unknown."""
+        if self.slots is None or self.others is None:
+            return None
+        return max(0, self.slots - self.others - self.own.running)
+
+    def starting(self, more: int = 0) -> int:
+        """Of the pilots that wait there, and of some more, those expected to start within a minute."""
+        waiting = self.own.waiting + more
+        if self.own.quick is None and self.free is None:
+            return waiting
+        return min(waiting, (self.free or 0) + (self.own.quick or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VOSlots:
+    """The CE queues of a VO as masks. `sendable`: by the number of pilots that the director may send there and that start
+    within a minute, and their size. `slots` and `free` slots: by their number; those that are unknown are left out.
+    `most`: the pilots that the director is expected to send at once.
+    """
+
+    sendable: Mapping[tuple[int, Size], int]
+    slots: Mapping[int, int]
+    free: Mapping[int, int]
+    most: float
+
+    def starts(self, key: TaskQueueKey, queues: int) -> int:
+        """The jobs of a task queue that pilots sent to these queues would start within a minute."""
+        found, largest = 0, 0
+        for (pilots, size), mask in self.sendable.items():
+            count, jobs = (mask & queues).bit_count(), size.jobs(key)
+            if count and jobs:
+                found, largest = found + count * pilots * jobs, max(largest, jobs)
+        return int(min(found, self.most * largest + 0.5))
+
+    def count(self, queues: int) -> tuple[int, int]:
+        """Known slots of these queues, and how many of them are free."""
+        one, two = (
+            sum(n * (mask & queues).bit_count() for n, mask in by.items()) for by in (self.slots, self.free)
+        )
+        return one, two
+
+
+def vo_slots(
+    config: VOConfig,
+    rooms: Mapping[str, Mapping[str, Any]],
+    own: Mapping[QueueId, PilotsThere],
+    *,
+    most: float,
+) -> VOSlots:
+    """`rooms`: those of the director's record; `own`: our pilots, where some are."""
+    sendable: list[tuple[tuple[int, Size], int]] = []
+    slots: list[tuple[int, int]] = []
+    free: list[tuple[int, int]] = []
+    for bit, offer in config.by_bit.items():
+        room = rooms.get("/".join(offer.queue))
+        there = QueueSlots.of(room, own.get(offer.queue, _NONE))
+        left = 0 if room is None else max(0, room.get("left", room["room"]))
+        soon = there.starting(left) - there.starting() if left else 0
+        if soon > 0:
+            sendable.append(((soon, Size(offer.request.cores, offer.request.memory_mb)), bit))
+        if there.free is not None and there.slots is not None:
+            slots.append((there.slots, bit))
+            free.append((there.free, bit))
+    return VOSlots(sendable=masks(sendable), slots=masks(slots), free=masks(free), most=most)
+
+
+_NONE: Final = PilotsThere()
+
+
+def masks(bits: Iterable[tuple[Any, int]]) -> dict[Any, int]:
+    """Each key with the mask of its bits."""
+    found: dict[Any, list[int]] = {}
+    for key, bit in bits:
+        found.setdefault(key, []).append(bit)
+    return {key: mask_of(members) for key, members in found.items()}
+
 
 _LITTLE: Final = 1e-9
 
@@ -109,3 +236,37 @@ class Contest:
                 sum_of += part
             self._parts[key] = found
         return found
+
+
+_Z80: Final = 1.2816
+"""Quantile of the normal distribution: between its negative and itself lie 80 %."""
+
+
+class Measured(NamedTuple):
+    """Job starts that followed a first one, in the seconds since that."""
+
+    starts: int
+    seconds: float
+
+
+def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
+    """In how many seconds this number of jobs will have started, in 80 % of cases; None if nothing was measured.
+
+    Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
+    time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
+    """
+    if seen.starts <= 0 or seen.seconds <= 0.0:
+        return None
+    shape = seen.starts + 0.5
+    middle = jobs * seen.seconds / shape
+    low, high = (middle * _f_quantile(z, 2.0 * jobs, 2.0 * shape) for z in (-_Z80, _Z80))
+    return StartEstimate(low_seconds=low, high_seconds=high, starts=seen.starts, seconds=seen.seconds)
+
+
+def _f_quantile(z: float, up: float, down: float) -> float:
+    """The quantile of F(up, down) where the normal distribution has z, by Paulson's approximation; `down` is 3 or more."""
+    a, b = 2.0 / (9.0 * up), 2.0 / (9.0 * down)
+    x, y = 1.0 - a, 1.0 - b
+    square = y * y - z * z * b
+    root = (x * y + z * sqrt(a * y * y + b * x * x - z * z * a * b)) / square
+    return max(0.0, root) ** 3

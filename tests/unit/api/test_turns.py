@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 
-from lodesman.api.turns import Turns
+from lodesman.api.fairness import Turns
 
 WORK = 0.05
 

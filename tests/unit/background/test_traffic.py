@@ -9,7 +9,7 @@ from lodesman.background.traffic import PilotTraffic, StartsOfLate
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.store.read.pilots import LivePilot
 from lodesman.store.read.why import waiting_job
-from lodesman.why.estimate import Measured
+from lodesman.why.turns import Measured
 
 HERE = QueueId("S", "c", "q")
 FULL, FREE = {"S/c/q": {"slots": 1, "others": 0}}, {"S/c/q": {"slots": 9, "others": 0}}

@@ -18,7 +18,7 @@ from lodesman.cli.jobs import Question
 from lodesman.cli.logs import fresh
 from lodesman.cli.session import Session
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
-from lodesman.jobs.states import TERMINAL
+from lodesman.jobs.spec import TERMINAL
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from lodesman.answers.audit import AuditNote
+from lodesman.answers.accounts import AuditNote
 from lodesman.answers.server import ConfigurationState
 from lodesman.api.core import Core
 from lodesman.commands import report

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.director.options import _RULES, CPU_BUCKETS, DirectorOptions, PoolOptions, read_options
-from lodesman.director.poisson import MAX_MEAN
+from lodesman.director.plan import MAX_MEAN
 from lodesman.errors import InvalidConfig
 
 

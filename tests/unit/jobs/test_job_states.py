@@ -10,7 +10,7 @@ import pytest
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.config import ServerFile
-from lodesman.jobs.states import _MOVES, ACTIVE, TERMINAL, may_move
+from lodesman.jobs.spec import _MOVES, ACTIVE, TERMINAL, may_move
 
 ADR = Path(__file__).parents[3] / "docs" / "adr" / "0026-states-a-job-can-be-in.md"
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lodesman.why.estimate import Measured, estimate
+from lodesman.why.turns import Measured, estimate
 
 
 @pytest.mark.parametrize(("starts", "jobs"), [(2, 1), (2, 20), (5, 3), (36, 1), (36, 2_000), (400, 10)])

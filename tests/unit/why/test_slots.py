@@ -8,7 +8,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.why.slots import PilotsThere, QueueSlots, Size, vo_slots
+from lodesman.why.turns import PilotsThere, QueueSlots, Size, vo_slots
 
 SITES = '[site.S]\nVO = ["lab"]\n[site.S.ce.c.queue.q]\nNumberOfProcessors = 4\nMemory = 8000\n[site.S.ce.c.queue.r]\n'
 Q, R = QueueId("S", "c", "q"), QueueId("S", "c", "r")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from lodesman.jobs.states import ACTIVE, TERMINAL
+from lodesman.jobs.spec import ACTIVE, TERMINAL
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys
 

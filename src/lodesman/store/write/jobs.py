@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
-from lodesman.jobs.states import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 
