@@ -321,12 +321,13 @@ def _seclude(request: Mapping[str, Any]) -> None:
     own = os.open(request["directory"], os.O_PATH)
     for place in request["hidden"]:
         kernel.mount("none", place, "tmpfs", flags=flags, data="size=1m,mode=700")
-    os.makedirs(request["directory"], exist_ok=True)  # noqa: PTH103
-    kernel.bind(f"/proc/self/fd/{own}", request["directory"])
-    os.close(own)
     if os.path.isdir("/dev/shm"):  # noqa: PTH112, S108
         size = f",size={request['shm_mb']}m" if request["shm_mb"] else ""
         kernel.mount("none", "/dev/shm", "tmpfs", flags=flags, data=f"mode=1777{size}")  # noqa: S108
+    # It may lie below one of these: pilots may also work in memory.
+    os.makedirs(request["directory"], exist_ok=True)  # noqa: PTH103
+    kernel.bind(f"/proc/self/fd/{own}", request["directory"])
+    os.close(own)
 
 
 def _execute(argv: list[str], environment: Mapping[str, str], fault: int) -> None:

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -445,3 +446,17 @@ def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
     assert "7" in words
     assert (own / "made").exists()
     assert not Path(f"/dev/shm/stray-{LONG}").exists()
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory to work in")
+def test_a_pilot_may_work_in_memory(reaper, null):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        home = Path(place, "work", "1.1")
+        home.mkdir(parents=True)
+        (home / "input").write_text("there")
+        hidden = (str(home.parent),)
+        reaper.spawn(
+            KEY, Launch(["/bin/cp", "input", "result"], {}, str(home), null, {"out": null}, {}, hidden=hidden)
+        )
+        assert reaper.wait(KEY) == 0
+        assert (home / "result").read_text() == "there"
