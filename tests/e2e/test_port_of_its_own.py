@@ -34,7 +34,7 @@ def test_pilots_find_a_server_that_has_another_port(make_server, isolation):
     server.user("ann", "physics")
     wait_to_go = ["-c", "touch here; until test -e go; do sleep 0.1; done"]
     job = server.submit({"Executable": "/bin/sh", "Arguments": wait_to_go})
-    here = wait_until(lambda: next(server.data.glob("pilots/*/work/**/here"), None), "the job")
+    here = wait_until(lambda: next(server.data.glob("pilots/*/*/**/here"), None), "the job")
     server.stop(signal.SIGKILL)
     assert start() != first
     here.with_name("go").touch()

@@ -56,7 +56,7 @@ class TestSubmit:
         backend.submit(SPEC, copies("s1"))
         assert json.loads((root / "s1" / "entry.json").read_text())["argv"] == [
             "true",
-            f"{root}/s1/work/pilot.json",
+            str(root / "s1" / "work" / "pilot.json"),
         ]
 
     def test_the_servers_secrets_stay_here(self, backend, root, monkeypatch):
