@@ -79,8 +79,8 @@ def birth_of(path: str) -> int:
     return int(seconds * 10**9 + nanoseconds)
 
 
-def raise_oom_score(more: int) -> None:
-    """When memory runs out, let the kernel end this process, and what it starts, before others."""
+def change_oom_score(more: int) -> None:
+    """When memory runs out, let the kernel end this process, and what it starts, before others; `more` below 0: later."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:  # noqa: PTH123
         score = min(1000, int(file.read()) + more)
         file.seek(0)

@@ -30,10 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log = Log(sys.stderr, time.time)
     try:
-        nursery = _open_nursery()
-        pilot_file = _take_file(options.file)
         directory = options.dir.resolve()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
+        pilot_file = _take_file(options.file)
         (directory / ".probe").write_bytes(b"")
         (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:
@@ -68,13 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return pilot.run()
 
 
-def _open_nursery() -> Nursery:
+def _made(folder: Path) -> str:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder)
+
+
+def _open_nursery(work: str, outbox: str) -> Nursery:
     """Before the pilot has a secret: descriptors and memory of it are none of its payloads' business. Raises OSError."""
     os.closerange(3, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not become_subreaper():
         raise OSError(errno.ENOSYS, "the kernel, or a Python without ctypes, cannot keep jobs apart")
-    nursery = Nursery()
+    nursery = Nursery(work, outbox)
     nursery.open()
     return nursery
 

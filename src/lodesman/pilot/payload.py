@@ -166,9 +166,7 @@ class PayloadRun:
     def _start(self) -> None:
         """Start the first process. Raises NotStarted, NeverStarted, NodeFault, and Aborted if it was stopped before."""
         context, pilot = self._context, self._context.pilot
-        hidden = (str(self._home.parent), str(pilot.directory / "outbox"))
-        launch = prepare(self.job, self._home, pilot.environment, pilot.pilot_file.stamp)
-        self._launch = replace(launch, hidden=hidden)
+        self._launch = prepare(self.job, self._home, pilot.environment, pilot.pilot_file.stamp)
         with self._lock:
             if self._stop is not None:
                 raise Aborted("The payload was stopped.")

@@ -4,8 +4,8 @@ Where the kernel allows it the warden is the first process of a PID namespace: t
 and none of them outlives warden or pilot. Elsewhere it is a subreaper, and ends when its last descendant has. A warden
 answers twice: whether the payload runs, and the wait status of its first process.
 
-The *nursery* is forked from the pilot before its threads and its secrets. It makes each warden before it is needed, so
-that the start of a payload costs one fork.
+The *nursery* is forked from the pilot before its threads and its secrets. It makes each warden before it is needed: with
+its mounts, and with the process that becomes the payload, which has done once already what it will do then.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ _BORN = struct.Struct("!i?")
 _PATIENCE_S = 10.0
 # What a shell says of a program that cannot be executed, or is not there.
 _EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPERM: 126, errno.ENOEXEC: 126}
+# What says so: $0 is the program, then the fault and the code.
+_CANNOT = 'echo "$0: $1" >&2; exit "$2"'
 # Memory that runs out is taken from payloads first.
 _OOM_SCORE = 300
 _FORKED_ONLY = 0x40  # PF_FORKNOEXEC
+_SHM = "/dev/shm"  # noqa: S108
+_PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
+_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class NeverStarted(Exception):
@@ -46,7 +51,7 @@ class Launch:
     """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name.
 
     `limits`: soft and hard limits of the kernel by their numbers (`resource`). `processes`: the most that there may be.
-    Where it is confined: `shm_mb`: the size of its /dev/shm, 0: as usual; `hidden`: what is empty for it but for its own.
+    `shm_mb`: the size of its /dev/shm where it is confined, 0: as usual.
     """
 
     argv: Sequence[str]
@@ -57,7 +62,6 @@ class Launch:
     limits: Mapping[int, tuple[int, int]]
     processes: int = 0
     shm_mb: int = 0
-    hidden: Sequence[str] = ()
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -84,14 +88,9 @@ class Warden:
 
     def start(self, launch: Launch) -> None:
         """Start the payload. Raises OSError if it cannot be executed, NeverStarted."""
-        request = {**vars(launch), "limits": list(launch.limits.items())}
         outputs = list(launch.outputs.values())
-        with open(os.memfd_create("launch"), "w+b") as file:  # noqa: PTH123 - a descriptor
-            file.write(json.dumps(request).encode())
-            file.flush()
-            streams = [launch.stdin, outputs[0], outputs[-1]]
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                socket.send_fds(self._channel, [b"s"], [file.fileno(), *streams])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            _send(self._channel, vars(launch), [launch.stdin, outputs[0], outputs[-1]])
         answer = self._answer()
         if answer is None or answer == _NEVER_RAN:
             raise NeverStarted
@@ -125,7 +124,9 @@ class Warden:
 class Nursery:
     """The pilot's side of the nursery. Used with one lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: str = "", outbox: str = "") -> None:
+        """Folders, there already, that confined payloads find empty; in `work` each sees its own. '': nothing is hidden."""
+        self._hidden = [place for place in (work, outbox) if place]
         self.pid = 0
         self._channel: socket.socket | None = None
         self._coming: socket.socket | None = None
@@ -137,7 +138,7 @@ class Nursery:
         self.pid = os.fork()
         if not self.pid:
             near.close()
-            _make_wardens(far)
+            _make_wardens(far, self._hidden)
         far.close()
         self._channel = near
         self.order()
@@ -186,24 +187,24 @@ class Nursery:
 # --- in the nursery ---------------------------------------------------------------------------------------
 
 
-def _make_wardens(channel: socket.socket) -> NoReturn:
+def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
     """Make a warden for each channel that comes, until the pilot is gone."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        confined = _can_confine()
+        confined = _can_confine(hidden)
         while True:
-            message, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+            message, descriptors = _descriptors(channel, 1, 1)
             if not message:
                 os._exit(0)
             with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
-                _make_warden(channel, own, confined)
+                _make_warden(channel, own, hidden, confined=confined)
     finally:
         os._exit(1)
 
 
-def _can_confine() -> bool:
-    """Whether payloads can have PID namespaces: one process tries it."""
+def _can_confine(hidden: Sequence[str]) -> bool:
+    """Whether payloads can have namespaces of their own: one process tries it."""
     first = os.fork()
     if first:
         return os.waitpid(first, 0)[1] == 0
@@ -212,13 +213,15 @@ def _can_confine() -> bool:
         second = os.fork()
         if second:
             os._exit(os.waitpid(second, 0)[1] != 0)
-        kernel.mount_proc()
+        _mount(hidden)
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _make_warden(nursery: socket.socket, own: socket.socket, confined: bool) -> None:
+def _make_warden(
+    nursery: socket.socket, own: socket.socket, hidden: Sequence[str], *, confined: bool
+) -> None:
     """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the parent of the warden."""
     between = os.fork()
     if between:
@@ -231,7 +234,7 @@ def _make_warden(nursery: socket.socket, own: socket.socket, confined: bool) -> 
             kernel.separate()
         pid = os.fork()
         if not pid:
-            _warden(own, confined)
+            _warden(own, hidden, confined=confined)
         own.sendall(_BORN.pack(pid, confined))
     finally:
         os._exit(0)
@@ -240,24 +243,25 @@ def _make_warden(nursery: socket.socket, own: socket.socket, confined: bool) -> 
 # --- in the warden -----------------------------------------------------------------------------------------
 
 
-def _warden(channel: socket.socket, confined: bool) -> NoReturn:
-    """Fork the process that becomes the payload when the pilot says so, answer for it, and end after it."""
+def _warden(channel: socket.socket, hidden: Sequence[str], *, confined: bool) -> NoReturn:
+    """Start the payload when the pilot says so, answer for it, and end after it."""
     try:
+        work = _mount(hidden) if confined else -1
         if confined:
-            kernel.mount_proc()
             signal.signal(signal.SIGTERM, _kill_all)
         else:
             kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
-        faults, fault = os.pipe()  # both ends are closed when the payload's program starts
-        payload = os.fork()
-        if not payload:
-            _await_launch(channel, fault, confined)
-        os.close(fault)
-        with open(faults, "rb") as pipe:  # noqa: PTH123 - a descriptor
-            text = pipe.read()
+        os.setsid()
+        kernel.change_oom_score(_OOM_SCORE)
+        _rehearse()
+        received = _receive(channel)
+        if received is None:
+            os._exit(0)
         if confined:  # by now the pilot is the parent
             kernel.set_attribute(kernel.PDEATHSIG, signal.SIGKILL)
-        channel.sendall(_INT.pack(int(text or (_RUNS if _has_run(payload) else _NEVER_RAN))))
+        payload, answer = _try_start(*received, work, confined=confined)
+        kernel.change_oom_score(-_OOM_SCORE)
+        channel.sendall(_INT.pack(answer))
         while True:
             pid, status = os.wait()
             if pid == payload:
@@ -269,6 +273,46 @@ def _warden(channel: socket.socket, confined: bool) -> NoReturn:
         os._exit(0)
     finally:
         os._exit(1)
+
+
+def _try_start(
+    request: Mapping[str, Any], streams: Sequence[int], work: int, *, confined: bool
+) -> tuple[int, int]:
+    """The pid of the payload, 0 if there is none, and what the pilot is answered."""
+    try:
+        if confined:
+            _seclude(request, work)
+        payload = _start(request, streams, confined=confined)
+        return payload, _RUNS if _has_run(payload) else _NEVER_RAN
+    except (OSError, ValueError) as fault:
+        return 0, getattr(fault, "errno", 0) or errno.EINVAL
+
+
+def _mount(hidden: Sequence[str]) -> int:
+    """Show a confined payload no process but its own, and nothing in `hidden`. Raises OSError.
+
+    Returns a descriptor of the first hidden folder as it is, -1 if there is none.
+    """
+    work = os.open(hidden[0], os.O_PATH) if hidden else -1
+    kernel.mount_proc()
+    for place in hidden:
+        kernel.mount("none", place, "tmpfs", flags=_PLAIN, data="size=1m,mode=700")
+    return work
+
+
+def _rehearse() -> None:
+    """Do once what the start of a payload does: memory that a forked process writes first is copied, which takes longer."""
+    near, far = socket.socketpair()
+    with near, far:
+        _send(near, vars(Launch(["/"], {"PATH": "/"}, "/", 0, {}, {resource.RLIMIT_CORE: (0, 0)})), [0, 1, 2])
+        request, streams = _receive(far) or ({}, [])
+    _set_limits(request, confined=True)
+    with contextlib.suppress(OSError):
+        kernel.bind("/", "")
+    with contextlib.suppress(OSError):  # a folder is no program
+        _spawn(request["argv"], request["environment"], streams)
+    for descriptor in streams:
+        os.close(descriptor)
 
 
 def _kill_all(*_: object) -> None:
@@ -284,64 +328,76 @@ def _has_run(pid: int) -> bool:
     return not flags & _FORKED_ONLY
 
 
-def _await_launch(channel: socket.socket, fault: int, confined: bool) -> NoReturn:
-    """In the child: become the payload as soon as the pilot sends it."""
-    try:
-        os.setsid()
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with contextlib.suppress(OSError):
-                signal.signal(number, signal.SIG_DFL)
-        kernel.raise_oom_score(_OOM_SCORE)
-        message, descriptors, _, _ = socket.recv_fds(channel, 1, 4)
-        if not message:
-            os._exit(0)
-        with open(descriptors[0], "rb") as file:  # noqa: PTH123 - a descriptor
-            file.seek(0)
-            request = json.loads(file.read())
-        for standard, descriptor in enumerate(descriptors[1:]):
-            os.dup2(descriptor, standard)
-        os.closerange(3, fault)
-        os.closerange(fault + 1, fault + 64)
-        if confined:
-            _seclude(request)
-        os.chdir(request["directory"])
-        _set_limits(request, confined)
-        _execute(request["argv"], request["environment"], fault)
-    except OSError as error:
-        os.write(fault, b"%d" % (error.errno or errno.EINVAL))
-    except ValueError:
-        os.write(fault, b"%d" % errno.EINVAL)
-    finally:
-        os._exit(127)
+def _send(channel: socket.socket, launch: Mapping[str, Any], streams: Sequence[int]) -> None:
+    """Raises OSError."""
+    text = json.dumps({**launch, "limits": list(launch["limits"].items())}).encode()
+    socket.send_fds(channel, [_INT.pack(len(text))], streams)
+    channel.sendall(text)
 
 
-def _seclude(request: Mapping[str, Any]) -> None:
-    """Hide what the pilot has of other jobs, and give the payload shared memory that ends with it. Raises OSError."""
-    flags = kernel.NO_SUID | kernel.NO_DEVICES
-    own = os.open(request["directory"], os.O_PATH)
-    for place in request["hidden"]:
-        kernel.mount("none", place, "tmpfs", flags=flags, data="size=1m,mode=700")
-    if os.path.isdir("/dev/shm"):  # noqa: PTH112, S108
+def _receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """What was sent, and descriptors of the streams; None if nothing comes, or not all of it. Raises OSError."""
+    size, streams = _descriptors(channel, _INT.size, 3)
+    left, parts = _INT.unpack(size)[0] if len(size) == _INT.size else 0, []
+    while left:
+        part = channel.recv(left)
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return (json.loads(b"".join(parts)), streams) if parts else None
+
+
+def _descriptors(channel: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """The next bytes, and the descriptors that come with them, which no program inherits. Raises OSError."""
+    text, found, _, _ = socket.recv_fds(channel, size, most)
+    for descriptor in found:
+        os.set_inheritable(descriptor, False)
+    return text, found
+
+
+def _seclude(request: Mapping[str, Any], work: int) -> None:
+    """Give the payload shared memory that ends with it, and show it its own folder of `work` again. Raises OSError."""
+    directory = request["directory"]
+    there = directory if work < 0 else f"/proc/self/fd/{work}/{os.path.basename(directory)}"  # noqa: PTH119
+    own = os.open(there, os.O_PATH)
+    if work >= 0:
+        os.close(work)  # the payload can look at what this process has open
+    if os.path.isdir(_SHM):  # noqa: PTH112
         size = f",size={request['shm_mb']}m" if request["shm_mb"] else ""
-        kernel.mount("none", "/dev/shm", "tmpfs", flags=flags, data=f"mode=1777{size}")  # noqa: S108
+        kernel.mount("none", _SHM, "tmpfs", flags=_PLAIN, data=f"mode=1777{size}")
     # It may lie below one of these: pilots may also work in memory.
-    os.makedirs(request["directory"], exist_ok=True)  # noqa: PTH103
-    kernel.bind(f"/proc/self/fd/{own}", request["directory"])
+    os.makedirs(directory, exist_ok=True)  # noqa: PTH103
+    kernel.bind(f"/proc/self/fd/{own}", directory)
     os.close(own)
 
 
-def _execute(argv: list[str], environment: Mapping[str, str], fault: int) -> None:
-    """Become this program, or end as a shell would. Raises OSError, ValueError."""
+def _start(request: Mapping[str, Any], streams: Sequence[int], *, confined: bool) -> int:
+    """Start the payload, which inherits the folder and the limits of this process; returns its pid.
+
+    It is no fork, whose memory would have to be given back before its program runs. Raises OSError, ValueError.
+    """
+    argv, environment = request["argv"], request["environment"]
+    os.chdir(request["directory"])
+    _set_limits(request, confined)
     try:
-        os.execve(argv[0], argv, environment)  # noqa: S606 - no shell is wanted
+        return _spawn(argv, environment, streams)
     except OSError as error:
         if error.errno == errno.ENOEXEC:  # a script that names no interpreter
-            os.execve("/bin/sh", ["/bin/sh", *argv], environment)  # noqa: S606
-        if error.errno not in _EXIT_OF:
+            argv = ["/bin/sh", *argv]
+        elif error.errno in _EXIT_OF:
+            argv = ["/bin/sh", "-c", _CANNOT, argv[0], str(error.strerror), str(_EXIT_OF[error.errno])]
+        else:
             raise
-        os.write(2, f"{argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
-        os.write(fault, b"%d" % _RUNS)
-        os._exit(_EXIT_OF[error.errno])
+        return _spawn(argv, environment, streams)
+    finally:
+        for descriptor in streams:
+            os.close(descriptor)
+
+
+def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, descriptor, standard) for standard, descriptor in enumerate(streams)]
+    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setpgroup=0, setsigdef=_SIGNALS)
 
 
 def _set_limits(request: Mapping[str, Any], confined: bool) -> None:
