@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -25,8 +25,8 @@ _MOST_HANDED_IN = 64
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A pilot asks for up to `count` jobs that fit what its session has free. Of `whole`, all that it has, its live attempts
-    hold a part, whatever it says (None: nothing is subtracted).
+    """A pilot asks for up to `count` jobs that fit what its session has free. If it `subtracts`, no more is free than what
+    its live attempts leave, whatever it says.
 
     Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
     a later batch, or by `unpark`.
@@ -40,7 +40,7 @@ class Claim:
     claim_token: str
     wait: bool
     answer: Callable[[Any], None]
-    whole: FreeResources | None = None
+    subtracts: bool = False
     since: float = 0.0
     pilot_id: int = field(init=False)
     pools_version: int = field(init=False)
@@ -78,43 +78,45 @@ class Claim:
         """Choose and claim now; writes attempt, event and job rows."""
         live = self.live
         self.refresh_pools()
-        request, count, cores = self._allowed()
+        left, count, cores = self._allowed()
         is_private = self.session.serves_one_group
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(
-            request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed
+            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, numbers=left
         )
-        self._return_surplus(tx, chosen, cores)
+        if len(chosen) > 1:
+            self._return_surplus(tx, chosen, cores)
         if not chosen:
             return []
         shares = competed or repeat(ALONE if is_private else None)
-        found = [self._claim_one(tx, tq_id, one) for tq_id, one in zip(chosen, shares, strict=False)]
-        claimed = [one for one in found if one is not None]
+        claimed = [
+            found
+            for tq_id, of_draw in zip(chosen, shares, strict=False)
+            if (found := self._claim_one(tx, tq_id, of_draw)) is not None
+        ]
         tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
         return claimed
 
-    def _allowed(self) -> tuple[ResourceRequest, int, int]:
-        """What may be claimed now: the resource, how many jobs, and the cores that they may hold but for the last of them.
+    def _allowed(self) -> tuple[Sequence[int], int, int]:
+        """What may be claimed now: what is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores
+        that they may hold but for the last of them.
 
         A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way.
         """
-        whole, asked = self.whole, self.free
-        if whole is None:
-            return self.request, self.count, UNLIMITED
+        if not self.subtracts:
+            return (), self.count, UNLIMITED
+        offer, asked = self.session.offer, self.request
         held = self.live.pilots.held.get(self.pilot_id)
         if not held:
-            cores = min(asked.cores, whole.cores)
-            return self.request, min(self.count, cores + 1), cores
-        free = reckon(whole, None, tuple(held.values()))
-        cores = min(asked.cores, whole.cores - sum(n for n, _ in held.values()))
-        if cores < 0 or len(held) > whole.cores + _MOST_HANDED_IN:
-            return self.request, 0, 0
+            return (), min(self.count, asked.cores + 1), asked.cores
+        cores, memory_mb = _left(offer.cores, offer.memory_mb, held.values())
+        if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
+            return (), 0, 0
         if not cores:
-            return self.request, 1, 0
-        if cores < asked.cores or free.memory_mb < asked.memory_mb:
-            left = FreeResources(cores, min(free.memory_mb, asked.memory_mb), asked.norm_cpu_seconds)
-            return self.session.request(left, self.live.pools), min(self.count, cores + 1), cores
-        return self.request, min(self.count, cores + 1), cores
+            return (), 1, 0
+        cores = min(cores, asked.cores)
+        numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
+        return numbers, min(self.count, cores + 1), cores
 
     def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
         """Give back what was chosen beyond the cores; the first job beyond them is prefetched."""
@@ -214,7 +216,15 @@ def reckon(
     if asked is not None:
         left = min(left, asked.free.norm_cpu_seconds)
         if not promised:
-            return replace(asked.free, norm_cpu_seconds=left)
-    cores = whole.cores - sum(n for n, _ in promised)
-    memory_mb = whole.memory_mb - sum(mb or whole.memory_mb * n // max(1, whole.cores) for n, mb in promised)
+            return asked.free._replace(norm_cpu_seconds=left)
+    cores, memory_mb = _left(whole.cores, whole.memory_mb, promised)
     return FreeResources(max(0, cores), max(0, memory_mb), left)
+
+
+def _left(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The cores and MB that jobs leave, below 0 if they were promised more than there is."""
+    all_cores, all_mb = max(1, cores), memory_mb
+    for held, mb in promised:
+        cores -= held
+        memory_mb -= mb or all_mb * held // all_cores
+    return cores, memory_mb

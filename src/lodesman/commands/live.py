@@ -89,7 +89,11 @@ class _LivePilots:
 
     def hold(self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey) -> None:
         """A pilot has a live attempt from now on."""
-        tx.put(self.held.setdefault(pilot_id, {}), attempt, (key.cores, key.memory_mb))
+        held = self.held.get(pilot_id)
+        if held is None:
+            held = self.held[pilot_id] = {}
+        held[attempt] = (key.cores, key.memory_mb)
+        tx.undo.append(partial(held.pop, attempt, None))
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -30,8 +30,7 @@ _KEPT_REQUESTS: Final = 32
 _NO_POOL_MAP: Final = PoolMap()
 
 
-@dataclass(frozen=True, slots=True)
-class FreeResources:
+class FreeResources(NamedTuple):
     """What a pilot has free now. `norm_cpu_seconds` is what is left of its life."""
 
     cores: int

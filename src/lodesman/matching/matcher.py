@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,14 +54,16 @@ class Matcher:
         rng: random.Random,
         undo: list[Callable[[], object]],
         competed: list[str] | None = None,
+        numbers: Sequence[int] = (),
     ) -> list[int]:
-        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
+        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `numbers` are
+        what it has left (`numbers_of`), if that is less than it presents.
 
         Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
         `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
         """
         view = self._views.of(request)
-        numbers = numbers_of(request)
+        numbers = numbers or numbers_of(request)
         index = self.index
         draw = self.lottery.draw
         chosen: list[int] = []

@@ -26,13 +26,13 @@ _description = attrgetter(
 # Longer lists of SubmitPools are distinguished by their version, if there is one (`PoolMap.of_queue`): a queue may serve
 # thousands, and to hash them all would take longer than a choice.
 _SHORT: Final = 8
-_numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
+_cores, _memory, _cpu_time = (criterion.of_request for criterion in HOW_MUCH)
 _groups_of = WHOSE[1].of_request
 
 
 def numbers_of(request: ResourceRequest) -> list[int]:
     """What is left of the resource: cores, memory, CPU time, in the order of HOW_MUCH."""
-    return [number(request) for number in _numbers]
+    return [_cores(request), _memory(request), _cpu_time(request)]
 
 
 @dataclass(slots=True)
