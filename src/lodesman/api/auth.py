@@ -29,13 +29,16 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
         hint = "It ended long ago, or joined another state of this database: it has to end its payloads."
         raise Unauthorized("No such pilot is known.", hint=hint)
     if principal is None:
-        raise Unauthorized(
-            "This token is unknown.",
-            hint="It was revoked, its user was disabled, or it belongs to another server.",
-        )
+        raise unknown_token()
     if principal.expires_at is not None and principal.expires_at < now:
         raise Unauthorized("This token has expired.", hint="Ask for a new one: lode token issue")
     return principal
+
+
+def unknown_token() -> Unauthorized:
+    """The refusal of a token that is not stored."""
+    hint = "It was revoked, its user was disabled, or it belongs to another server."
+    return Unauthorized("This token is unknown.", hint=hint)
 
 
 def digest_of(scope: Scope) -> bytes | None:

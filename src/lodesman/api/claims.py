@@ -56,7 +56,7 @@ class AskedClaim:
         self.session.last_claim = LastClaim(core.clock(), free, asks.count)
         claim = Claim(
             core.live, session=self.session, free=free, count=asks.count, claim_token=asks.claim_token,
-            wait=seconds > 0, answer=self._answered, whole=self.session.whole(core.clock()),
+            wait=seconds > 0, answer=self._answered, subtracts=True,
         )  # fmt: skip
         core.post_together(claim, self._answered)
         if seconds > 0:

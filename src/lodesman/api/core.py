@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
-from lodesman.api.auth import authenticate, digest_of, pilot_has_ended
+from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
 from lodesman.commands.live import Live
@@ -164,9 +164,9 @@ class Core:
         if known is not None:
             return known
         try:
-            found = authenticate(
-                scope, self._lookup_joining if joining else self._lookup_public, self.clock()
-            )
+            found = authenticate(scope, self._lookup_joining if joining else self.lookup, self.clock())
+            if found.kind == "service":  # good on the socket of the server's own processes only
+                raise unknown_token()
         except Unauthorized:
             if noted:
                 self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
@@ -174,13 +174,8 @@ class Core:
         scope["principal"] = found
         return found
 
-    def _lookup_public(self, digest: bytes) -> Principal | None:
-        """The token of the server's own processes is good on their socket only."""
-        found = self.lookup(digest)
-        return None if found is not None and found.kind == "service" else found
-
     def _lookup_joining(self, digest: bytes) -> Principal | None:
-        return self._lookup_public(digest) or joining_pilot(self.reader, digest)
+        return self.lookup(digest) or joining_pilot(self.reader, digest)
 
     def session(self, pilot_id: int) -> PilotSession:
         """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""

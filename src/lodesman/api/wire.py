@@ -136,7 +136,10 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 
 def header(scope: Scope, name: bytes) -> bytes:
     """One header, b'' if absent."""
-    return next((bytes(value) for key, value in scope["headers"] if key == name), b"")
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
 
 
 def content_length(scope: Scope) -> int | None:

@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -126,7 +126,7 @@ class _DirectCycle:
             protocol.transport.write(_answer_bytes(status, headers, body))
             if ends:
                 protocol.transport.close()
-        protocol.on_response_complete()
+        protocol.has_answered()
 
     def gone(self) -> None:
         """The client hung up."""
@@ -160,6 +160,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # The request that came last.
     cycle: RequestResponseCycle | _DirectCycle | None  # type: ignore[assignment]
+    scope: Scope  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -176,6 +177,9 @@ class GuardedProtocol(HttpToolsProtocol):
             path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
         }
         self._out: Any = None
+        # Since when it is quiet, and what looks whether that is too long: a timer for each answer would cost more.
+        self._quiet_since = 0.0
+        self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected; its first head must come in time."""
@@ -187,6 +191,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Notify the request that is being answered, and not only the last one."""
         self._stop_waiting()
         self._release()
+        if self._watch is not None:
+            self._watch.cancel()
         answering, self._answering = self._answering, None
         if answering is not None and not answering.response_complete:
             if isinstance(answering, _DirectCycle):
@@ -216,7 +222,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         if len(self.pipeline) >= _PIPELINE:
             raise TooLarge("Too many requests are on their way on this connection.", limit=_PIPELINE)
-        call, is_known = self._direct.get(self.url), self._admits(cast("Scope", self.scope))
+        call, is_known = self._direct.get(self.url), self._admits(self.scope)
         before = self.cycle
         if (
             call is None
@@ -228,7 +234,7 @@ class GuardedProtocol(HttpToolsProtocol):
         ):
             super().on_headers_complete()
             return
-        scope = cast("Scope", self.scope)
+        scope = self.scope
         scope["path"] = self.url.decode("ascii")
         direct = _DirectCycle(self, call, scope, self.parser.should_keep_alive())
         self.cycle = self._answering = direct
@@ -248,6 +254,27 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_message_complete()
         elif not cycle.response_complete:
             cycle.begin()
+
+    def has_answered(self) -> None:
+        """A direct call has its answer."""
+        if self.pipeline or self.flow.read_paused:
+            self.on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self._quiet_since = self.loop.time()
+        if self._watch is None and not self.transport.is_closing():
+            self._watch = self.loop.call_later(self.timeout_keep_alive, self._if_quiet)
+
+    def _if_quiet(self) -> None:
+        """Close the connection if nothing came since the answer to a direct call; the next answer counts anew."""
+        self._watch = None
+        if self._head_bytes or not isinstance(self.cycle, _DirectCycle) or not self.cycle.response_complete:
+            return
+        left = self._quiet_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._watch = self.loop.call_later(left, self._if_quiet)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
@@ -341,5 +368,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
 def _answer_bytes(status: int, headers: Headers, body: bytes) -> bytes:
     """An answer as it goes over the wire."""
-    lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers], b"\r\n", body]
-    return b"".join(lines)
+    head = STATUS_LINE[status]
+    for name, value in headers:
+        head += name + b": " + value + b"\r\n"
+    return head + b"\r\n" + body

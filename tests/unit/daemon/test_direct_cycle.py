@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 import uvicorn
+from tests.unit.daemon.test_connections import Hasty, pass_time
 from uvicorn.server import ServerState
 
 from lodesman.answers.call import JOIN_BODY, SMALL_BODY
@@ -111,9 +112,10 @@ def run(script):
     async def main():
         app = App()
         async with Served(app).running() as served:
-            return await asyncio.wait_for(script(served, app), 30)
+            return await asyncio.wait_for(script(served, app), 60)
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=Hasty) as runner:
+        return runner.run(main())
 
 
 def request(body):
@@ -259,6 +261,26 @@ def test_when_the_server_ends_what_waits_is_answered_and_closed():
 
 
 @pytest.mark.slow
+def test_a_connection_that_is_quiet_for_long_after_a_call_is_closed_and_no_other():
+    async def script(served, app):
+        async with served.connected() as (reader, writer), served.connected() as (quiet, other):
+            for number in range(4):
+                writer.write(request(b"call"))
+                assert (await answer_of(reader))[1] == b'"call"'
+                if number == 0:
+                    app.came.clear()
+                    other.write(request(b"wait"))
+                    await app.came.wait()
+                await pass_time(3.0)  # what is idle for 5 seconds is closed
+            app.calls[1].reply(*json_answer(b'"late"'))
+            assert (await answer_of(quiet))[1] == b'"late"'
+            await pass_time(3.0)
+            await pass_time(3.0)
+            assert (await quiet.read(), await reader.read()) == (b"", b"")
+
+    run(script)
+
+
 def test_an_answered_call_leaves_nothing_for_the_collector_of_garbage():
     async def script(served, app):
         gc.collect()
