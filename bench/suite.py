@@ -17,7 +17,20 @@ from bench.figures import Figure
 from bench.generator import LoadFault, NoGenerator, need_wrk
 from bench.oracle import WrongAnswer
 from bench.picture import draw
-from bench.rows import choice, claims, director, fairness, latency, peer, plan, pools, scale, submissions, why
+from bench.rows import (
+    choice,
+    claims,
+    director,
+    fairness,
+    isolation,
+    latency,
+    peer,
+    plan,
+    pools,
+    scale,
+    submissions,
+    why,
+)
 from bench.table import markdown, missed, plain
 
 from lodesman.errors import LodesmanError
@@ -35,6 +48,7 @@ ROWS: dict[str, Row] = {
     "director": director.measure,
     "pools": pools.measure,
     "latency": latency.measure,
+    "isolation": isolation.measure,
     "fairness": fairness.measure,
     "scale": scale.measure,
     "peer": peer.measure,

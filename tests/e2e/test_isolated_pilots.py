@@ -156,25 +156,6 @@ def _is_sleeper(pid):
         return False
 
 
-@pytest.mark.slow
-def test_the_start_of_a_pilot_costs_little_more(tmp_path, found):
-    """Measured in turns, best of each; it is about 2 ms, and the bound allows for a machine with other work."""
-    kinds = {"enclosed": found, "plain": Isolation()}
-    backends = {
-        name: LocalBackend(tmp_path / name, {QUEUE: 1}, isolation=kind) for name, kind in kinds.items()
-    }
-    best = dict.fromkeys(kinds, PATIENCE)
-    for number in range(12):
-        for name, backend in backends.items():
-            begun = time.monotonic()
-            pilot = run(backend, "touch ready; exit 0", stamp=f"p{number}")
-            while not (pilot.path / "work" / "ready").exists():
-                time.sleep(0.0002)
-            best[name] = min(best[name], time.monotonic() - begun)
-            wait_for_end(backend, f"p{number}")
-    assert best["enclosed"] - best["plain"] < 0.025
-
-
 def test_a_file_in_the_current_folder_is_no_part_of_the_server(make_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     server = make_server().start()

@@ -1,0 +1,70 @@
+"""The start of a local pilot in namespaces of its own, beside one without."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from bench.context import Context
+from bench.figures import Figure
+from bench.generator import LoadFault
+from bench.stats import percentile
+
+from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
+from lodesman.batch.isolation import Isolation, Wishes, find_isolation
+from lodesman.batch.local import LocalBackend
+from lodesman.resources import QueueId
+
+QUEUE = QueueId("bench", "ce", "queue")
+SPEC = PilotSpec(queue=QUEUE, command=("/bin/sh", "-c", "touch ready"))
+PATIENCE, POLL = 60.0, 0.0002
+
+
+def measure(context: Context) -> list[Figure]:
+    """Pilots that do nothing, in turn with and without; from their submission until their program runs."""
+    home = context.home / "isolation"
+    home.mkdir()
+    account = "nobody" if os.geteuid() == 0 else ""
+    found = find_isolation(Wishes(data=home, run_as=account, python=sys.executable), make_account=False)
+    if not found.namespaces:
+        raise LoadFault(f"no pilot can be isolated here: {found.fault}")
+    kinds = {
+        name: LocalBackend(home / name, {QUEUE: 1}, isolation=isolation)
+        for name, isolation in (("isolated", found), ("plain", Isolation()))
+    }
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for number in range(10 if context.quick else 100):
+        for name, backend in kinds.items():
+            times[name].append(_one(backend, f"p{number}"))
+    isolated, plain = (1e3 * percentile(times[name], 50) for name in kinds)
+    return [
+        Figure(
+            row="pilot-start-isolated", what="what isolation adds to the start of a pilot, half of them", unit="ms",
+            value=isolated - plain, target=5, less=True, size=f"{len(times['plain'])} pilots each",
+            details={"isolated_ms": isolated, "plain_ms": plain},
+        )
+    ]  # fmt: skip
+
+
+def _one(backend: LocalBackend, stamp: str) -> float:
+    """Seconds from the submission of a pilot until its program runs; returns when it is gone."""
+    begun = time.monotonic()
+    refused = backend.submit(SPEC, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).refused
+    if refused:
+        raise LoadFault(f"{refused}")
+    ready = Path(backend.root) / stamp / "work" / "ready"
+    while not ready.exists():
+        _wait(begun)
+    seconds = time.monotonic() - begun
+    while backend.status([stamp])[stamp].state is not NativeState.ENDED:
+        backend.tick()
+        _wait(begun)
+    return seconds
+
+
+def _wait(begun: float) -> None:
+    if time.monotonic() - begun > PATIENCE:
+        raise LoadFault("a pilot did not start, or did not end")
+    time.sleep(POLL)
