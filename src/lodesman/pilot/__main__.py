@@ -14,11 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lodesman.errors import InvalidConfig
-from lodesman.pilot.context import Log, PilotContext, PilotFile, parse_pilot_file
-from lodesman.pilot.loop import EXIT_USAGE, PilotProcess
-from lodesman.pilot.node import describe_node, read_features
-from lodesman.pilot.processes import become_subreaper, hide_memory
+from lodesman import kernel
 from lodesman.pilot.warden import Nursery
 
 
@@ -28,11 +24,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, required=True, help="the pilot's own file; it is removed")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
     options = parser.parse_args(arguments)
-    log = Log(sys.stderr, time.time)
     try:
         directory = options.dir.resolve()
         nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
-        pilot_file = _take_file(options.file)
+    except OSError as fault:
+        return _run(options.file, fault)
+    return _run(options.file, (directory, nursery))
+
+
+def _run(file: Path, begun: tuple[Path, Nursery] | OSError) -> int:
+    """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
+    from lodesman.errors import InvalidConfig  # noqa: PLC0415
+    from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
+    from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
+    from lodesman.pilot.node import describe_node, read_features  # noqa: PLC0415
+    from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
+
+    log = Log(sys.stderr, time.time)
+    try:
+        if isinstance(begun, OSError):
+            raise begun
+        directory, nursery = begun
+        pilot_file = parse_pilot_file(_take_text(file))
         (directory / ".probe").write_bytes(b"")
         (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:
@@ -76,22 +89,22 @@ def _open_nursery(work: str, outbox: str) -> Nursery:
     """Before the pilot has a secret: descriptors and memory of it are none of its payloads' business. Raises OSError."""
     os.closerange(3, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if not become_subreaper():
+    if not kernel.set_attribute(kernel.CHILD_SUBREAPER, 1):
         raise OSError(errno.ENOSYS, "the kernel, or a Python without ctypes, cannot keep jobs apart")
     nursery = Nursery(work, outbox)
     nursery.open()
     return nursery
 
 
-def _take_file(file: Path) -> PilotFile:
-    """Read the pilot's file and remove it, for it holds a token. Raises OSError, InvalidConfig."""
+def _take_text(file: Path) -> str:
+    """Read the pilot's file and remove it, for it holds a token. Raises OSError."""
     content = file.read_bytes()
     # A spool directory may be read-only; the token is good only once.
     with contextlib.suppress(OSError):
         with file.open("r+b") as target:
             target.write(b" " * len(content))
         file.unlink()
-    return parse_pilot_file(content.decode("utf-8", "replace"))
+    return content.decode("utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ class Reaper:
         self._wardens: dict[AttemptKey, Warden] = {}  # those that have not been waited for
         self._accounts: dict[AttemptKey, Account] = {}
         self._pause = threading.Event()
+        with contextlib.suppress(OSError):  # the first payload will notice
+            nursery.order()
 
     def spawn(self, key: AttemptKey, launch: Launch) -> None:
         """Start a payload's first process in its own session, under a warden.

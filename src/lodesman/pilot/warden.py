@@ -132,8 +132,8 @@ class Nursery:
         self._coming: socket.socket | None = None
         self._spare: Warden | None = None
 
-    def open(self) -> None:
-        """Fork the nursery, and have the first warden made."""
+    def open(self) -> socket.socket:
+        """Fork the nursery; returns the channel to it."""
         near, far = socket.socketpair()
         self.pid = os.fork()
         if not self.pid:
@@ -141,7 +141,7 @@ class Nursery:
             _make_wardens(far, self._hidden)
         far.close()
         self._channel = near
-        self.order()
+        return near
 
     def close(self) -> None:
         """End the nursery and the warden that it has ready."""
@@ -169,13 +169,11 @@ class Nursery:
 
     def order(self) -> None:
         """Have one more warden made. Raises OSError."""
-        if self._channel is None:
-            self.open()
-            return
+        channel = self._channel or self.open()
         near, far = socket.socketpair()
         self._coming = near
         with far:
-            socket.send_fds(self._channel, [b"g"], [far.fileno()])
+            socket.send_fds(channel, [b"g"], [far.fileno()])
 
     def _settle(self) -> None:
         """Wait for the warden that was ordered. Raises OSError."""

@@ -98,3 +98,18 @@ def test_a_directory_that_cannot_be_used(archive, tmp_path):
     (tmp_path / "in-the-way").write_text("")
     done = run(archive, "--file", "pilot.json", "--dir", "in-the-way", cwd=tmp_path)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [(".py", lambda _: b"?"), (".pyc", lambda content: b"\0\0\0\0" + content[4:])],
+    ids=["this Python needs no sources", "another Python needs nothing compiled"],
+)
+def test_it_is_compiled_for_one_python_and_runs_on_all(archive, tmp_path, which, change):
+    altered = tmp_path / "altered.pyz"
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(altered, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, change(content) if name.endswith(which) else content)
+    done = run(altered, "--file", "nothing.json", cwd=tmp_path)
+    assert (done.returncode, "nothing.json" in done.stderr) == (2, True)
