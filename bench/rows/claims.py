@@ -25,7 +25,7 @@ from lodesman.store.read.task_queues import queues_with_jobs
 CONNECTIONS, MANY = 64, 50
 CHECKED = 16
 ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
-# Its pilots never report and would be full at once. What they hold is counted at its full cost and then not applied; the last
+# Its pilots never report and would be full at once. What they hold is counted at its full cost and not applied; the last
 # HELD to 2 * HELD attempts are kept, as many as a pilot may have at a time.
 NEVER_FULL = """
 from lodesman.commands.claim import Claim

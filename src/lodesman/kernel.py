@@ -20,6 +20,8 @@ READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
 _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000
 # Of statx: what is asked for, where it stands in the answer, and how long that is; paths begin at the current folder.
 _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
+# Of a process that is forked and has executed no program (PF_FORKNOEXEC).
+_FORKED_ONLY = 0x40
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
 
 
@@ -85,6 +87,23 @@ def change_oom_score(more: int) -> None:
         score = min(1000, int(file.read()) + more)
         file.seek(0)
         file.write(str(score))
+
+
+def has_executed(pid: int) -> bool:
+    """Whether a child, which may have ended, became another program: the kernel marks one that did not."""
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as small as can be
+        flags = int(file.read().rpartition(b")")[2].split()[6])
+    return not flags & _FORKED_ONLY
+
+
+def threads() -> int:
+    """The threads of all processes that can be seen."""
+    found = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                found += int(file.read().rpartition(b")")[2].split()[17])
+    return found
 
 
 def _call(name: str, *arguments: int | bytes) -> None:

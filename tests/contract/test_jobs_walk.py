@@ -8,8 +8,8 @@ import pytest
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.claim import unpark
 from lodesman.commands.pilots import hash_token, join_pilot
-from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import FreeResources
+from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import set_shares
 from lodesman.commands.upkeep import forget_idle_queues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized

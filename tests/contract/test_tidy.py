@@ -13,7 +13,7 @@ import pytest
 
 from lodesman.answers.service import UnusedInputs
 from lodesman.background.upkeep import DAY
-from lodesman.commands.sandboxes import register_input
+from lodesman.commands.submit import register_input
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.store.journal import Change
 from lodesman.store.sandboxes import tidy_inputs, uploaded_size, used_by

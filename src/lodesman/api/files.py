@@ -17,7 +17,7 @@ from lodesman.answers.service import UploadedFile
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import content_length, header
-from lodesman.commands.sandboxes import need_room
+from lodesman.commands.submit import need_room
 from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
 from lodesman.store.sandboxes import (
     InputUsage,

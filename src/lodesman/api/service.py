@@ -19,8 +19,8 @@ from lodesman.api.pilots import pools_of_queues
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import PilotSession
+from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
     clean_pools,
     judge_queues,

@@ -24,15 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, required=True, help="the pilot's own file; it is removed")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
     options = parser.parse_args(arguments)
+    directory: Path = options.dir.resolve()
+    nursery: Nursery | OSError
     try:
-        directory = options.dir.resolve()
         nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
     except OSError as fault:
-        return _run(options.file, fault)
-    return _run(options.file, (directory, nursery))
+        nursery = fault
+    return _run(options.file, directory, nursery)
 
 
-def _run(file: Path, begun: tuple[Path, Nursery] | OSError) -> int:
+def _run(file: Path, directory: Path, nursery: Nursery | OSError) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
@@ -42,9 +43,8 @@ def _run(file: Path, begun: tuple[Path, Nursery] | OSError) -> int:
 
     log = Log(sys.stderr, time.time)
     try:
-        if isinstance(begun, OSError):
-            raise begun
-        directory, nursery = begun
+        if isinstance(nursery, OSError):
+            raise nursery
         pilot_file = parse_pilot_file(_take_text(file))
         (directory / ".probe").write_bytes(b"")
         (directory / ".probe").unlink()

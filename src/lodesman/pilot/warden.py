@@ -36,7 +36,6 @@ _EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPER
 _CANNOT = 'echo "$0: $1" >&2; exit "$2"'
 # Memory that runs out is taken from payloads first.
 _OOM_SCORE = 300
-_FORKED_ONLY = 0x40  # PF_FORKNOEXEC
 _SHM = "/dev/shm"  # noqa: S108
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 _SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -192,9 +191,10 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         confined = _can_confine(hidden)
         while True:
-            message, descriptors = _descriptors(channel, 1, 1)
+            message, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
             if not message:
                 os._exit(0)
+            os.set_inheritable(descriptors[0], False)
             with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
                 _make_warden(channel, own, hidden, confined=confined)
     finally:
@@ -281,7 +281,7 @@ def _try_start(
         if confined:
             _seclude(request, work)
         payload = _start(request, streams, confined=confined)
-        return payload, _RUNS if _has_run(payload) else _NEVER_RAN
+        return payload, _RUNS if kernel.has_executed(payload) else _NEVER_RAN
     except (OSError, ValueError) as fault:
         return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
@@ -319,13 +319,6 @@ def _kill_all(*_: object) -> None:
         os.kill(-1, signal.SIGKILL)
 
 
-def _has_run(pid: int) -> bool:
-    """Whether a child, which may have ended, became another program: the kernel marks one that did not."""
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as small as can be
-        flags = int(file.read().rpartition(b")")[2].split()[6])
-    return not flags & _FORKED_ONLY
-
-
 def _send(channel: socket.socket, launch: Mapping[str, Any], streams: Sequence[int]) -> None:
     """Raises OSError."""
     text = json.dumps({**launch, "limits": list(launch["limits"].items())}).encode()
@@ -335,7 +328,9 @@ def _send(channel: socket.socket, launch: Mapping[str, Any], streams: Sequence[i
 
 def _receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """What was sent, and descriptors of the streams; None if nothing comes, or not all of it. Raises OSError."""
-    size, streams = _descriptors(channel, _INT.size, 3)
+    size, streams, _, _ = socket.recv_fds(channel, _INT.size, 3)
+    for descriptor in streams:
+        os.set_inheritable(descriptor, False)
     left, parts = _INT.unpack(size)[0] if len(size) == _INT.size else 0, []
     while left:
         part = channel.recv(left)
@@ -344,14 +339,6 @@ def _receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         parts.append(part)
         left -= len(part)
     return (json.loads(b"".join(parts)), streams) if parts else None
-
-
-def _descriptors(channel: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """The next bytes, and the descriptors that come with them, which no program inherits. Raises OSError."""
-    text, found, _, _ = socket.recv_fds(channel, size, most)
-    for descriptor in found:
-        os.set_inheritable(descriptor, False)
-    return text, found
 
 
 def _seclude(request: Mapping[str, Any], work: int) -> None:
@@ -403,20 +390,10 @@ def _set_limits(request: Mapping[str, Any], confined: bool) -> None:
     limits = {number: (soft, hard) for number, (soft, hard) in request["limits"]}
     if request["processes"]:
         # The kernel counts the threads of an account: with a user namespace only the payload's own.
-        most = request["processes"] + (0 if confined and os.getuid() else _threads())
+        most = request["processes"] + (0 if confined and os.getuid() else kernel.threads())
         limits[resource.RLIMIT_NPROC] = (most, most)
     for number, wanted in limits.items():
         there = resource.getrlimit(number)
         # -1 is no limit; a soft limit is never above the hard one.
         soft, hard = (min(one, now) if now >= 0 else one for one, now in zip(wanted, there))
         resource.setrlimit(number, (min(soft, hard), hard))
-
-
-def _threads() -> int:
-    """The threads of all processes that can be seen."""
-    found = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                found += int(file.read().rpartition(b")")[2].split()[17])
-    return found
