@@ -31,6 +31,23 @@ def test_waiting_jobs_of_one_user_have_a_limit(house):
     house.submitted({"Parameters": 5})
 
 
+def test_who_holds_and_releases_gets_no_more_waiting_jobs_than_others(house):
+    house.core.limits = LimitSection(waiting_jobs=5)
+    first, one = house.submitted({"Parameters": 4}), house.submitted()
+    assert house.control("hold", first, one).json["changed"] == 5
+    house.submitted({"Parameters": 4})
+    refused = house.control("release", first, one).json
+    assert (refused["changed"], refused["refused"]) == (1, 4)
+    assert refused["examples"][0]["reason"] == (
+        "user ann would have 8 waiting jobs and may have 5: do it when some have run"
+    )
+    assert house.control("kill", first).json["changed"] == 1
+    assert house.control("reschedule", first).json["refused"] == 1
+    assert house.control("kill", one).json["changed"] == 1
+    assert house.control("reschedule", one).json["changed"] == 1
+    assert house.control("release", first + 1, one, token="admin").json["changed"] == 3
+
+
 def test_task_queues_of_one_user_have_a_limit(house):
     house.core.limits = LimitSection(task_queues=3)
     house.submitted(*({"CPUTime": number} for number in (1, 2, 3)))

@@ -65,8 +65,9 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
         raise InvalidRequest(f"The range {backwards} runs backwards.")
     may = may_touch(who, core.policy.sharing_groups())
     act = partial(
-        Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who)
-    )
+        Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
+        most=0 if sees_all(who) else core.limits.waiting_jobs,
+    )  # fmt: skip
     ranges = apart(body.ranges)
     async with core.turns.of(who.name):
         # Many rows take many commands: others are served in between.

@@ -124,7 +124,8 @@ def name_missing(db: Reader, out: ControlOutcome) -> None:
 @dataclass(slots=True)
 class Control:
     """Apply one action to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group,
-    vo). `name`: the user, for the events. `admin`: what it holds, only an administrator lets run again.
+    vo). `name`: the user, for the events. `admin`: what it holds, only an administrator lets run again. `most`: the waiting
+    jobs that one owner may have after it, 0: any number.
     """
 
     live: Live
@@ -134,6 +135,8 @@ class Control:
     may: Callable[[str, str, str], bool]
     name: str = ""
     admin: bool = False
+    most: int = 0
+    _owner: str = field(init=False, default="")
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
@@ -164,6 +167,7 @@ class Control:
                 room -= _PASSED_OVER
                 continue
             out.own.add(ids[-1])
+            self._owner = one.owner
             rows = jobs.rows_between(tx, first, last, most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
@@ -185,7 +189,7 @@ class Control:
                 self._waiting(tx, out, cohort, waiting)
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
-        refusal = self._refusal(tx, row)
+        refusal = self._refusal(tx, row) or self._too_many(1)
         if refusal:
             out.refuse(row.id, refusal)
             return
@@ -231,6 +235,16 @@ class Control:
             return "it is being stopped already, and goes back to its task queue then"
         return ""
 
+    def _too_many(self, more: int) -> str:
+        """Why no more jobs of this owner may wait, '' if they may, or need not."""
+        if not self.most or TARGET[self.action] is not JobState.WAITING:
+            return ""
+        would = self.live.queues.index.load(self._owner).waiting + more
+        if would <= self.most:
+            return ""
+        words = f"user {self._owner} would have {would:,} waiting jobs and may have {self.most:,}"
+        return f"{words}: do it when some have run"
+
     def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:
         """Order its pilot to stop a running job. The events of a job that will go back say so at once."""
         reason = self.reason or self.action
@@ -253,6 +267,7 @@ class Control:
         takes_over = self._takes_over(hole.state, hole.admin_held)
         refusal = "" if takes_over or hole.state in _MEMBER_FROM[self.action] else f"it is {hole.state}"
         refusal = _KEPT if self._is_kept(hole.admin_held) else refusal
+        refusal = refusal or self._too_many(len(run))
         if refusal:
             out.refuse(cohort.base + run.start, refusal, count=len(run))
             return
