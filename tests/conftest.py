@@ -6,15 +6,21 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 from hypothesis import HealthCheck, settings
 
 from lodesman.answers.service import Suspects
 from lodesman.background.upkeep import find_suspects
-from lodesman.store import open_writer
+from lodesman.store import Database, SqliteDatabase, Writer
+
+if TYPE_CHECKING:
+    from tests.services.conftest import PostgresDatabases
 
 # Compiled modules are kept, whatever the environment says: without them each run compiles 600 modules in each process.
 sys.dont_write_bytecode = False
@@ -31,6 +37,11 @@ settings.register_profile("fast", _CALM, max_examples=20, derandomize=True, prin
 settings.register_profile("long", _CALM, max_examples=5_000)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    choices = ("sqlite", "postgresql")
+    parser.addoption("--store", choices=choices, default="sqlite", help="the database of most tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     usual = "ci" if os.environ.get("CI") else "default"
     fast = "not slow" in config.option.markexpr
@@ -40,6 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Nothing of a folder is read of which no test would run."""
     return True if collection_path == _E2E and "not e2e" in config.option.markexpr else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Nothing is run that is about the other database."""
+    other = {"sqlite": "postgresql", "postgresql": "sqlite"}[config.option.store]
+    gone = [item for item in items if item.get_closest_marker(other)]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if not item.get_closest_marker(other)]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -70,24 +90,68 @@ def free_port() -> Callable[[], int]:
     return _free_port
 
 
+class SqliteFiles:
+    """Makes databases of SQLite."""
+
+    def empty(self, folder: Path) -> Database:
+        """A database for a folder, with nothing in it."""
+        return SqliteDatabase(folder / "lode.db")
+
+    def copy(self, template: Database, folder: Path) -> Database:
+        """A copy for another folder of a database that is not changed now."""
+        source, copy = template.beside("db"), SqliteDatabase(folder / "lode.db")
+        with closing(apsw.Connection(str(source))) as db:
+            list(db.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        shutil.copyfile(source, copy.path)
+        return copy
+
+    like = copy
+
+    def drop(self, database: Database) -> None:
+        """It goes with its folder."""
+
+
 @pytest.fixture(scope="session")
-def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Makes an empty database at a path, without the work of its migrations."""
-    template = tmp_path_factory.mktemp("template") / "lode.db"
-    open_writer(template).close()
+def maker(request: pytest.FixtureRequest) -> Iterator[SqliteFiles | PostgresDatabases]:
+    """Makes databases of the kind that is tested."""
+    if request.config.option.store == "sqlite":
+        yield SqliteFiles()
+    else:
+        from tests.services.conftest import PostgresDatabases  # noqa: PLC0415 - its library may be absent
 
-    def make(path: Path) -> Path:
-        shutil.copyfile(template, path)
-        return path
+        with PostgresDatabases.started() as found:
+            yield found
 
-    return make
+
+@pytest.fixture(scope="session")
+def new_database(maker: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Database]:
+    """Makes an empty database for a folder, without the work of its migrations."""
+    template = maker.empty(tmp_path_factory.mktemp("template"))
+    template.writer().close()
+    return lambda folder: maker.like(template, folder)
+
+
+@pytest.fixture
+def database(maker: Any, tmp_path: Path, new_database: Callable[[Path], Database]) -> Iterator[Database]:
+    """An empty database of its own."""
+    found = new_database(tmp_path)
+    yield found
+    maker.drop(found)
+
+
+def hasty(writer: Writer) -> Writer:
+    """The same, no longer durable: for tests of other things."""
+    if isinstance(writer.database, SqliteDatabase):
+        list(writer.execute("PRAGMA synchronous=OFF"))
+    return writer
 
 
 def all_suspects(db) -> Suspects:
-    """All faults that one run of the reconciler finds."""
+    """All faults that one run of the reconciler finds, in order."""
     found = list(find_suspects(db))
     return Suspects(
-        jobs=[n for one in found for n in one.jobs], queues=[n for one in found for n in one.queues]
+        jobs=sorted(n for one in found for n in one.jobs),
+        queues=sorted(n for one in found for n in one.queues),
     )
 
 

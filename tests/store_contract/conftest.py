@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.store import open_reader, open_writer
 from lodesman.store.claim_log import ClaimLog, claims_at, replay
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
@@ -14,12 +13,11 @@ from lodesman.store.journal import Journal
 class Store:
     """A database with its writer: `do` makes a change in a batch of its own, `db` reads."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, database):
         self.now = 1_000.0
-        self.writer = open_writer(path)
+        self.writer = database.writer()
         self.start()
-        self.db = open_reader(path)
+        self.db = database.reader()
 
     def start(self):
         """As a server starts, also after a crash: nothing is known but what is stored."""
@@ -48,7 +46,7 @@ class _Change:
 
 
 @pytest.fixture
-def store(tmp_path, new_database):
-    found = Store(new_database(tmp_path / "lode.db"))
+def store(database):
+    found = Store(database)
     yield found
     found.close()

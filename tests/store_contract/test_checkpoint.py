@@ -6,8 +6,10 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from lodesman.store import Checkpointer, open_reader, open_writer, sqlite
-from lodesman.store.sqlite import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES
+from lodesman.store import SqliteDatabase, sqlite
+from lodesman.store.sqlite import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES, Checkpointer
+
+pytestmark = pytest.mark.sqlite
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def writer(path):
-    db = open_writer(path)
+    db = SqliteDatabase(path).writer()
     db.execute("CREATE TABLE note (text TEXT NOT NULL)")
     yield db
     db.close()
@@ -106,7 +108,7 @@ def test_what_a_reader_still_reads_stays(writer, path, monkeypatch):
     monkeypatch.setattr(sqlite, "LOG_PAGES", 5)
     checkpointer = Checkpointer(writer, path)
     writer.execute("INSERT INTO note VALUES ('before')")
-    reader = open_reader(path)
+    reader = SqliteDatabase(path).reader()
     reader.execute("BEGIN")
     assert reader.execute("SELECT text FROM note").fetchall() == [("before",)]
     checkpointer.start()
@@ -138,3 +140,11 @@ def test_a_checkpoint_that_fails_ends_no_commit(writer, path, monkeypatch, caplo
     assert checkpointer._committed(Busy(), "main", LOG_PAGES + 1) == apsw.SQLITE_OK
     assert caplog.text == ""
     assert checkpointer._moved == LOG_PAGES
+
+
+def test_the_checkpointer_moves_the_log_into_the_database(writer, path):
+    checkpointer = Checkpointer(writer, path)
+    checkpointer.start()
+    writer.execute("INSERT INTO note VALUES (?)", ("x" * 100_000,))
+    checkpointer.close()
+    assert path.stat().st_size > 100_000

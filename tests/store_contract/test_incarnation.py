@@ -10,9 +10,11 @@ import pytest
 
 from lodesman import kernel
 from lodesman.errors import Unavailable
-from lodesman.store import incarnation, open_writer
+from lodesman.store import SqliteDatabase, incarnation
 from lodesman.store.ids import Ids
 from lodesman.store.shelf import Shelf
+
+pytestmark = pytest.mark.sqlite
 
 
 class Run:
@@ -23,7 +25,7 @@ class Run:
         self.is_other = None
 
     def start(self, **more):
-        self.db = open_writer(self.path)
+        self.db = SqliteDatabase(self.path).writer()
         self.is_other = incarnation.begin(self.db, **more)
         self.ids = Ids(self.db)
         return self
@@ -61,7 +63,7 @@ def test_a_copy_that_got_the_inode_of_the_file_it_replaces_is_another_database(r
     run.stop()
     if not kernel.birth_of(str(run.path)):
         pytest.skip("this file system does not say when a file was made")
-    (note,) = incarnation._files(run.path)
+    (note,) = incarnation._files(run.db.database)
     shutil.copy(run.path, run.path.with_name("copy"))
     run.path.with_name("copy").replace(run.path)
     seen = msgspec.structs.replace(incarnation._read(note), inode=run.path.stat().st_ino)
@@ -69,7 +71,7 @@ def test_a_copy_that_got_the_inode_of_the_file_it_replaces_is_another_database(r
     assert run.start().is_other
     # A note from before this was noted says nothing of it.
     run.stop()
-    (note,) = incarnation._files(run.path)
+    (note,) = incarnation._files(run.db.database)
     note.write_bytes(msgspec.json.encode(msgspec.structs.replace(incarnation._read(note), made=0)))
     assert not run.start().is_other
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from lodesman.answers.call import encode
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.service import Cleaning, Judged, NewPilot, UnusedInputs
-from lodesman.answers.vocabulary import JobState, MainReason, PilotState
+from lodesman.answers.service import Cleaning, Judged, NewPilot, StoredBreaker, UnusedInputs
+from lodesman.answers.vocabulary import BreakerState, JobState, MainReason, PilotState
+from lodesman.director.limits import Breaker
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey
 from lodesman.store import accounts, director, sandboxes
@@ -24,6 +27,18 @@ from lodesman.store.write.jobs import NewSubmission, WaitingJob
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
 PLACE, OTHER = QueueId("S", "ce", "q"), QueueId("T", "ce", "q")
+
+
+def test_breakers(store):
+    opened = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=500.5, reason="é")
+    rows = [StoredBreaker(*PLACE, encode(opened).decode()), StoredBreaker(*OTHER, encode(Breaker()).decode())]
+    store.do(director.put_breakers, rows)
+    assert director.breakers(store.db) == {PLACE: opened, OTHER: Breaker()}
+    later = replace(opened, failures=4)
+    store.do(
+        director.put_breakers, [StoredBreaker(*PLACE, encode(later).decode()), StoredBreaker(*OTHER, "")]
+    )
+    assert director.breakers(store.db) == {PLACE: later}
 
 
 def add_queue(store, key=KEY, requirements=""):
@@ -106,6 +121,9 @@ def test_closings_and_iterations(store):
     first, second = (store.do(director.insert_iteration, plan) for plan in ('{"n": 1}', '{"n": 2}'))
     assert director.iteration_after(store.db, first) == (second, store.now, '{"n": 2}')
     assert director.iteration_after(store.db, second) is None
+    assert director.iteration(store.db, first) == (store.now, {"n": 1})
+    with pytest.raises(NotFound, match=f"no iteration {second + 1}"):
+        director.iteration(store.db, second + 1)
 
 
 def test_input_files(store):
@@ -206,7 +224,8 @@ def test_pilots(store):
     assert (row.id, row.state, json.loads(row.request)) == (number, PilotState.PREPARED, {"cores": 4})
     assert read_pilots.pilot_of_join_token(store.db, b"joinp1").id == number
     store.do(pilots.set_state, row, PilotState.RUNNING)
-    store.do(pilots.set_joined, number, node="{}", digest=b"joinp1", nonce="n", token=b"work")
+    store.do(pilots.set_joined, number, node="{}", host="wn1")
+    store.do(pilots.exchange_token, number, digest=b"joinp1", nonce="n", token=b"work")
     assert accounts.principal_of(store.db, b"work").pilot_id == number
     assert [pilot.id for pilot in read_pilots.joined_pilots(store.db)] == [number]
     store.do(pilots.drain_pilots_for, [number], "closed")

@@ -14,10 +14,13 @@ import apsw
 import pytest
 
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store import open_writer, usable
-from lodesman.store.files import DatabaseFiles, DatabaseGone
+from lodesman.store import SqliteDatabase
+from lodesman.store.database import DatabaseGone
+from lodesman.store.files import DatabaseFiles
 from lodesman.store.journal import Change, Journal
 from lodesman.store.sqlite import refusal_of
+
+pytestmark = pytest.mark.sqlite
 
 LOCK = """
 import sys, apsw
@@ -35,7 +38,7 @@ def path(tmp_path):
 
 
 def leave_database(path, rows=2_000):
-    writer = open_writer(path)
+    writer = SqliteDatabase(path).writer()
     writer.execute("CREATE TABLE note (text TEXT)")
     with writer:
         writer.change_each("INSERT INTO note VALUES (?)", [("x" * 200,)] * rows)
@@ -57,7 +60,7 @@ UNUSABLE = {
     "garbage": (lambda path: path.write_bytes(os.urandom(9_000)), "is not a database. Move it away"),
     "cut short": (cut, "is damaged or cut short. Move it away"),
     "a folder": (lambda path: path.mkdir(), "is a folder, not a database. Move it away"),
-    "foreign": (foreign, "is the database of another program. Move it away"),
+    "foreign": (foreign, "has tables of another program. Give Lodesman a database of its own"),
     "a file as folder": (
         lambda path: (path.parent.rmdir(), path.parent.write_text("")), "cannot be used: File exists. Check its disk"
     ),
@@ -69,15 +72,15 @@ def test_what_is_no_database_is_refused_in_one_sentence_and_left_alone(path, kin
     spoil, words = UNUSABLE[kind]
     spoil(path)
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(Unavailable) as refused, usable(path):
-        open_writer(path)
+    with pytest.raises(Unavailable) as refused, SqliteDatabase(path).usable():
+        SqliteDatabase(path).writer()
     assert words in str(refused.value)
     assert before is None or path.read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", [apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.BusyError])
 def test_each_fault_at_the_start_says_what_to_do(path, kind):
-    with pytest.raises(Unavailable) as refused, usable(path):
+    with pytest.raises(Unavailable) as refused, SqliteDatabase(path).usable():
         raise kind
     assert refused.value.hint
     assert str(path) in refused.value.message
@@ -85,10 +88,10 @@ def test_each_fault_at_the_start_says_what_to_do(path, kind):
 
 def test_a_log_that_has_the_pages_makes_a_short_file_whole(path):
     leave_database(path, rows=1)
-    writer = open_writer(path)
+    writer = SqliteDatabase(path).writer()
     writer.change_each("INSERT INTO note VALUES (?)", [("x" * 200,)] * 2_000)
     shutil.copytree(path.parent, path.parent.with_name("crashed"))
-    open_writer(path.parent.with_name("crashed") / "lode.db").close()
+    SqliteDatabase(path.parent.with_name("crashed") / "lode.db").writer().close()
     writer.close()
 
 
@@ -97,7 +100,7 @@ def test_a_log_that_has_the_pages_makes_a_short_file_whole(path):
 
 @contextlib.contextmanager
 def journal_of(path):
-    writer, died = open_writer(path), threading.Event()
+    writer, died = SqliteDatabase(path).writer(), threading.Event()
     journal = Journal(writer, died=died.set)
     journal.ended = died
     journal.start()
@@ -185,9 +188,25 @@ def test_a_disk_that_became_read_only_is_named_whatever_the_fault_is_called(path
     assert "read-only" in refusal_of(apsw.IOError(), path).message
 
 
+def test_a_full_disk_refuses_and_recovers(path):
+    leave_database(path, rows=1)
+    with journal_of(path) as journal:
+        db = journal._writer
+        pages = db.only("PRAGMA page_count")[0]
+        list(db.execute(f"PRAGMA max_page_count={pages}"))
+
+        def big(tx):
+            tx.later("INSERT INTO note VALUES (?)", ("x" * 5_000_000,))
+
+        with pytest.raises(Unavailable, match="disk"):
+            journal.call(Change(big))
+        list(db.execute("PRAGMA max_page_count=1000000000"))
+        journal.call(Change(big))
+
+
 def test_a_database_that_is_written_over_is_gone(path):
     leave_database(path)
-    writer = open_writer(path)
+    writer = SqliteDatabase(path).writer()
     files = DatabaseFiles(path)
     files.check()
     os.truncate(path, path.stat().st_size // 2)

@@ -1,13 +1,7 @@
 """The database: schema, migrations, the journal with group commit, and all SQL (`read`, `write`, by noun)."""
 
-from lodesman.store.sqlite import (
-    Checkpointer,
-    Reader,
-    Writer,
-    lock_database,
-    open_reader,
-    open_writer,
-    usable,
-)
+from lodesman.store.address import database_at
+from lodesman.store.database import Database, DatabaseGone, Reader, Writer
+from lodesman.store.sqlite import SqliteDatabase
 
-__all__ = ["Checkpointer", "Reader", "Writer", "lock_database", "open_reader", "open_writer", "usable"]
+__all__ = ["Database", "DatabaseGone", "Reader", "SqliteDatabase", "Writer", "database_at"]

@@ -25,7 +25,7 @@ _REPLAY = (
     WHERE r.tq_id = task_queue_count.tq_id""",
     f"""UPDATE cohort SET cursor = {greatest("cohort.cursor", "r.reached")} FROM (
       SELECT a.cohort_id, max(a.job_id) - c.base + 1 AS reached FROM attempt a JOIN cohort c ON c.id = a.cohort_id
-      WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id) AS r
+      WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id, c.base) AS r
     WHERE r.cohort_id = cohort.id""",
     f"""UPDATE task_queue_count SET as_of = {greatest("as_of", _LAST_ATTEMPT)}
     WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))""",

@@ -1,4 +1,7 @@
-"""The SQL that each database spells in its own way, as SQLite does. All other statements are standard SQL."""
+"""The SQL that each database spells in its own way, as SQLite does. All other statements are standard SQL.
+
+`store.spelling` recognises these texts for PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ from typing import Any
 
 import msgspec
 
-# A list of keys, or of pairs or triples of keys, given as one parameter: see `keys`.
+# A list of numbers or of texts, or of pairs or triples of them, given as one parameter: see `keys`.
 GIVEN = "(SELECT value FROM json_each(?))"
+GIVEN_TEXTS = "(SELECT value AS text FROM json_each(?))"
 GIVEN_PAIRS = "(SELECT value ->> '$[0]', value ->> '$[1]' FROM json_each(?))"
-GIVEN_TRIPLES = "(SELECT value ->> '$[0]', value ->> '$[1]', value ->> '$[2]' FROM json_each(?))"
+GIVEN_TEXT_PAIRS = "(SELECT value ->> '$[0]' AS one, value ->> '$[1]' AS other FROM json_each(?))"
+GIVEN_TEXT_TRIPLES = "(SELECT value ->> '$[0]', value ->> '$[1]', value ->> '$[2]' FROM json_each(?))"
 # The tables are read in the order in which they are written.
 JOIN_IN_ORDER = "CROSS JOIN"
 
 
 def keys(values: Iterable[Any]) -> str:
-    """The parameter for GIVEN, GIVEN_PAIRS or GIVEN_TRIPLES."""
+    """The parameter for one of these."""
     return msgspec.json.encode(list(values)).decode()
 
 

@@ -1,15 +1,18 @@
-"""The director's iterations, and the sites, CEs and queues that administrators closed."""
+"""The director's iterations, the breakers of CE queues, and the sites, CEs and queues that administrators closed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from lodesman.answers.nodes import Closing, NodePath
+from lodesman.answers.nodes import BreakerOrder, Closing, NodePath, QueueId
+from lodesman.answers.service import StoredBreaker
+from lodesman.director.limits import Breaker
 from lodesman.director.record import of_queues
 from lodesman.director.site_mask import SiteMask
+from lodesman.errors import NotFound
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.read.task_queues import queues_of_vo
@@ -30,18 +33,32 @@ def iteration_at(db: Reader) -> float | None:
     return None if row is None else float(row[0])
 
 
-def last_iteration(db: Reader, vo: str = "", queues: Collection[str] = ()) -> tuple[float | None, Any]:
-    """When the director last decided, and what, as JSON values; (None, None) if it never did.
+def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
+    """When an iteration was, and its record as JSON values. Raises NotFound."""
+    found = db.execute("SELECT at, plan FROM director_iteration WHERE id = ?", (number,)).fetchone()
+    if found is None:
+        first, last = db.only("SELECT min(id), max(id) FROM director_iteration")
+        hint = "None is stored yet." if first is None else f"Those from {first} to {last} are stored."
+        raise NotFound(f"There is no iteration {number}.", hint=hint)
+    at, plan = found
+    return at, msgspec.json.decode(plan)
+
+
+def last_iteration(
+    db: Reader, vo: str = "", queues: Collection[str] = ()
+) -> tuple[int | None, float | None, Any]:
+    """The number of the director's last iteration, when it was, and what it decided, as JSON values; all None if there is
+    none.
 
     `vo`: without the task queues of other VOs, and of the CE queues these only.
     """
     found = iteration_after(db, 0)
     if found is None:
-        return None, None
-    _, at, plan = found
+        return None, None, None
+    number, at, plan = found
     if not vo:
-        return at, msgspec.Raw(plan.encode())
-    return at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo), queues)
+        return number, at, msgspec.Raw(plan.encode())
+    return number, at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo), queues)
 
 
 def closings(db: Reader, site: str = "") -> SiteMask:
@@ -52,6 +69,18 @@ def closings(db: Reader, site: str = "") -> SiteMask:
         )
         for site, ce, queue, reason, by, since, until, keep in db.execute(_CLOSINGS, (site,))
     )
+
+
+def breakers(db: Reader) -> dict[QueueId, Breaker]:
+    """The breakers that are not closed, or have failures."""
+    rows = db.execute("SELECT site, ce, queue, record FROM breaker")
+    return {QueueId(*place): msgspec.json.decode(record, type=Breaker) for *place, record in rows}
+
+
+def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
+    """The orders that hold."""
+    rows = db.execute("SELECT site, ce, queue, state, reason, ordered_by, at FROM breaker_order")
+    return {QueueId(*row[:3]): BreakerOrder(*row) for row in rows}
 
 
 def closings_version(db: Reader) -> int:
@@ -69,6 +98,10 @@ _SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
 _CLOSE = """INSERT INTO site_mask (site, ce, queue, reason, closed_by, since, until, keep_pilots) VALUES (?,?,?,?,?,?,?,?)
 ON CONFLICT (site, ce, queue) DO UPDATE SET reason = excluded.reason, closed_by = excluded.closed_by,
 since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots"""
+_PUT_ORDER = """INSERT INTO breaker_order (site, ce, queue, state, reason, ordered_by, at)
+VALUES (?,?,?,?,?,?,?)"""
+_PUT_BREAKER = """INSERT INTO breaker (site, ce, queue, record) VALUES (?,?,?,?)
+ON CONFLICT (site, ce, queue) DO UPDATE SET record = excluded.record"""
 _CHANGED = "UPDATE site_mask_state SET version = version + 1"
 # Of a site, or of the CE or queue of it that is named.
 _PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
@@ -85,6 +118,24 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
             tx.write("DELETE FROM director_iteration WHERE id <= ?", (one,))
             break
     return number
+
+
+def put_breakers(tx: Transaction, changed: Sequence[StoredBreaker]) -> None:
+    """Store the breakers of CE queues."""
+    gone = [one[:3] for one in changed if not one.record]
+    tx.later_many("DELETE FROM breaker WHERE site = ? AND ce = ? AND queue = ?", gone)
+    tx.later_many(_PUT_BREAKER, [tuple(one) for one in changed if one.record])
+
+
+def put_breaker_order(tx: Transaction, order: BreakerOrder) -> None:
+    """Store an order, instead of the one that was there."""
+    delete_breaker_order(tx, QueueId(order.site, order.ce, order.queue))
+    tx.write(_PUT_ORDER, msgspec.structs.astuple(order))
+
+
+def delete_breaker_order(tx: Transaction, place: NodePath) -> None:
+    """Let the breaker of a queue move by itself."""
+    tx.write("DELETE FROM breaker_order WHERE site = ? AND ce = ? AND queue = ?", place)
 
 
 def put_closing(tx: Transaction, closing: Closing) -> None:

@@ -1,21 +1,38 @@
-"""The files of the database that runs: whether they are still where the writer opened them.
+"""Who owns a place, and the files of the database that runs: whether they are still where the writer opened them.
 
 A file that was deleted takes writes as before, and all of them are gone when the process ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from pathlib import Path
 from typing import Final
 
-from lodesman.errors import Unavailable
+from lodesman.errors import Conflict
+from lodesman.store.database import DatabaseGone
 
 _CHECK_SECONDS: Final = 1.0
 # The byte of the log's index that a writer locks.
 _WRITE_LOCK: Final = 120
 _RESTORE = "Put the data folder back, from a backup if it is lost, and start the server again."
+
+
+def own(lock: Path, what: str) -> int:
+    """Take the lock of a server for `what`; returns the descriptor that holds it. Raises Conflict."""
+    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Conflict(
+            f"Another server already owns {what}.",
+            hint="Stop it first, or give this one its own data directory with --data.",
+        ) from None
+    return descriptor
 
 
 def is_read_only(path: Path) -> bool:
@@ -38,10 +55,6 @@ def lock_holder(path: Path) -> str:
     except (OSError, ValueError):
         pass
     return "another program"
-
-
-class DatabaseGone(Unavailable):
-    """The files of the database are not where the writer opened them: what it writes would be lost."""
 
 
 class DatabaseFiles:

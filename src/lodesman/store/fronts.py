@@ -21,9 +21,11 @@ from lodesman.store.write.task_queues import set_row_cursor
 _ROW_CHUNK = 128
 _RUN_CHUNK = 16
 
-_ROWS = """SELECT id, submission_id, template_id, attempt, last_event, last_attempt, max_attempts
-FROM job WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND state = 'Waiting' ORDER BY id LIMIT ?"""
-_RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id, t.max_attempts, c.first
+_CURSOR = "coalesce((SELECT row_cursor FROM task_queue_count WHERE tq_id = ?), 0)"
+_ROWS = f"""SELECT id, submission_id, template_id, attempt, last_event, last_attempt, max_attempts, {_CURSOR}
+FROM job WHERE queued IS NOT NULL AND tq_id = ? AND id >= {_CURSOR} AND state = 'Waiting' ORDER BY id LIMIT ?"""
+_RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id, t.max_attempts, c.first,
+EXISTS (SELECT 1 FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor)
 FROM cohort c JOIN template t ON t.id = c.template_id
 WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.first, c.id LIMIT ?"""
 _HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
@@ -36,7 +38,7 @@ class _OpenRun:
         "base", "cohort_id", "cursor", "first", "holes", "max_attempts", "stop", "submission_id", "template_id",
     )  # fmt: skip
 
-    def __init__(self, row: tuple[Any, ...]) -> None:
+    def __init__(self, row: list[Any]) -> None:
         (self.cohort_id, self.submission_id, self.base, self.cursor, self.stop, self.template_id,
          self.max_attempts, self.first) = row  # fmt: skip
         self.holes: deque[tuple[int, int]] = deque()
@@ -134,25 +136,24 @@ def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> WaitingJob
 
 
 def _read_rows(tx: Transaction, tq_id: int, front: _Front, past: frozenset[str]) -> None:
-    stored = tx.read("SELECT row_cursor FROM task_queue_count WHERE tq_id = ?", (tq_id,), past=past)
-    cursor = stored[0][0] if stored else 0
-    found = tx.read(_ROWS, (tq_id, cursor, _ROW_CHUNK), past=past)
-    front.rows.extend(WaitingJob(*row) for row in found)
+    found = tx.read(_ROWS, (tq_id, tq_id, tq_id, _ROW_CHUNK), past=past)
+    front.rows.extend(WaitingJob(*row[:-1]) for row in found)
     front.more_rows = len(found) == _ROW_CHUNK
-    if found and found[0][0] > cursor:
+    if found and found[0][0] > found[0][-1]:
         set_row_cursor(tx, tq_id, found[0][0])
 
 
 def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[str]) -> None:
     found = tx.read(_RUNS, (tq_id, *front.last_run, _RUN_CHUNK), past=past)
-    for row in found:
+    for *row, has_holes in found:
         run = _OpenRun(row)
         front.last_run = (run.first, run.cohort_id)
         # What is stored may be older: writing all cursors because one is read would dirty a page for each.
         run.cursor = claims.cursor_of(run.cohort_id, run.cursor)
         if run.cursor >= run.stop:
             continue
-        run.holes.extend(tx.read(_HOLES, (run.cohort_id, run.cursor), past=past))
+        if has_holes:
+            run.holes.extend(tx.read(_HOLES, (run.cohort_id, run.cursor), past=past))
         if run.skip_holes():
             front.add_run(run)
         else:

@@ -18,14 +18,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from lodesman import kernel
+from lodesman.store.database import Database, Reader, Writer
 from lodesman.store.ids import given_ids, raise_marks
-from lodesman.store.sqlite import Reader, Writer
 
 log = logging.getLogger(__name__)
 
 _STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
-_RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?"
+_HOME: Final = "SELECT home FROM leadership"
+_RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?, home = ?"
 _DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
 
 
@@ -51,18 +51,22 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
 
     `next_job`: the first job of which no other file knows.
     """
-    notes = [seen for seen in map(_read, _files(db.path)) if seen is not None]
+    notes = [seen for seen in map(_read, _files(db.database)) if seen is not None]
     newest = max(notes, key=lambda seen: seen.commits, default=None)
     incarnation, commits, own_next = db.only(_STATE)
-    known = newest is not None and newest.incarnation == incarnation and newest.commits <= commits
-    if known and newest is not None and _is_file(db.path, newest):
+    home = db.database.home(db)
+    if newest is not None:
+        known = newest.incarnation == incarnation and newest.commits <= commits and _is_of(db, newest)
+    else:  # a server on another machine takes over
+        known = bool(incarnation) and home != 0 and db.only(_HOME)[0] == home
+    if known:
         return False
     is_other = bool(incarnation or newest)
     with db:
         if newest is not None:
             commits, own_next = max(commits, newest.commits), max(own_next, newest.next_job)
             raise_marks(db, newest.given)
-        db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job)))
+        db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job), home))
         if is_other:
             db.change(_DELETE_TOKENS)
     note(db)
@@ -76,35 +80,36 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
 
 def note(db: Reader) -> None:
     """Write what the database has given out; older notes are removed. Raises OSError."""
-    path = db.path
+    database = db.database
     with db:
         incarnation, commits, next_job = db.only(_STATE)
         given = given_ids(db)
     seen = Seen(
-        incarnation=incarnation, inode=path.stat().st_ino, made=kernel.birth_of(str(path)), commits=commits,
+        incarnation=incarnation, inode=database.identity(db), made=database.made(), commits=commits,
         next_job=next_job, given=given,
     )  # fmt: skip
     # A name of its own: whatever is restored over the folder, the newest stays.
-    file = path.with_suffix(f".seen-{commits:015}")
-    part = path.with_suffix(".noting")
+    file = database.beside(f"seen-{commits:015}")
+    part = database.beside("noting")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
         target.write(msgspec.json.encode(seen))
         target.flush()
         os.fsync(target.fileno())
     part.replace(file)
-    for other in _files(path):
+    for other in _files(database):
         if other.name < file.name:
             other.unlink(missing_ok=True)
 
 
-def _is_file(path: Path, seen: Seen) -> bool:
-    """Whether the database is in the very file of which this was noted."""
-    made = kernel.birth_of(str(path))
-    return path.stat().st_ino == seen.inode and (made == seen.made or 0 in (made, seen.made))
+def _is_of(db: Writer, seen: Seen) -> bool:
+    """Whether this was noted of the very file, or database."""
+    made = db.database.made()
+    return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
 
 
-def _files(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{path.stem}.seen-*"))
+def _files(database: Database) -> list[Path]:
+    pattern = database.beside("seen-*")
+    return sorted(pattern.parent.glob(pattern.name))
 
 
 def _read(file: Path) -> Seen | None:

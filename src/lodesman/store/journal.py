@@ -7,7 +7,7 @@ memory are undone, and the batch is replayed in halves until the faulty command 
 
 The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
 command is answered and `died` is called: the server's process ends and is started again. Once a second it checks
-that the files of the database are still there; without them it ends, too, with `fault`, for good.
+that what it writes is kept; without its database it ends, too, with `fault`, for good.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
-from functools import partial
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
 
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store import Reader, Writer
-from lodesman.store.files import DatabaseFiles, DatabaseGone
-from lodesman.store.sqlite import refusal_of
+from lodesman.store.database import CommitInDoubt, DatabaseGone, Reader, Writer
+from lodesman.store.doubt import STATE, was_committed
+from lodesman.store.memory import MemoryChanges
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
 P = ParamSpec("P")
 
 MAX_BATCH = 512
@@ -54,7 +52,7 @@ PARKED: Final = object()
 Answer = Callable[[Any], None]
 
 
-class Transaction:
+class Transaction(MemoryChanges):
     """What a command may use while it is applied.
 
     `later` collects rows per statement and runs them as one executemany before anything is read and
@@ -62,14 +60,14 @@ class Transaction:
     commit, and `afterwards` runs there. `now` is the time of the batch.
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now", "undo")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now")
 
     def __init__(self, db: Writer, now: float) -> None:
+        super().__init__()
         self.db = db
         self.now = now
         self._pending: dict[str, list[Sequence[Any]]] = {}
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
-        self.undo: list[Callable[[], object]] = []
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
 
@@ -95,14 +93,12 @@ class Transaction:
 
     def flush(self) -> None:
         """Run what was collected, in the order in which the statements were first used."""
-        if self._pending:
-            pending, self._pending = self._pending, {}
-            for sql, rows in pending.items():
-                self.db.change_each(sql, rows)
-        if self._final:
+        if self._pending or self._final:
+            changes, self._pending = self._pending, {}
             final, self._final = self._final, {}
             for sql, newest in final.items():
-                self.db.change_each(sql, list(newest.values()))
+                changes.setdefault(sql, []).extend(newest.values())
+            self.db.change_all(changes)
 
     def reader(self) -> Reader:
         """The database with all that this transaction has changed so far."""
@@ -123,38 +119,6 @@ class Transaction:
         """Run one statement now; returns the number of rows changed."""
         self.flush()
         return self.db.change(sql, row)
-
-    def put(self, memory: dict[K, V], key: K, value: V) -> None:
-        """Put a value into memory; undone if the transaction fails. So are the changes of the next three."""
-        undo = (
-            partial(memory.__setitem__, key, memory[key]) if key in memory else partial(memory.pop, key, None)
-        )
-        self.undo.append(undo)
-        memory[key] = value
-
-    def drop(self, memory: dict[K, V], key: K) -> V | None:
-        """Take a key out of memory; returns its value, None if it was not there."""
-        value = memory.pop(key, None)
-        if value is not None:
-            self.undo.append(partial(memory.__setitem__, key, value))
-        return value
-
-    def add(self, memory: set[K], item: K) -> None:
-        """Add an item to a set in memory."""
-        if item not in memory:
-            memory.add(item)
-            self.undo.append(partial(memory.discard, item))
-
-    def discard(self, memory: set[K], item: K) -> None:
-        """Take an item out of a set in memory."""
-        if item in memory:
-            memory.discard(item)
-            self.undo.append(partial(memory.add, item))
-
-    def roll_back_memory(self) -> None:
-        """Undo the changes in memory, newest first."""
-        while self.undo:
-            self.undo.pop()()
 
 
 class Change(Generic[P]):
@@ -195,7 +159,8 @@ class Journal:
         self._died = died
         self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._epoch = 0
+        # Of the server and of its last commit: what the database is asked by after a lost connection.
+        self._epoch = self._batch = 0
         self._closed = False
         # Why it ended, where starting again would not help.
         self.fault: DatabaseGone | None = None
@@ -209,8 +174,7 @@ class Journal:
         """Open a new epoch and start the writer."""
         with self._writer:
             self._writer.change("UPDATE leadership SET epoch = epoch + 1")
-        self._epoch = self._writer.only("SELECT epoch FROM leadership")[0]
-        self._files = DatabaseFiles(self._writer.path)
+        self._epoch, self._batch = self._writer.only(STATE)
         self._thread.start()
 
     @property
@@ -250,7 +214,7 @@ class Journal:
             while more:
                 batch = []
                 batch, more = self._collect(self._take())
-                self._files.check()
+                self._writer.check()
                 if batch:
                     self._apply(batch)
         except DatabaseGone as gone:
@@ -269,7 +233,7 @@ class Journal:
             try:
                 return self._queue.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                self._files.check()
+                self._writer.check()
 
     def _ending(self) -> Unavailable:
         if self.fault is not None:
@@ -303,6 +267,8 @@ class Journal:
         tx = Transaction(self._writer, self._clock())
         try:
             self._writer.begin()
+        except DatabaseGone:
+            raise
         except Unavailable as locked:
             self.trouble = str(locked)
             log.warning("the writer waits in vain: %s", locked)
@@ -312,9 +278,10 @@ class Journal:
         try:
             out = self._attempt(tx, batch)
         except Exception as fault:
-            if self._writer.connection.in_transaction:
-                self._writer.execute("ROLLBACK")
+            self._writer.roll_back()
             tx.roll_back_memory()
+            if isinstance(fault, DatabaseGone):
+                raise
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self._apply(batch[:middle])
@@ -322,8 +289,12 @@ class Journal:
                 return
             command, answer = batch[0]
             name = command.change.__name__ if isinstance(command, Change) else type(command).__name__
-            log.exception("a command failed in the database", extra={"command": name})
-            out = [(answer, self._refusal(fault))]
+            refusal = self._refusal(fault)
+            if "fault" in refusal.data:
+                log.exception("a command failed in the database", extra={"command": name})
+            else:
+                log.warning("a change is refused: %s", refusal, extra={"command": name})
+            out = [(answer, refusal)]
         self._held += out
         if self._queue.empty():
             self._release()
@@ -331,7 +302,7 @@ class Journal:
     def _refusal(self, fault: Exception) -> LodesmanError:
         if isinstance(fault, LodesmanError):
             return fault
-        refusal = refusal_of(fault, self._writer.path)
+        refusal = self._writer.refusal_of(fault)
         if refusal is not None:
             self.trouble = str(refusal)
             return refusal
@@ -363,9 +334,9 @@ class Journal:
             self._at_end(tx)
         tx.flush()
         if self._writer.change(_FENCE, (self._epoch,)) != 1:
-            raise Unavailable("Another server took over this database; nothing was stored.")
+            raise DatabaseGone("Another server took over this database.", hint="Stop one of the two.")
         self._release()
-        self._writer.execute("COMMIT")
+        self._commit()
         self.trouble = ""
         for step in tx.afterwards:
             _surely(step)
@@ -373,6 +344,25 @@ class Journal:
         self.commands += len(batch)
         out.extend(tx.answers)
         return out
+
+    def _commit(self) -> None:
+        """Commit. While it is not known whether that was done, none of the batch is answered."""
+        try:
+            self._writer.commit()
+        except CommitInDoubt:
+            if not was_committed(self._writer, self._epoch, self._batch + 1, self._refuse_next):
+                raise
+        self._batch += 1
+
+    def _refuse_next(self, away: Unavailable) -> None:
+        """Wait a second for a command, and refuse it: the database is away. Raises DatabaseGone at the end of the server."""
+        self.trouble = str(away)
+        with suppress(queue.Empty):
+            item = self._queue.get(timeout=_IDLE_SECONDS)
+            if item is None:
+                words = "The database is away; whether the last changes are stored is not known."
+                raise DatabaseGone(words, hint=away.hint)
+            _surely(self._deliver, [(item[1], away)])
 
 
 def _surely(step: Callable[..., object], *values: object) -> None:

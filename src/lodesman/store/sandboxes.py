@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, holds_text, keys
+from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, holds_text, keys
 from lodesman.store.journal import Transaction
 
 _OWNER_OF_INPUT = f"""SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
@@ -25,7 +25,7 @@ _SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 _FILES = """SELECT s.owner, s.sha256, s.created_at, s.unused_since,
 EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = s.owner AND u.sha256 = s.sha256)
 FROM sandbox s WHERE (s.owner, s.sha256) > (?, ?) ORDER BY s.owner, s.sha256 LIMIT ?"""
-_KNOWN = f"SELECT sha256 FROM sandbox WHERE owner = ? AND sha256 IN {GIVEN}"
+_KNOWN = f"SELECT sha256 FROM sandbox WHERE owner = ? AND sha256 IN {GIVEN_TEXTS}"
 _NAMED_BY = "SELECT sha256 FROM sandbox_use WHERE submission_id = ?"
 _BODIES = """SELECT t.body FROM submission s JOIN template t ON t.id BETWEEN s.first_template AND s.last_template
 WHERE s.id = ?"""
@@ -126,7 +126,7 @@ _INSERT = "INSERT INTO sandbox (owner, sha256, size, created_at) VALUES (?,?,?,?
 _ADD_USED = """INSERT INTO sandbox_usage (owner, files, bytes) VALUES (?,?,?) ON CONFLICT (owner) DO UPDATE
 SET files = sandbox_usage.files + excluded.files, bytes = sandbox_usage.bytes + excluded.bytes"""
 _USE = "INSERT INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?) ON CONFLICT DO NOTHING"
-_THESE = f"(owner, sha256) IN {GIVEN_PAIRS}"
+_THESE = f"(owner, sha256) IN {GIVEN_TEXT_PAIRS}"
 _NAMED = "EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = sandbox.owner AND u.sha256 = sandbox.sha256)"
 _MARK = f"UPDATE sandbox SET unused_since = ? WHERE {_THESE} AND unused_since IS NULL AND created_at < ? AND NOT {_NAMED}"
 _REMOVE = (
@@ -136,7 +136,7 @@ _REMOVE = (
 _MOST_ROWS = 500
 _DROP_USES = f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
 FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)"""
-_DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GIVEN}"
+_DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GIVEN_TEXTS}"
 
 
 def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:

@@ -105,7 +105,7 @@ class _Part:
                 raise InvalidRequest("The file does not have the checksum that was announced; send it again.")
             with moving:
                 self._part.replace(self._path)
-            _sync_directory(self._path.parent)
+            sync_directory(self._path.parent)
 
     def drop(self) -> None:
         """Close it; remove it if it is not in its place."""
@@ -131,10 +131,10 @@ def _make_directory(folder: Path) -> None:
     if not folder.is_dir():
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_directory(folder.parent)
+        sync_directory(folder.parent)
 
 
-def _sync_directory(folder: Path) -> None:
+def sync_directory(folder: Path) -> None:
     """What lies in a directory, and what is gone from it, is so on disk."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

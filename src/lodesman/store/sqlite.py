@@ -7,30 +7,30 @@ library; `store.dialect` has the SQL that only this database understands.
 from __future__ import annotations
 
 import errno
-import fcntl
-import hashlib
 import logging
 import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import apsw
 
-from lodesman.errors import Conflict, Unavailable
-from lodesman.store.files import is_read_only, lock_holder
+from lodesman import kernel
+from lodesman.errors import Unavailable
+from lodesman.store.database import Reader, Writer
+from lodesman.store.files import DatabaseFiles, is_read_only, lock_holder, own
+from lodesman.store.migrate import known_migrations, migrate
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 _PAGE_BYTES = 4096
 _PAGE_CACHE_KIB = 65_536
 _READ_CACHE_KIB = 16_384
@@ -49,22 +49,22 @@ MOST_PAGES = 16_000
 
 # Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
 WIDTHS = (64, 16, 4)
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _VALUES = re.compile(r"\bVALUES\s*(\([^()]*\))\s*\Z")
-_RECORD = """CREATE TABLE IF NOT EXISTS migration
-(number INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)"""
 
 
-class Reader:
-    """A read-only connection; each thread uses its own. As a context, all reads in it see one moment.
+class SqliteReader(Reader):
+    """A read-only connection of SQLite."""
 
-    `execute` is for the store's modules: they alone know SQL.
-    """
+    __slots__ = ()
+    connection: apsw.Connection
 
-    __slots__ = ("connection", "execute")
+    def __init__(self, database: SqliteDatabase, connection: apsw.Connection) -> None:
+        super().__init__(database, connection, connection.execute)
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self.connection = connection
-        self.execute = connection.execute
+    def tables(self) -> set[str]:
+        """The names of all tables."""
+        return {name for (name,) in self.execute(_TABLES)}
 
     def __enter__(self) -> Self:
         self.connection.__enter__()
@@ -75,32 +75,17 @@ class Reader:
     ) -> None:
         self.connection.__exit__(kind, fault, trace)
 
-    def only(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """The first row of a query that always has one. Raises LookupError if there is none."""
-        row = self.execute(sql, values).fetchone()
-        if row is None:
-            raise LookupError(sql)
-        return tuple(row)
 
-    def find(self, make: Callable[..., _T], sql: str, values: Sequence[Any] = ()) -> _T | None:
-        """What `make` makes of the columns of the first row of a query; None if there is none."""
-        row = self.execute(sql, values).fetchone()
-        return None if row is None else make(*row)
+class SqliteWriter(SqliteReader, Writer):
+    """The write connection of SQLite."""
 
-    @property
-    def path(self) -> Path:
-        """The database file."""
-        return Path(self.connection.filename)
+    __slots__ = ("_checkpointer", "_files", "_lock", "_path")
 
-    def close(self) -> None:
-        """End the connection."""
-        self.connection.close()
-
-
-class Writer(Reader):
-    """The write connection. It changes the database only by way of the journal."""
-
-    __slots__ = ()
+    def __init__(self, database: SqliteDatabase, connection: apsw.Connection, lock: int) -> None:
+        super().__init__(database, connection)
+        self._path = database.path
+        self._lock = lock
+        self._checkpointer: Checkpointer | None = None
 
     def begin(self) -> None:
         """Begin a transaction. Raises Unavailable if another program has locked the database."""
@@ -110,9 +95,14 @@ class Writer(Reader):
         except apsw.BusyError:
             # What waits behind this is answered soon, too.
             self.connection.set_busy_timeout(_LOCKED_MS)
-            words = f"The database is locked by {lock_holder(self.path)}; nothing was stored."
+            words = f"The database is locked by {lock_holder(self._path)}; nothing was stored."
             hint = "End that program; the server goes on by itself."
             raise Unavailable(words, hint=hint) from None
+
+    def roll_back(self) -> None:
+        """Roll back the transaction, if one is open."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run one statement; returns the number of rows changed."""
@@ -137,6 +127,46 @@ class Writer(Reader):
                 count -= width
         if count:
             self.connection.executemany(sql, left)
+
+    def check(self) -> None:
+        """Raises DatabaseGone if the files of the database are not where they were opened."""
+        self._files.check()
+
+    def refusal_of(self, fault: Exception) -> Unavailable | None:
+        """What a command is answered with when the database failed; None if `fault` is not of the database."""
+        return refusal_of(fault, self._path)
+
+    def broken_parts(self) -> list[str]:
+        """What is wrong with the pages of the database, in the words of SQLite; all of it is read."""
+        return _broken_pages(self.connection)
+
+    def open(self, *, migrates: bool) -> Self:
+        """Check what is there, and bring the schema up to date if it `migrates`. A command has no upkeep."""
+        db = self.connection
+        known_migrations(self)
+        _check_length(db, self._path)
+        _pragmas(db, f"page_size={_PAGE_BYTES}", "journal_mode=WAL", "synchronous=FULL",
+                 f"cache_size=-{_PAGE_CACHE_KIB}", "temp_store=MEMORY",
+                 f"wal_autocheckpoint={0 if migrates else LOG_PAGES}")  # fmt: skip
+        self._path.chmod(0o600)
+        if migrates:
+            migrate(self)
+            self._files = DatabaseFiles(self._path)
+        return self
+
+    def start_upkeep(self) -> None:
+        """Move the log into the database from now on."""
+        self._checkpointer = Checkpointer(self, self._path)
+        self._checkpointer.start()
+
+    def close(self) -> None:
+        """End the connection and its upkeep, and let go of the lock."""
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        self.connection.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 @lru_cache(maxsize=256)
@@ -181,7 +211,7 @@ _FULL_BYTES = 1 << 20
 
 
 @contextmanager
-def usable(path: Path) -> Iterator[None]:
+def _usable(path: Path) -> Iterator[None]:
     """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
     try:
         yield
@@ -190,6 +220,8 @@ def usable(path: Path) -> Iterator[None]:
         what, hint = words or (f"cannot be used ({fault})", "Check its disk.")
         if path.is_dir():
             what, hint = "is a folder, not a database", "Move it away."
+        elif isinstance(fault, apsw.CantOpenError) and not path.exists():
+            what, hint = "is not there", "A server makes it at its first start."
         elif isinstance(fault, apsw.BusyError):
             what, hint = f"is locked by {lock_holder(path)}", "End that program."
         elif isinstance(fault, apsw.IOError) and shutil.disk_usage(path.parent).free < _FULL_BYTES:
@@ -204,49 +236,79 @@ def usable(path: Path) -> Iterator[None]:
 # --- opening -------------------------------------------------------------------------------------------
 
 
-def open_writer(path: Path) -> Writer:
-    """The write connection, schema up to date. There is one at a time: see `lock_database`.
+@dataclass(frozen=True, slots=True)
+class SqliteDatabase:
+    """A file, and what lies beside it."""
 
-    Raises Unavailable for the database of another program, or of a newer Lodesman; `usable` words other faults.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if path.is_file() and not path.stat().st_size and any(path.parent.glob(f"{path.stem}.seen-*")):
-        raise Unavailable(f"{path} is empty, but a server has used it.", hint=_BACKUP)
-    db = apsw.Connection(str(path))
-    db.set_busy_timeout(_BUSY_MS)
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if tables and "migration" not in tables:
-        raise Unavailable(f"{path} is the database of another program.", hint=_BACKUP)
-    _check_length(db, path)
-    _pragmas(db, f"page_size={_PAGE_BYTES}", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{_PAGE_CACHE_KIB}",
-             "wal_autocheckpoint=0", "temp_store=MEMORY")  # fmt: skip
-    path.chmod(0o600)
-    migrate(db)
-    return Writer(db)
+    path: Path
+
+    def reader(self) -> SqliteReader:
+        """A read-only connection; each thread uses its own."""
+        db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+        db.set_busy_timeout(_BUSY_MS)
+        _pragmas(db, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
+        return SqliteReader(self, db)
+
+    def __str__(self) -> str:
+        """For sentences."""
+        return str(self.path)
+
+    def writer(self, *, migrates: bool = True) -> SqliteWriter:
+        """The write connection, schema up to date, or left as it is if not `migrates`. Raises Conflict, Unavailable."""
+        path = self.path
+        lock = own(path.with_suffix(".lock"), str(path))
+        try:
+            if path.is_file() and not path.stat().st_size and any(path.parent.glob(f"{path.stem}.seen-*")):
+                raise Unavailable(f"{path} is empty, but a server has used it.", hint=_BACKUP)
+            db = apsw.Connection(str(path))
+            db.set_busy_timeout(_BUSY_MS)
+            return SqliteWriter(self, db, lock).open(migrates=migrates)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def backup_command(self, file: Path) -> list[str]:
+        """None: see `store.backup`."""
+        return []
+
+    def usable(self) -> AbstractContextManager[None]:
+        """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+        return _usable(self.path)
+
+    def ways_in(self) -> tuple[Path, ...]:
+        """The database and its log, which may be outside of the data folder."""
+        return self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
+
+    def beside(self, name: str) -> Path:
+        """A file that lies beside the database, and belongs to it."""
+        return self.path.with_suffix(f".{name}")
+
+    def identity(self, db: Reader) -> int:
+        """The inode of the file: a copy has another one."""
+        return self.path.stat().st_ino
+
+    def made(self) -> int:
+        """When the file was made."""
+        return kernel.birth_of(str(self.path))
+
+    def home(self, db: Reader) -> int:
+        """An inode is kept when another content is copied into the file."""
+        return 0
 
 
 def _check_length(db: apsw.Connection, path: Path) -> None:
     """A crash may leave pages in the log alone; other missing pages are lost. Raises apsw.CorruptError."""
     with path.open("rb") as file:
         pages = int.from_bytes(file.read(32)[28:], "big")
-    if pages * _PAGE_BYTES > path.stat().st_size and broken_pages(Reader(db)):
+    if pages * _PAGE_BYTES > path.stat().st_size and _broken_pages(db):
         raise apsw.CorruptError
 
 
-def broken_pages(db: Reader) -> list[str]:
-    """What is wrong with the pages of the database, in the words of SQLite; all of it is read."""
+def _broken_pages(db: apsw.Connection) -> list[str]:
     try:
         return [text for (text,) in db.execute("PRAGMA quick_check(20)") if text != "ok"]
     except apsw.CorruptError as fault:
         return [str(fault)]
-
-
-def open_reader(path: Path) -> Reader:
-    """A read-only connection; each thread uses its own."""
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    db.set_busy_timeout(_BUSY_MS)
-    _pragmas(db, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
-    return Reader(db)
 
 
 def _pragmas(db: apsw.Connection, *settings: str) -> None:
@@ -255,68 +317,13 @@ def _pragmas(db: apsw.Connection, *settings: str) -> None:
         list(db.execute(f"PRAGMA {setting}"))
 
 
-def lock_database(path: Path) -> int:
-    """Take the writer's lock beside the database; it is held until the process ends.
-
-    Returns the descriptor that holds it. Raises Conflict if another server has it.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Conflict(
-            f"Another server already owns {path}.",
-            hint="Stop it first, or give this one its own data directory with --data.",
-        ) from None
-    return descriptor
-
-
-# --- migrations: numbered SQL files, one transaction each, recorded with their checksum ------------------
-
-
-def migrate(db: apsw.Connection) -> list[str]:
-    """Apply the missing migrations, in order; returns their names.
-
-    Raises Unavailable if an applied file was edited since, or the database is newer than the program.
-    """
-    db.execute(_RECORD)
-    known = dict(db.execute("SELECT number, sha256 FROM migration"))
-    scripts = load_scripts()
-    if known and max(known) > max(number for number, _, _ in scripts):
-        raise Unavailable(
-            f"The database has migration {max(known)}, which this program does not know.",
-            hint="It was written by a newer Lodesman: use that version.",
-        )
-    applied = []
-    for number, name, text in scripts:
-        sha = hashlib.sha256(text.encode()).hexdigest()
-        if number in known:
-            if known[number] != sha:
-                raise Unavailable(f"Migration {name} was changed after it was applied.", name=name)
-            continue
-        with db:
-            db.execute(text)
-            db.execute("INSERT INTO migration VALUES (?, ?, ?)", (number, name, sha))
-        applied.append(name)
-    return applied
-
-
-def load_scripts() -> list[tuple[int, str, str]]:
-    """(number, file name, text) of every migration, ascending."""
-    folder = resources.files("lodesman.store") / "migrations"
-    found = [(int(f.name[:4]), f.name, f.read_text()) for f in folder.iterdir() if f.name.endswith(".sql")]
-    return sorted(found)
-
-
 # --- checkpoints -----------------------------------------------------------------------------------------
 
 
 class Checkpointer:
     """Moves SQLite's log into the database on a thread of its own, so that no commit waits for it."""
 
-    def __init__(self, writer: Writer, path: Path) -> None:
+    def __init__(self, writer: SqliteWriter, path: Path) -> None:
         self._path = path
         self._wanted = threading.Event()
         self._stop = False

@@ -24,7 +24,7 @@ JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
 CASE WHEN {_HELD_BY_QUEUE} THEN {greatest("j.since", "q.since")} ELSE j.since END,
 CASE WHEN {_HELD_BY_QUEUE} THEN q.reason ELSE j.reason END,
 CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state != 'Held' THEN NULL
-WHEN j.admin_held THEN 'admin' ELSE 'user' END,
+WHEN j.admin_held != 0 THEN 'admin' ELSE 'user' END,
 s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id, j.template_id, j.submission_id, j.last_event, j.last_attempt,
 a.site, a.pilot_id, a.claimed_at, a.started_at, a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds,
 a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message, s.base, {MAIN_REASON}"""

@@ -11,17 +11,24 @@ from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, GIVEN_TRIPLES, JOIN_IN_ORDER, by_index, keys
+from lodesman.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_index, keys
 
 # In the order of the members of `Pilot`.
 _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site, ce, queue, native_id, reason, jobs_done,
-tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain"""
+tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, backend, host, held_since, native_seen"""
 _OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
-_LOST = "SELECT id, stamp FROM pilot WHERE state = 'Lost' AND ended_at > ? ORDER BY ended_at"
+_LOST = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
-p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
+p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
+EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1)
 FROM pilot p WHERE p.ended_at IS NULL"""
-_WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
+_NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+WHERE ended_at IS NULL OR state = 'Lost'"""
+_ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+WHERE backend != 'local' AND backend = ? AND ended_at > ? AND ended_at <= ?"""
+_WAITS = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+WHERE id = ? AND state = 'Submitted'"""
 _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
 WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
@@ -52,8 +59,20 @@ class PilotRow(Pilot, frozen=True):
         return QueueId(self.site, self.ce, self.queue)
 
 
+class Native(Struct, frozen=True):
+    """A pilot at its batch system; `native_id` is None if that never answered."""
+
+    id: int
+    stamp: str
+    backend: str
+    native_id: str | None
+    queue_id: QueueId
+
+
 class LivePilot(Struct, frozen=True):
-    """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt."""
+    """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt.
+    `is_shut`: its host gets no jobs.
+    """
 
     id: int
     state: str
@@ -68,6 +87,7 @@ class LivePilot(Struct, frozen=True):
     tq_id: int | None
     drain: int
     is_busy: int
+    is_shut: int = 0
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
@@ -108,14 +128,19 @@ def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
     return next(iter(_pilots(db, _OF_JOIN_TOKEN, digest)), None)
 
 
-def live_pilots(db: Reader) -> list[PilotRow]:
-    """All pilots that have not ended."""
-    return _pilots(db, "ended_at IS NULL")
+def live_pilots(db: Reader, backend: str = "") -> list[PilotRow]:
+    """All pilots that have not ended; `backend`: only those of one batch system."""
+    return _pilots(db, "ended_at IS NULL AND ? IN ('', backend)", backend)
+
+
+def backends_of_pilots(db: Reader) -> set[str]:
+    """The batch systems that have pilots which have not ended."""
+    return {name for (name,) in db.execute("SELECT DISTINCT backend FROM pilot WHERE ended_at IS NULL")}
 
 
 def pilots_in_queues(db: Reader, queues: Iterable[QueueId]) -> list[PilotRow]:
     """All pilots in these CE queues that have not ended."""
-    return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TRIPLES}", keys(queues))
+    return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TEXT_TRIPLES}", keys(queues))
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
@@ -123,9 +148,23 @@ def joined_pilots(db: Reader) -> list[PilotRow]:
     return _pilots(db, "state = 'Running' AND ended_at IS NULL")
 
 
-def lost_pilots(db: Reader, since: float) -> dict[int, str]:
-    """The stamps of pilots that were lost after that time, the longest lost first."""
-    return dict(db.execute(_LOST, (since,)))
+def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
+    """The pilots of a batch system that were lost after that time, the longest lost first."""
+    return {row[0]: _native(*row) for row in db.execute(_LOST, (since, backend))}
+
+
+def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
+    """The pilots of a batch system elsewhere that ended in this time."""
+    return [_native(*row) for row in db.execute(_ENDED, (backend, since, before))]
+
+
+def live_natives(db: Reader) -> list[Native]:
+    """All pilots that have not ended, and those that were lost, where they were submitted."""
+    return [_native(*row) for row in db.execute(_NATIVES)]
+
+
+def _native(number: int, stamp: str, backend: str, native_id: str | None, *place: str) -> Native:
+    return Native(number, stamp, backend, native_id, QueueId(*place))
 
 
 def pilots_in_short(db: Reader) -> list[LivePilot]:
@@ -146,12 +185,12 @@ def running_jobs(db: Reader) -> int:
     return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL")[0])
 
 
-def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[tuple[int, str, QueueId]]:
-    """(id, stamp, queue) of those of the pilots that wait at their batch systems now."""
+def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
+    """Those of the pilots that wait at their batch systems now."""
     for number in ids:
         row = db.execute(_WAITS, (number,)).fetchone()
         if row is not None:
-            yield number, row[0], QueueId(*row[1:])
+            yield _native(*row)
 
 
 def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:

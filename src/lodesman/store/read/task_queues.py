@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from lodesman.answers.requests import MOST_ID
 from lodesman.answers.task_queues import TaskQueueRow
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, keys, member
 
 _LIST = f"""SELECT * FROM (
-  SELECT q.id, q.key, CASE WHEN h.tq_id IS NULL THEN c.jobs ELSE 0 END, CASE WHEN h.tq_id IS NULL THEN 0 ELSE c.jobs END,
+  SELECT q.id, q.key, CASE WHEN h.tq_id IS NULL THEN c.jobs ELSE 0 END AS waiting,
+  CASE WHEN h.tq_id IS NULL THEN 0 ELSE c.jobs END AS held,
   q.created_at, CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why,
   CASE WHEN h.tq_id IS NULL THEN r.detail ELSE h.reason END, coalesce(h.since, r.since), c.jobs AS jobs
   FROM queue_jobs c JOIN task_queue q ON q.id = c.tq_id LEFT JOIN task_queue_hold h ON h.tq_id = q.id
   LEFT JOIN task_queue_reason r ON r.tq_id = q.id
   WHERE c.jobs > 0 AND (? = '' OR {member("q.key", "vo")} = ?)
-) listed WHERE (? = '' OR why = ?) AND (? IS NULL OR jobs < ? OR jobs = ? AND id > ?) ORDER BY jobs DESC, id LIMIT ?"""
+) listed WHERE (? = '' OR why = ?) AND (jobs < ? OR jobs = ? AND id > ?) ORDER BY jobs DESC, id LIMIT ?"""
 _WITH_JOBS = (
     "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
 )
@@ -59,12 +62,12 @@ def list_task_queues(
     `reason`: only those with that pending reason; it is None until the task queue was judged. `vo`: only those of one VO.
     `after`: only what follows a task queue with this number of jobs and this id.
     """
-    jobs, last = after or (None, None)
-    rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, jobs, last, limit))
+    jobs, last = after or (MOST_ID, 0)
+    rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, last, limit))
     names = ("id", "waiting", "held", "created_at", "main_reason", "detail", "since")
     return [
         msgspec.convert(
-            dict(zip(names, (number, *values[:-1]), strict=True)) | msgspec.json.decode(key), TaskQueueRow
+            dict(zip(names, (number, *values[:-1]), strict=True)) | asdict(key_from_json(key)), TaskQueueRow
         )
         for number, key, *values in rows
     ]

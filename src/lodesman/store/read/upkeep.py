@@ -17,7 +17,7 @@ AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
 _REACHED = """SELECT a.cohort_id, max(a.job_id) - k.base + 1 AS cursor FROM attempt a JOIN cohort k ON k.id = a.cohort_id
-WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id"""
+WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id, k.base"""
 _OPEN_RUNS = f"""SELECT c.id, c.tq_id, c.stop, {greatest("c.cursor", "coalesce(r.cursor, 0)")} AS cursor
 FROM cohort c LEFT JOIN ({_REACHED}) r ON r.cohort_id = c.id WHERE c.cursor < c.stop AND c.tq_id BETWEEN ? AND ?"""
 _IN_HOLES = f"""coalesce((SELECT sum(h.stop - {greatest("h.start", "o.cursor")}) FROM hole h

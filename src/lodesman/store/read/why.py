@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.hosts import HostName, reported_host
 from lodesman.answers.jobs import Job
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Judged
@@ -20,6 +21,7 @@ from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
 from lodesman.store.dialect import least, member
+from lodesman.store.hosts import record_of
 from lodesman.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import since, verdict_of
@@ -33,7 +35,7 @@ _COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = 
 _CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
 WHERE id > (SELECT claims_at FROM leadership) AND tq_id = ? GROUP BY cohort_id"""
 _ROWS_AHEAD = """SELECT count(*) FROM (SELECT 1 FROM job
-  WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND id < ? AND state = 'Waiting' LIMIT ?)"""
+  WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND id < ? AND state = 'Waiting' LIMIT ?) ahead"""
 _ROWS = """SELECT id FROM job WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND state = 'Waiting'
 ORDER BY id LIMIT ?"""
 _RUNS_AHEAD = """SELECT id, base, cursor, stop FROM cohort
@@ -70,7 +72,7 @@ JOIN submission s ON s.id = j.submission_id
 WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
 GROUP BY s.vo"""
 _CLAIMED_AT = "SELECT id, claimed_at FROM attempt WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1"
-_LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) some"
+_LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) ahead"
 _STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at) FROM attempt
 WHERE id > ? AND id <= ? GROUP BY 1, 2"""
 
@@ -199,11 +201,15 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
     row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
     if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
-    pools = msgspec.json.decode(row.node).get("submit_pools")
+    node = msgspec.json.decode(row.node)
+    pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
+    record = record_of(db, host) if host.host else None
     keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
     return PilotFacts(
         row=row,
         drain_reason=row.drain_reason,
+        host=host,
+        shut=record if record is not None and record.shut else None,
         promised=[(key.cores, key.memory_mb) for key in keys],
         stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
     )

@@ -29,7 +29,7 @@ _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = 
 WHERE id = ? AND wall_seconds IS NULL"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
-_EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT ? UNION ALL
+_EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT id FROM attempt WHERE id = ? UNION ALL
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
 SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import NewPilot
+from lodesman.answers.service import NewPilot, PilotSeen
 from lodesman.answers.vocabulary import PilotState
 from lodesman.errors import NotFound
 from lodesman.store.journal import Transaction
@@ -27,9 +27,10 @@ _PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
 PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 
 _INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
-ce, queue, requirements, request, created_at) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?)"""
+ce, queue, requirements, request, created_at, backend) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+_SET_NATIVE = "UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?"
 _SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
-_SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?"
+_SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ?, node_host = ? WHERE id = ?"
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
 _SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
 _DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
@@ -60,7 +61,7 @@ def insert_pilot(tx: Transaction, number: int, new: NewPilot, request: Mapping[s
     tx.later(
         _INSERT_PILOT,
         (number, new.stamp, new.vo, new.owner, new.group, new.pilot_type, new.submission_pool, new.tq_id, new.site,
-         new.ce, new.queue, new.requirements, msgspec.json.encode(request).decode(), tx.now),
+         new.ce, new.queue, new.requirements, msgspec.json.encode(request).decode(), tx.now, new.backend),
     )  # fmt: skip
     tx.later(_INSERT_JOIN_TOKEN, (new.join_hash, number, tx.now, tx.now + new.join_seconds))
 
@@ -77,6 +78,11 @@ def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "")
 def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
     """Its batch system has accepted a pilot."""
     tx.write("UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?", (native_id, tx.now, pilot_id))
+
+
+def set_seen_there(tx: Transaction, seen: Mapping[int, PilotSeen]) -> None:
+    """What batch systems said of pilots."""
+    tx.later_many(_SET_NATIVE, [(*one, pilot_id) for pilot_id, one in seen.items()])
 
 
 def set_place(tx: Transaction, row: PilotRow) -> None:
@@ -122,12 +128,16 @@ def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] |
     return tx.reader().execute(_JOIN_TOKEN, (digest,)).fetchone()
 
 
-def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonce: str, token: bytes) -> None:
+def set_joined(tx: Transaction, pilot_id: int, *, node: str, host: str) -> None:
+    """A pilot has joined, and reports this of its node."""
+    tx.write(_SET_JOINED, (tx.now, tx.now, node, host, pilot_id))
+
+
+def exchange_token(tx: Transaction, pilot_id: int, *, digest: bytes, nonce: str, token: bytes) -> None:
     """A pilot has exchanged the join token `digest` for another one (`token` is its hash)."""
     tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (nonce, digest))
     tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,))
     tx.later(_INSERT_PILOT_TOKEN, (token, pilot_id, tx.now))
-    tx.write(_SET_JOINED, (tx.now, tx.now, node, pilot_id))
 
 
 def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at: float | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Cleaning, Difference
-from lodesman.store.dialect import GIVEN, greatest, keys, member
+from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, greatest, keys, member
 from lodesman.store.journal import Transaction
 
 # A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
@@ -26,7 +26,7 @@ ON CONFLICT (id) DO UPDATE SET unused_since = NULL"""
 _SET_QUEUES = "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?"
 _MARK = "UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL"
 _UNMARK = "UPDATE submit_pool_bits SET unused_since = NULL WHERE id = ?"
-_REMOVE = f"""DELETE FROM submit_pool_bits WHERE id IN {GIVEN}
+_REMOVE = f"""DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}
 AND unused_since IS NOT NULL AND unused_since <= ? RETURNING id"""
 _ANSWER = f"UPDATE submit_pool_state SET answered = {greatest('answered', '?')} WHERE one = 1"
 _INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, changed, held, released, seconds)
@@ -48,7 +48,7 @@ def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
 def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
     """Store pools under other identifiers: old one -> new one and text of the Requirements."""
     tx.later_many(_RENAME, [(new, requirements, old) for old, (new, requirements) in pools.items()])
-    tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}", (keys(pools),))
+    tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}", (keys(pools),))
 
 
 def insert_bits(tx: Transaction, bits: Mapping[QueueId, int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from lodesman.answers.service import Judged
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
-from lodesman.store.dialect import GIVEN, by_index, keys, least
+from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, by_index, keys, least
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
 
@@ -28,7 +28,9 @@ ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at""
 _STILL_EMPTY = """SELECT 1 FROM task_queue_count c WHERE c.tq_id = ? AND c.waiting = 0 AND c.emptied_at = ?
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)"""
 
-_OF_POOLS = f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN} AND pool_id != '' ORDER BY id"
+_OF_POOLS = (
+    f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN_TEXTS} AND pool_id != '' ORDER BY id"
+)
 # What refers to a task queue and is more than history: single jobs, taken members of arrays, runs, what lives.
 _MOVES = (
     "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL",
@@ -108,7 +110,7 @@ def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, Ta
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
     """Key text -> task queue, for those of the keys that one has."""
-    return dict(tx.read(f"SELECT key, id FROM task_queue WHERE key IN {GIVEN}", (keys(texts),)))
+    return dict(tx.read(f"SELECT key, id FROM task_queue WHERE key IN {GIVEN_TEXTS}", (keys(texts),)))
 
 
 def set_key(tx: Transaction, tq_id: int, key: str, requirements: str) -> None:

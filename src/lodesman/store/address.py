@@ -1,0 +1,23 @@
+"""The database that an address names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lodesman.errors import Unavailable
+from lodesman.store.database import Database
+from lodesman.store.sqlite import SqliteDatabase
+
+
+def database_at(url: str, data: Path) -> Database:
+    """The database that a url names: '' is a file of the data folder. Raises Unavailable if its library is not installed."""
+    parts = urlsplit(url)
+    if parts.scheme in ("", "sqlite"):
+        return SqliteDatabase(Path(unquote(parts.path)) if parts.path else data / "lode.db")
+    try:
+        from lodesman.store.postgresql import PostgresDatabase  # noqa: PLC0415 - most servers do without
+    except ImportError:
+        words = "PostgreSQL needs the library psycopg, which is not installed."
+        raise Unavailable(words, hint="pip install 'lodesman[postgres]'") from None
+    return PostgresDatabase(url, data)
