@@ -30,6 +30,7 @@ def main() -> int:
         _lock(python, output=runtime, options=_options(upgrade=upgrade))
         # The developer's set contains the runtime set at the same versions.
         dev_options = [*_options(upgrade=upgrade), "--extra", "dev", "--constraint", str(runtime)]
+        dev_options += ["--extra", "postgres"]
         _lock(python, output=ROOT / "requirements" / "dev.txt", options=dev_options)
     return 0
 

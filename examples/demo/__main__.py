@@ -27,6 +27,13 @@ from lodesman.errors import LodesmanError
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=0, help="The server's TCP port. [default: any free one]"
 )
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgresql"]),
+    default="sqlite",
+    show_default=True,
+    help="The database; postgresql starts one of Debian's package for the demo alone.",
+)
 @click.option("--keep", is_flag=True, help="Keep the server's data directory.")
 @click.option(
     "--workload",

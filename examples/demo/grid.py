@@ -77,6 +77,7 @@ class Grid:
         resources: Path,
         *,
         port: int,
+        store: str = "",
         note: Callable[[str], object] = str,
         interrupts: Interrupts | None = None,
     ) -> None:
@@ -91,6 +92,7 @@ class Grid:
             "pilots.python": sys.executable,
             **_run_as(home),
             "resources.files": [str(resources)],
+            "store.url": store,
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
         }

@@ -19,6 +19,7 @@ from examples.demo.grid import Grid, free_port, running
 from examples.demo.interrupts import Interrupts
 from examples.demo.progress import DemoSnapshot, Display
 from examples.demo.report import AttemptCheck, DemoReport, reasons, report_json, share_rows, site_rows
+from examples.demo.store import store_runs, url_of
 from examples.demo.summary import summary_text, summary_view
 from examples.demo.workload import EXAMPLES, Submission, Workload, load_workload
 from rich.console import Console
@@ -148,7 +149,13 @@ class Demo:
 
 
 def run_demo(
-    *, results: Path, port: int = 0, keep: bool = False, as_json: bool = False, workload: Path | None = None
+    *,
+    results: Path,
+    port: int = 0,
+    keep: bool = False,
+    as_json: bool = False,
+    workload: Path | None = None,
+    store: str = "sqlite",
 ) -> int:
     """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C, SIGTERM or SIGHUP.
 
@@ -160,9 +167,12 @@ def run_demo(
     with Interrupts() as interrupts:
         home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
         sites = EXAMPLES / "three-sites.toml"
-        grid = Grid(home, sites, port=port or free_port(), note=console.print, interrupts=interrupts)
+        url = url_of(store, home)
+        grid = Grid(
+            home, sites, port=port or free_port(), store=url, note=console.print, interrupts=interrupts
+        )
         try:
-            code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts)
+            code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts, store)
         except (LodesmanError, OSError):
             console.print(f"What the server left is in {home}.")
             raise
@@ -190,14 +200,16 @@ def _need_place(results: Path) -> None:
         ) from None
 
 
-def _play(demo: Demo, console: Console, interrupts: Interrupts) -> tuple[int, DemoReport]:
+def _play(
+    demo: Demo, console: Console, interrupts: Interrupts, store: str = "sqlite"
+) -> tuple[int, DemoReport]:
     """The exit code and the report. Raises LodesmanError."""
     composition: Composition | None = None
     code = 130
     try:
         with Display(console) as display:
             display.show(demo.snapshot({}, {}, "preparing"))
-            with running(demo.grid, interrupts):
+            with store_runs(store, demo.grid.home), running(demo.grid, interrupts):
                 demo.submit(display)
                 demo.watch(display)
                 composition = demo.fetch(display)

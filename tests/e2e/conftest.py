@@ -25,7 +25,7 @@ import pytest
 from tests.conftest import all_suspects
 
 from lodesman.client.exchange import ServerAddress, open_connection
-from lodesman.store import open_reader
+from lodesman.store import Database
 
 PATIENCE = 60.0
 LOOK = 0.02
@@ -98,8 +98,9 @@ class Reply:
 class Server:
     """A server process and what is done to it. `tokens` are known by name."""
 
-    def __init__(self, home: Path, port: int, **settings: Any) -> None:
+    def __init__(self, home: Path, port: int, database: Database, **settings: Any) -> None:
         self.home = home
+        self.database = database
         self.data = home / "data"
         self.log = home / "server.log"
         self.port = port
@@ -119,6 +120,7 @@ class Server:
             # Payloads of these tests leave their marks beside the server.
             "local.trust_jobs": True,
             "local.run_as": "root" if os.getuid() == 0 else "",
+            "store.url": getattr(database, "url", ""),
             **settings,
         }
         self.tls: ssl.SSLContext | None = None
@@ -281,7 +283,7 @@ class Server:
 
     def reconcile(self) -> dict[str, int]:
         """A complete run of the reconciler: the number of repairs of each kind."""
-        with contextlib.closing(open_reader(self.data / "lode.db")) as db:
+        with contextlib.closing(self.database.reader()) as db:
             doubts = msgspec.to_builtins(all_suspects(db))
         reply = self.ask("POST", "/v1/service/reconcile", doubts, token="service")
         assert reply.status == 200, reply.body
@@ -339,27 +341,30 @@ def _command(entry: Path) -> str:
 
 
 @pytest.fixture
-def make_server(tmp_path, free_port) -> Iterator[Callable[..., Server]]:
+def make_server(maker, tmp_path, free_port) -> Iterator[Callable[..., Server]]:
     """Servers with settings of their own: `make_server(**{"pilots.lease_seconds": 2})`; not started yet."""
     made: list[Server] = []
 
     def make(**settings: Any) -> Server:
-        made.append(Server(tmp_path / f"server{len(made)}", free_port(), **settings))
+        home = tmp_path / f"server{len(made)}"
+        made.append(Server(home, free_port(), maker.empty(home / "data"), **settings))
         return made[-1]
 
     yield make
     for server in made:
         server.clean_up()
+        maker.drop(server.database)
 
 
 @pytest.fixture(scope="module")
-def server(request, tmp_path_factory, free_port) -> Iterator[Server]:
+def server(request, maker, tmp_path_factory, free_port) -> Iterator[Server]:
     """One server for all tests of a module, with the users ann (physics) and bob (bio).
 
     A module's own settings are in its SERVER_SETTINGS.
     """
     settings = getattr(request.module, "SERVER_SETTINGS", {})
-    found = Server(tmp_path_factory.mktemp("server"), free_port(), **settings)
+    home = tmp_path_factory.mktemp("server")
+    found = Server(home, free_port(), maker.empty(home / "data"), **settings)
     try:
         found.start()
         found.user("ann", "physics")
@@ -369,3 +374,4 @@ def server(request, tmp_path_factory, free_port) -> Iterator[Server]:
         wait_until(lambda: not found.processes(), "the end of all of its processes")
     finally:
         found.clean_up()
+        maker.drop(found.database)

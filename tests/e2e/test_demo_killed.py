@@ -46,7 +46,7 @@ hold_if_impossible = true
 class DemoRun:
     """A demo in a process of its own, with all that it makes below one directory."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, store: str) -> None:
         self.home = home
         # Where root runs the demo its jobs have another account, which cannot enter the folders of this test.
         self.open_place = Path(tempfile.mkdtemp(prefix="lode-ran-"))
@@ -54,7 +54,8 @@ class DemoRun:
         self.ran_file = self.open_place / "ran"
         self.ran_file.touch()
         self.ran_file.chmod(0o666)
-        (home / "tmp").mkdir()
+        self.tmp = self.open_place / "tmp"
+        self.tmp.mkdir()
         (home / "workload.toml").write_text(WORKLOAD)
         self._describe("quick", f'echo "$LODESMAN_JOB" >> {self.ran_file}; sleep 0.$(( $JOBID % 7 ))', QUICK)
         self._describe("failing", f'echo "$LODESMAN_JOB" >> {self.ran_file}; exit 3', FAILING)
@@ -64,9 +65,9 @@ class DemoRun:
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "examples.demo", "--json", "--workload", str(home / "workload.toml"),
-                 "--results", str(home / "results")],
+                 "--results", str(home / "results"), "--store", store],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, cwd=home,
-                env={**os.environ, "TMPDIR": str(home / "tmp"), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env={**os.environ, "TMPDIR": str(self.tmp), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )  # fmt: skip
 
     def _describe(self, name: str, script: str, count: int) -> None:
@@ -75,7 +76,7 @@ class DemoRun:
 
     def processes(self) -> dict[int, str]:
         """Every process of this demo, itself left out: pid -> command line."""
-        needle, found = os.fsencode(self.home / "tmp"), {}
+        needle, found = os.fsencode(self.tmp), {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) not in (os.getpid(), self.process.pid):
                 with contextlib.suppress(OSError):
@@ -94,14 +95,14 @@ class DemoRun:
             threading.Event().wait(LOOK)
 
     def said(self) -> str:
-        logs = [path.read_text(errors="replace")[-2_000:] for path in self.home.glob("tmp/*/server.log")]
+        logs = [path.read_text(errors="replace")[-2_000:] for path in self.tmp.glob("*/server.log")]
         return "\n".join([self.err.read_text(errors="replace"), *logs])
 
     def ended(self) -> int:
         """Its exit code; nothing of it is left then, neither processes nor data."""
         code = self.process.wait(BOUND)
         assert self.processes() == {}, self.said()
-        assert list((self.home / "tmp").glob("lode-demo-*")) == [], self.said()
+        assert list(self.tmp.glob("lode-demo-*")) == [], self.said()
         return code
 
     def clean_up(self) -> None:
@@ -113,8 +114,8 @@ class DemoRun:
 
 
 @pytest.fixture
-def demo(tmp_path):
-    run = DemoRun(tmp_path)
+def demo(tmp_path, request):
+    run = DemoRun(tmp_path, request.config.option.store)
     yield run
     run.clean_up()
 
@@ -221,15 +222,16 @@ def test_a_demo_that_is_killed_leaves_no_server(demo):
     demo.process.kill()
     demo.process.wait(BOUND)
     deadline = time.monotonic() + BOUND
-    while demo.pids("lodesman.daemon"):
+    while demo.pids("lodesman.daemon") or demo.pids("bin/postgres"):
         assert time.monotonic() < deadline, demo.processes()
         threading.Event().wait(LOOK)
 
 
+@pytest.mark.sqlite
 def test_what_cannot_go_on_keeps_the_data_and_says_where(demo):
     """The database is no database any more: the server does not start again."""
     demo.wait_for_one("pilot.pyz")
-    (data,) = (demo.home / "tmp").glob("lode-demo-*/data")
+    (data,) = demo.tmp.glob("lode-demo-*/data")
     for name in ("lode.db", "lode.db-wal"):
         with contextlib.suppress(FileNotFoundError):
             (data / name).write_bytes(b"nonsense" * 1_000)

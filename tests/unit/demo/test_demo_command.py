@@ -25,9 +25,9 @@ def test_the_options_reach_the_run(monkeypatch):
         return 1
 
     monkeypatch.setattr(run, "run_demo", run_demo)
-    assert main(["--results", "out", "--port", "7001", "--keep", "--json"]) == 1
+    assert main(["--results", "out", "--port", "7001", "--keep", "--json", "--store", "postgresql"]) == 1
     expected = {"results": Path("out"), "port": 7001, "keep": True, "as_json": True, "workload": None}
-    assert calls == [expected]
+    assert calls == [{**expected, "store": "postgresql"}]
 
 
 def test_the_run_takes_these_options():
@@ -37,6 +37,7 @@ def test_the_run_takes_these_options():
         "keep",
         "as_json",
         "workload",
+        "store",
     }
 
 
