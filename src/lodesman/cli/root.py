@@ -30,12 +30,12 @@ SECTIONS = {
         "reschedule": "jobs", "delete": "jobs",
     },
     "Pilots and resources": {
-        "pilot": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "pilots", "usage": "pilots",
+        "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
+        "director": "director", "usage": "pilots",
     },
     "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "user": "accounts", "token": "accounts",
-        "audit": "accounts",
+        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
+        "token": "accounts", "audit": "accounts",
     },
     "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lodesman.answers import calls
-from lodesman.cli.arguments import DIRECTORY, FILE, Parsed, several
+from lodesman.cli.arguments import DIRECTORY, FILE
+from lodesman.cli.configured import Chosen, configured
+from lodesman.cli.database import check
 from lodesman.cli.faults import FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import emit_json, note, note_all, say, show_fields, show_table
@@ -22,72 +24,26 @@ if TYPE_CHECKING:
     from lodesman.config import ServerConfig
 
 
-def _setting(word: str) -> tuple[str, str, Any]:
-    """SECTION.NAME=VALUE, the value in JSON; other values are text. Raises ValueError for another form."""
-    key, equals, text = word.partition("=")
-    section, _, name = key.partition(".")
-    if not (section and name and equals):
-        raise ValueError(f"{word[:60]!r} is not of the form SECTION.NAME=VALUE.")
-    try:
-        return section, name, json.loads(text)
-    except ValueError:
-        return section, name, text
-
-
 @click.command()
-@click.option("--config", "file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]")
-@click.option("--data", metavar="DIR", type=FILE, help="Where all data is kept.")
+@configured
 @click.option("--port", type=click.IntRange(0, 65_535), help="The TCP port.")
-@several(
-    "--set",
-    "settings",
-    type=Parsed("setting", _setting),
-    metavar="SECTION.NAME=VALUE",
-    help="Any other value of the file",
-)
-@click.option("--check-data", is_flag=True, help="Check pages, counters and files of the data, and end.")
-def server(
-    *, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...], check_data: bool
-) -> int:
+@click.option("--check-data", is_flag=True, help="The same as lode db check.")
+def server(*, chosen: Chosen, port: int | None, check_data: bool) -> int:
     """Run the server here until Ctrl-C.
 
     Without a configuration it listens on 127.0.0.1:7777 and keeps its data in ./lode-data; the first
     administrator's token is in lode-data/admin.token.
     """
-    from lodesman.config import load_config
     from lodesman.daemon.server import run_server
 
-    if data is not None:
-        settings += (("server", "data", str(data.resolve())),)
     if port is not None:
-        settings += (("server", "port", port),)
-    given: dict[str, dict[str, Any]] = {}
-    for section, name, value in settings:
-        given.setdefault(section, {})[name] = value
-    here = Path("lode.toml")
-    path = file or (here if here.is_file() else None)
-    load = partial(load_config, path, overrides=given)
+        chosen = replace(chosen, settings=(*chosen.settings, ("server", "port", port)))
     if check_data:
-        return _check_data(load())
-    # What leads the server's second process to the same configuration (lodesman.daemon.__main__).
-    same = [] if path is None else ["--config", str(path.resolve())]
-    for section, name, value in settings:
-        same += ["--set", f"{section}.{name}={json.dumps(value)}"]
+        return check(chosen.load())
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
-        run_server(load(), same, load, _greet)
+        run_server(chosen.load(), chosen.arguments(), chosen.load, _greet)
     return 0
-
-
-def _check_data(config: ServerConfig) -> int:
-    from lodesman.daemon.check_data import check_data
-
-    faults = check_data(config)
-    for fault in faults:
-        note(fault)
-    if not faults:
-        note(f"The data in {config.data} is whole.")
-    return FAILED if faults else 0
 
 
 def _greet(config: ServerConfig, local_pilots: str) -> None:
@@ -279,6 +235,7 @@ VO = ["local"]
 
 [site."this.machine".ce.here]
 Backend = "local"               # pilots are processes of this machine
+# or "slurm", "gridengine", "htcondor"; "slurm@login.example.org" by SSH; "arc@ce.example.org"
 
 [site."this.machine".ce.here.queue.default]
 Slots = {slots}                       # pilots at the same time

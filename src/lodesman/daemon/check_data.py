@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lodesman.background.upkeep import find_suspects
 from lodesman.config import ServerConfig
-from lodesman.store import Reader, lock_database, open_writer, sandboxes, usable
+from lodesman.store import Reader, sandboxes
 from lodesman.store.shelf import Shelf
-from lodesman.store.sqlite import broken_pages
 
 _NAMED = 10
 
@@ -21,23 +19,17 @@ def check_data(config: ServerConfig) -> list[str]:
     Brings the database to the schema of this program, as a start does. Raises Unavailable if there is no usable database,
     Conflict while a server runs on it.
     """
-    path = config.database
-    with usable(path):
-        path.stat()
-        lock = lock_database(path)
+    with config.database.usable():
+        config.database.reader().close()  # without making one
+        db = config.database.writer()
         try:
-            db = open_writer(path)
-            try:
-                broken = broken_pages(db)
-                # A query on broken pages may say anything.
-                return broken or [
-                    *_counters(db),
-                    *_files(db, Shelf(config.data / "sandboxes", limit_bytes=0)),
-                ]
-            finally:
-                db.close()
+            # A query on broken pages may say anything.
+            return db.broken_parts() or [
+                *_counters(db),
+                *_files(db, Shelf(config.data / "sandboxes", limit_bytes=0)),
+            ]
         finally:
-            os.close(lock)
+            db.close()
 
 
 def _counters(db: Reader) -> Iterator[str]:

@@ -7,7 +7,6 @@ import pytest
 from lodesman.config import load_config
 from lodesman.daemon.check_data import check_data
 from lodesman.errors import Conflict, Unavailable
-from lodesman.store import lock_database, open_writer
 from lodesman.store.shelf import Shelf
 
 ATTEMPT = """INSERT INTO attempt
@@ -22,12 +21,13 @@ def config(tmp_path):
 
 @pytest.fixture
 def db(config):
-    writer = open_writer(config.database)
+    writer = config.database.writer()
     yield writer
     writer.close()
 
 
 def test_a_new_database_is_whole(config, db):
+    db.close()
     assert check_data(config) == []
 
 
@@ -40,6 +40,7 @@ def test_files_that_are_missing_or_cut_are_counted_and_named(config, db):
     db.execute("INSERT INTO sandbox (owner, sha256, size, created_at) VALUES ('ann', 'f0', 3, 0)")
     shelf.output_path(2, 1).unlink()
     shelf.output_path(3, 1).write_bytes(b"ab")
+    db.close()
     outputs, inputs = check_data(config)
     assert outputs.startswith("2 outputs are missing or have another size (")
     assert "2.1.tar.gz" in outputs
@@ -48,6 +49,7 @@ def test_files_that_are_missing_or_cut_are_counted_and_named(config, db):
 
 def test_counters_that_are_wrong_are_named(config, db):
     db.execute("INSERT INTO task_queue_count (tq_id, waiting, as_of) VALUES (7, 5, 0)")
+    db.close()
     (fault,) = check_data(config)
     assert fault.startswith("The counters of 1 task queues are wrong (7); the server repairs")
 
@@ -57,18 +59,16 @@ def test_pages_that_are_overwritten_are_found(config, db):
     with db:
         db.change_each("INSERT INTO note VALUES (?)", [("x" * 200,)] * 2_000)
     db.close()
-    with config.database.open("r+b") as file:
+    with config.database.path.open("r+b") as file:
         file.seek(-40 * 4096, 2)
         file.write(b"\xff" * 8 * 4096)
     assert check_data(config)
 
 
 def test_it_needs_a_database_of_its_own(config, db, tmp_path):
-    lock = lock_database(config.database)
-    assert lock
     with pytest.raises(Conflict, match="already owns"):
         check_data(config)
     nothing = load_config(None, overrides={"server": {"data": str(tmp_path / "nothing")}})
-    with pytest.raises(Unavailable, match="No such file"):
+    with pytest.raises(Unavailable, match="is not there"):
         check_data(nothing)
     assert not nothing.data.exists()
