@@ -11,12 +11,15 @@ from typing import Any
 
 from bench import floors
 from bench.server import Server
+from bench.stores import PostgresServer
 from bench.world import GRID, Size, Workload, build, resources
 
 
 @dataclass(slots=True)
 class Context:
-    """One run of the benchmark. `dirac`: the harness of the peer, or a report of it."""
+    """One run of the benchmark on one kind of database. `dirac`: the harness of the peer, or a report of it. `pgqueuer`: a
+    Python that has it. `postgresql`: where worlds are stored, if not in files.
+    """
 
     home: Path
     quick: bool
@@ -24,10 +27,12 @@ class Context:
     floors: floors.Floors
     say: Callable[[str], None]
     dirac: Path | None = None
+    pgqueuer: Path | None = None
+    postgresql: PostgresServer | None = None
     prelude: str = ""
     server_core: int | None = None
-    _built: dict[tuple[Size, str], Path] = field(default_factory=dict)
-    _copies: int = 0
+    _built: dict[tuple[Size, str], Path] = field(default_factory=dict, init=False)
+    _copies: int = field(default=0, init=False)
 
     @property
     def seconds(self) -> float:
@@ -52,11 +57,18 @@ class Context:
         if original is None:
             original = self.home / f"world-{len(self._built)}"
             self.say(f"building {size}")
+            original.mkdir(parents=True)
+            if self.postgresql:
+                self.postgresql.make(original)
             build(original, size, workload)
+            if self.postgresql:
+                self.postgresql.settle(original)
             self._built[size, workload.name] = original
         self._copies += 1
         copy = self.home / f"copy-{self._copies}"
         shutil.copytree(original, copy)
+        if self.postgresql:
+            self.postgresql.make(copy, original)
         return copy
 
     def tokens(self, data: Path) -> dict[str, Any]:
@@ -79,4 +91,6 @@ class Context:
 
     def drop(self, data: Path) -> None:
         """Remove a copy."""
+        if self.postgresql:
+            self.postgresql.drop(data)
         shutil.rmtree(data, ignore_errors=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.oracle import check_answer, eligible
+from bench.stores import database
 
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 from lodesman.matching import GroupShare
-from lodesman.store import Checkpointer, open_reader, open_writer
 from lodesman.store.journal import Answer, Journal
 from lodesman.store.write.attempts import Claimed
 
@@ -28,24 +28,22 @@ class Engine:
     """A data directory opened as the hot process opens it."""
 
     def __init__(self, data: Path, *, shares: Mapping[str, GroupShare], seed: int) -> None:
-        path = data / "lode.db"
-        self._writer = open_writer(path)
-        self.reader = open_reader(path)
+        stored = database(data)
+        self._writer = stored.writer()
+        self.reader = stored.reader()
         self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
         self.live.queues.matcher.lottery.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
-        self._checkpoints = Checkpointer(self._writer, path)
         self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live))
         self._serial = 0
         self.latencies: list[float] = []
         self.empty = 0
         self.journal.start()
-        self._checkpoints.start()
+        self._writer.start_upkeep()
 
     def close(self) -> None:
         """Write what is left; the threads end."""
         self.journal.close()
-        self._checkpoints.close()
         self.reader.close()
         self._writer.close()
 

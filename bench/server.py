@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from bench.generator import Connection, LoadFault, encode
 from bench.machine import Meter, children, process_cpu, resident_mb
+from bench.stores import address
 from examples.demo.grid import free_port
 
 from lodesman.client import Client, ServerAddress
@@ -42,7 +43,13 @@ class Server:
         self.data = data
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        chosen = {**HABITS, "server.port": self.port, "server.data": str(data), **(settings or {})}
+        chosen = {
+            **HABITS,
+            "server.port": self.port,
+            "server.data": str(data),
+            "store.url": address(data),
+            **(settings or {}),
+        }
         if resources is not None:
             chosen["resources.files"] = [str(resources)]
         self._arguments = [

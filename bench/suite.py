@@ -8,7 +8,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bench import floors, machine
@@ -25,12 +27,15 @@ from bench.rows import (
     isolation,
     latency,
     peer,
+    pgqueuer,
     plan,
     pools,
     scale,
     submissions,
     why,
 )
+from bench.second import SUFFIX, on_postgresql
+from bench.stores import PostgresServer
 from bench.table import markdown, missed, plain
 
 from lodesman.errors import LodesmanError
@@ -52,7 +57,12 @@ ROWS: dict[str, Row] = {
     "fairness": fairness.measure,
     "scale": scale.measure,
     "peer": peer.measure,
+    "pgqueuer": pgqueuer.measure,
 }
+ON_POSTGRESQL = (
+    "claims-process", "claims-http", "submit-single", "submit-bulk", "arrays", "why", "plan", "director", "latency", "scale",
+    "pgqueuer",
+)  # fmt: skip
 NEED_WRK = ("claims-http", "submit-single")
 FAILED, NO_GENERATOR, TERMINATED = 1, 2, 143
 
@@ -79,6 +89,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="folder of the harness that measures DIRAC's TaskQueueDB, or a report that it left",
     )
     parser.add_argument(
+        "--store", choices=("sqlite", "postgresql", "both"), default="sqlite",
+        help="where worlds are stored; postgresql: one that the run starts, for the rows that have one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pgqueuer", type=Path, metavar="PYTHON", help="a Python that has pgqueuer, asyncpg and uvloop"
+    )
+    parser.add_argument(
         "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"
     )
     parser.add_argument("--prelude", default="", help="Python that the server runs first, for experiments")
@@ -95,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     rows = given.only or list(ROWS)
     lacking = _lacking_wrk(rows)
+    rows_there = [row for row in rows if row not in lacking]
     with tempfile.TemporaryDirectory(prefix="bench-", dir=given.home) as folder:
         home = Path(folder)
         begun = time.time()
@@ -105,10 +123,12 @@ def main(arguments: list[str] | None = None) -> int:
             floors=floors.measure(home, 0.5 if given.quick else 3.0),
             say=lambda text: print(f"... {text}", file=sys.stderr, flush=True),
             dirac=given.dirac,
+            pgqueuer=given.pgqueuer,
             prelude=given.prelude,
             server_core=given.server_core,
         )
-        outcomes = {row: _run(context, row) for row in rows if row not in lacking}
+        with _second(context, given.store) as second:
+            outcomes = _measure(None if given.store == "postgresql" else context, second, rows_there)
     figures = [figure for found in outcomes.values() for figure in found or ()]
     faulty = [row for row, found in outcomes.items() if found is None]
     _write(given, context, figures, begun)
@@ -130,8 +150,34 @@ def _lacking_wrk(rows: list[str]) -> list[str]:
     return []
 
 
-def _run(context: Context, row: str) -> list[Figure] | None:
-    """The figures of a row; None if it failed (then the end of the server's log is shown)."""
+@contextmanager
+def _second(context: Context, store: str) -> Iterator[Context | None]:
+    """The same run with its worlds on PostgreSQL, if that was asked for."""
+    if store == "sqlite":
+        yield None
+        return
+    home = context.home / "postgresql"
+    home.mkdir()
+    context.home.chmod(0o755)
+    with PostgresServer.started(home) as server:
+        yield replace(context, home=home, postgresql=server)
+
+
+def _measure(
+    first: Context | None, second: Context | None, rows: list[str]
+) -> dict[str, list[Figure] | None]:
+    """Row by row, so that both stores are measured in the same minutes."""
+    outcomes: dict[str, list[Figure] | None] = {}
+    for row in rows:
+        if first and row != "pgqueuer":
+            outcomes[row] = _run(first, row)
+        if second and row in ON_POSTGRESQL:
+            outcomes[row + SUFFIX] = _run(second, row, beside=outcomes.get(row))
+    return outcomes
+
+
+def _run(context: Context, row: str, *, beside: list[Figure] | None = None) -> list[Figure] | None:
+    """The figures of a row; None if it failed (then the end of the server's log is shown). `beside`: the first store's."""
     context.say(f"{row} (load {machine.describe()['load'][0]})")
     begun = time.perf_counter()
     try:
@@ -141,6 +187,8 @@ def _run(context: Context, row: str) -> list[Figure] | None:
         for log in context.home.rglob("server.log"):
             context.say(log.read_text(errors="replace")[-3_000:])
         return None
+    if context.postgresql:
+        figures = on_postgresql(figures, beside or [])
     for figure in figures:
         print(plain([figure]).splitlines()[-1], flush=True)
     context.say(f"{row}: {time.perf_counter() - begun:.0f} s")

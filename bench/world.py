@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import pool_world
+from bench.stores import database
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.service import NewPilot
@@ -31,7 +32,6 @@ from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
-from lodesman.store import open_writer
 from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.submit_pools import PoolRow
 
@@ -177,8 +177,8 @@ def resources(workload: Workload, seed: int = 13, *, backend: str = "manual") ->
 class _Writer:
     """Applies commands in large transactions."""
 
-    def __init__(self, path: Path, rng: random.Random) -> None:
-        self.db = open_writer(path)
+    def __init__(self, data: Path, rng: random.Random) -> None:
+        self.db = database(data).writer()
         self.live = Live(self.db, rng=rng, now=time.time())
 
     def apply(self, commands: Sequence[Any]) -> list[Any]:
@@ -231,10 +231,12 @@ def prepared(
 
 
 def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
-    """Make the world; returns (and writes beside the database) the tokens of its pilots and of an administrator."""
+    """Make the world in the database of a folder. Returns the tokens of its pilots and of an administrator, and writes them
+    into the folder.
+    """
     rng = random.Random(size.seed)
     data.mkdir(parents=True, exist_ok=True)
-    writer = _Writer(data / "lode.db", rng)
+    writer = _Writer(data, rng)
     pools = _Pools(workload, size.seed)
     commands: list[Any] = [Change(number_queues, writer.live, pools.queues)]
     for number in range(size.queues):

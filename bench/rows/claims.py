@@ -15,11 +15,11 @@ from bench.machine import Meter
 from bench.oracle import check_answer, eligible
 from bench.server import Server
 from bench.stats import percentile
+from bench.stores import database
 from bench.world import GRID, WISHES, Workload
 
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
-from lodesman.store import open_reader
 from lodesman.store.read.task_queues import queues_with_jobs
 
 CONNECTIONS, MANY = 64, 50
@@ -111,7 +111,7 @@ class _Sample:
 def over_http(context: Context) -> list[Figure]:
     """One job each, and 50 each; the rate, and the 99th percentile of the answers."""
     size = context.size()
-    one = [_http_sample(context, 1, number).as_dict() for number in range(context.samples)]
+    one = [claims_of_one(context, number) for number in range(context.samples)]
     top = best(one, "rate")
     many = [_http_sample(context, MANY, number).as_dict() for number in range(context.samples)]
     most = best(many, "jobs_per_s")
@@ -130,6 +130,11 @@ def over_http(context: Context) -> list[Figure]:
         Figure(row="claims-http-wishes", what="claims as above, three task queues in ten with Requirements", unit="/s",
                value=wishes["rate"], floor=context.floors.http, details=wishes, **shared),
     ]  # fmt: skip
+
+
+def claims_of_one(context: Context, number: int) -> dict[str, Any]:
+    """One sample over HTTP, one job each; `rate` is its claims a second."""
+    return _http_sample(context, 1, number).as_dict()
 
 
 def _http_sample(context: Context, count: int, number: int, workload: Workload = GRID) -> _Sample:
@@ -163,17 +168,17 @@ def check_over_http(context: Context, server: Server, data: Path, asked: int) ->
 
     No job was submitted meanwhile, so a pilot that a job fits now had one all the time.
     """
-    db = open_reader(data / "lode.db")
+    db = database(data).reader()
     try:
         queues, pools = list(queues_with_jobs(db)), PoolMap.load(db)
-        sessions = list(load_sessions(db, now=0.0).values())[:CHECKED]
-        tokens = context.tokens(data)["pilots"]
-        for number, session in enumerate(sessions):
+        sessions, tokens = load_sessions(db, now=0.0), context.tokens(data)["pilots"]
+        # In the order of their tokens.
+        for number, (_, session) in enumerate(sorted(sessions.items())[:CHECKED]):
             request = session.request(ROOM, pools)
             body = b'{"claim_token":"oracle-%d-%d","count":1,"resource":{"cores":64}}' % (number, asked)
             found = server.ask("POST", "/v1/pilots/claim", tokens[number], body)["jobs"]
             given = [db.only("SELECT tq_id FROM job WHERE id = ?", (job["id"],))[0] for job in found]
             check_answer(eligible(queues, request), given, request)
-        return len(sessions)
+        return min(len(sessions), CHECKED)
     finally:
         db.close()

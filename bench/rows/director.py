@@ -12,18 +12,19 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.oracle import WrongAnswer
 from bench.stats import median
+from bench.stores import database
 from bench.world import GRID, resources
 
 from lodesman.answers.vocabulary import RefusalKind
+from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
-from lodesman.batch.backend import Backend, BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.director.iteration import Decision
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.matching.criteria import explain
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import open_reader
 
 PILOTS, ROUNDS, CHECKED = 2_000, 5, 40
 TARGET = 1.0
@@ -56,10 +57,14 @@ def measure(context: Context) -> list[Figure]:
 
 
 class _Idle:
-    """An empty batch system."""
+    """The watch of an empty batch system."""
+
+    backend: object = None
 
     def load(self, _queue: object) -> BatchLoad:
-        return BatchLoad(waiting=0, running=0, observed_at=time.time())
+        return BatchLoad(
+            waiting=0, running=0, held=0, others_waiting=0, others_running=0, observed_at=time.time()
+        )
 
 
 class _Ticks:
@@ -67,7 +72,7 @@ class _Ticks:
 
     def __init__(self, data: Path) -> None:
         self.last: Decision | None = None
-        self._db = open_reader(data / "lode.db")
+        self._db = database(data).reader()
         options = read_options(OPTIONS)
         pool = options.pools["Local"]
         states = {"Local": PoolState(name="Local", max=pool.max_threads, total=pool.total_threads)}
@@ -75,7 +80,7 @@ class _Ticks:
             db=self._db,
             policy=Policy(load_resources([("grid.toml", resources(GRID, backend="local"))])),
             options=options,
-            backends={"local": cast("Backend", _Idle())},
+            watches={"local": cast("BackendWatch", _Idle())},
             post=lambda *_: cast("Any", None),
             pools=lambda: states,
             launch=lambda decision, _: setattr(self, "last", decision),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import tempfile
 import time
+import zipfile
+from functools import cache
 from pathlib import Path
 
 from bench.context import Context
@@ -12,13 +16,12 @@ from bench.figures import Figure
 from bench.generator import LoadFault
 from bench.stats import percentile
 
-from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
+from lodesman.batch.backend import NativeState, PilotSpec, stamp_of
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.resources import QueueId
 
 QUEUE = QueueId("bench", "ce", "queue")
-SPEC = PilotSpec(queue=QUEUE, command=("/bin/sh", "-c", "touch ready"))
 PATIENCE, POLL = 60.0, 0.0002
 
 
@@ -26,12 +29,14 @@ def measure(context: Context) -> list[Figure]:
     """Pilots that do nothing, in turn with and without; from their submission until their program runs."""
     home = context.home / "isolation"
     home.mkdir()
+    programs = Path(tempfile.mkdtemp(dir=context.home))
+    programs.chmod(0o755)
     account = "nobody" if os.geteuid() == 0 else ""
     found = find_isolation(Wishes(data=home, run_as=account, python=sys.executable), make_account=False)
     if not found.namespaces:
         raise LoadFault(f"no pilot can be isolated here: {found.fault}")
     kinds = {
-        name: LocalBackend(home / name, {QUEUE: 1}, isolation=isolation)
+        name: LocalBackend(home / name, {QUEUE: 1}, isolation=isolation, programs=programs)
         for name, isolation in (("isolated", found), ("plain", Isolation()))
     }
     times: dict[str, list[float]] = {name: [] for name in kinds}
@@ -48,17 +53,27 @@ def measure(context: Context) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _one(backend: LocalBackend, stamp: str) -> float:
+@cache
+def _program() -> bytes:
+    """A zipapp that does nothing but show that it runs."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("__main__.py", 'open("ready", "w")')
+    return target.getvalue()
+
+
+def _one(backend: LocalBackend, name: str) -> float:
     """Seconds from the submission of a pilot until its program runs; returns when it is gone."""
-    begun = time.monotonic()
-    refused = backend.submit(SPEC, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).refused
+    begun, stamp = time.monotonic(), stamp_of(name, 1)
+    spec = PilotSpec(queue=QUEUE, submission=name, count=1, program=_program(), pilot_file=b"{}")
+    refused = backend.submit(spec).refused
     if refused:
         raise LoadFault(f"{refused}")
     ready = Path(backend.root) / stamp / "work" / "ready"
     while not ready.exists():
         _wait(begun)
     seconds = time.monotonic() - begun
-    while backend.status([stamp])[stamp].state is not NativeState.ENDED:
+    while backend.status({stamp: stamp})[stamp].state is not NativeState.ENDED:
         backend.tick()
         _wait(begun)
     return seconds

@@ -26,7 +26,7 @@ from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
-from lodesman.store import open_reader, open_writer
+from lodesman.store import SqliteDatabase
 from lodesman.store.journal import Change, Journal
 from lodesman.store.read.submit_pools import PoolRow
 
@@ -78,7 +78,7 @@ def _check(policy: Policy, pools: Sequence[PoolRow], masks: Mapping[str, int]) -
 
 def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, float]:
     """Seconds of the command that swaps all pools, and of one that changes nothing; commits included."""
-    writer = open_writer(path)
+    writer = SqliteDatabase(path).writer()
     with writer:
         writer.connection.executemany(INSERT, [(pool.id, pool.vo, pool.requirements) for pool in pools])
     live = Live(writer, rng=random.Random(1), now=0.0)
@@ -95,7 +95,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
         took.append(time.perf_counter() - begun)
         return PassDone(row.id, row.at)
 
-    reader = open_reader(path)
+    reader = SqliteDatabase(path).reader()
     keeper = PoolKeeper(reader, post, refresh_seconds=1.0, grace_seconds=1e9)
     keeper.tick(policy, 0.0)
     keeper.tick(policy, 2.0)

@@ -18,13 +18,13 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
+from bench.stores import database
 from bench.world import WISHES, resources
 
 from lodesman.background.explain import Explainer
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import open_reader
 from lodesman.store.read.jobs import job_by_id
 
 # In the processes of the server, before all else.
@@ -74,9 +74,9 @@ def measure(context: Context) -> list[Figure]:
 
 def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
     """Seconds of each explanation, without HTTP, on an existing snapshot, with the memory settings of the server."""
-    db = open_reader(data / "lode.db")
+    db = database(data).reader()
     policy = Policy(load_resources([(str(resources), resources.read_text())]))
-    keeper = SnapshotKeeper(open_reader(data / "lode.db"))
+    keeper = SnapshotKeeper(database(data).reader())
     keeper.refresh(time.time())
     for vo in policy.config.vos:
         policy.vo_config(vo)
