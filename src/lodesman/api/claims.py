@@ -23,6 +23,7 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
 from lodesman.commands.claim import Claim, unpark
+from lodesman.commands.hosts import ShutHost
 from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store.journal import Change
@@ -48,6 +49,8 @@ class AskedClaim:
     _claim: Claim | None = None
     _timer: asyncio.TimerHandle | None = None
     _left: bool = False
+    _rests_for: ShutHost | None = None
+    _probe: ShutHost | None = None
 
     def post(self, asks: ClaimBody, seconds: float) -> None:
         """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
@@ -63,6 +66,17 @@ class AskedClaim:
             self._claim = claim
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
 
+    def rest(self, host: ShutHost, seconds: float) -> None:
+        """Get nothing, at the end of that time or as soon as the host is open."""
+        self._rests_for = host
+        host.resting.add(self.end_soon)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
+
+    def post_probe(self, host: ShutHost, asks: ClaimBody, seconds: float) -> None:
+        """Ask for one job, by which its host is judged."""
+        self._probe = host
+        self.post(msgspec.structs.replace(asks, count=1), seconds)
+
     def gone(self) -> None:
         """The pilot hung up: it must win nothing any more."""
         self._left = True
@@ -77,10 +91,14 @@ class AskedClaim:
                 self.core.journal.post(Change(unpark, claim), lambda _: None)
             except LodesmanError as ending:
                 self.reply(*error_answer(ending))
+        elif self._rests_for is not None:
+            self._answered([])
 
     def _answered(self, result: Any) -> None:
         core, self._claim = self.core, None
         self._stop_waiting()
+        if self._probe is not None:
+            self._probe.answered(() if isinstance(result, Exception) else [one[:2] for one in result])
         if isinstance(result, LodesmanError):
             self.reply(*error_answer(result))
         elif result or not self._left:
@@ -96,6 +114,9 @@ class AskedClaim:
             self.reply(*answer)
 
     def _stop_waiting(self) -> None:
+        if self._rests_for is not None:
+            self._rests_for.resting.discard(self.end_soon)
+            self._rests_for = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -132,7 +153,16 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
     if core.ending:
         raise Unavailable("The server is ending.", hint="Ask again when it is back.")
     jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
-    asked.post(asks, max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2)))
+    seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2))
+    shut = core.hosts.shut.get(session.host) if core.hosts.shut else None
+    if shut is None:
+        asked.post(asks, seconds)
+    elif core.hosts.probe(shut, session.id, core.clock()):
+        asked.post_probe(shut, asks, seconds)
+    elif (last := core.live.pilots.last_claims.get(session.id)) and last[0] == asks.claim_token:
+        asked.post(asks, 0.0)  # the answer was lost: it gets that again, and nothing new
+    else:
+        asked.rest(shut, seconds)
     return asked
 
 

@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from lodesman.answers.hosts import HostName
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Attempt, Live
+from lodesman.director.hosts import Failure, failed_at_once
 from lodesman.jobs.spec import TERMINAL
+from lodesman.store.hosts import note_failure
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
 from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow
@@ -52,11 +55,16 @@ def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: fl
 
 
 def take_reports(
-    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int
-) -> list[ReportResult]:
-    """Apply the reports of one pilot that has these `cores`, in order: each is accepted or refused on its own."""
+    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
+    host: HostName | None = None,
+) -> list[ReportResult]:  # fmt: skip
+    """Apply the reports of one pilot that has these `cores`, in order: each is accepted or refused on its own. `host`: where
+    it runs, if that is known.
+    """
     late: list[Mapping[str, object]] = []
-    results = [_take_report(tx, live, pilot_id, report, cores=cores, late=late) for report in reports]
+    results = [
+        _take_report(tx, live, pilot_id, report, cores=cores, host=host, late=late) for report in reports
+    ]
     if late:
         log.warning("a report came too late and was refused", extra={**late[0], "reports": len(late)})
     return results
@@ -69,6 +77,7 @@ def _take_report(
     report: AttemptReport,
     *,
     cores: int,
+    host: HostName | None,
     late: list[Mapping[str, object]],
 ) -> ReportResult:
     """`late` gets what the log says of a report that came too late."""
@@ -92,7 +101,7 @@ def _take_report(
         if row.state in (JobState.MATCHED, JobState.STALLED):
             jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
     else:
-        end_attempt(live, tx, row, report, pilot_id=pilot_id)
+        end_attempt(live, tx, row, report, pilot_id=pilot_id, host=host)
     return _accepted(report)
 
 
@@ -125,13 +134,26 @@ def _refused(report: AttemptReport, reason: str) -> ReportResult:
     return ReportResult(report.id, report.attempt, accepted=False, reason=reason)
 
 
-def end_attempt(live: Live, tx: Transaction, row: JobRow, report: AttemptReport, *, pilot_id: int) -> None:
-    """End the live attempt of a job and move the job to where the cause, or an order of its owner, sends it."""
+def end_attempt(
+    live: Live,
+    tx: Transaction,
+    row: JobRow,
+    report: AttemptReport,
+    *,
+    pilot_id: int,
+    host: HostName | None = None,
+) -> None:
+    """End the live attempt of a job and move the job to where the cause, or an order of its owner, sends it. What fails at
+    once, without an order, is held against the `host`.
+    """
     attempts.end_attempt(tx, row.last_attempt, report)
     ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
     if row.state in TERMINAL:
         # Killed by its owner while it ran: the attempt ends now, the job ended then.
         return
+    ran = 0.0 if report.started is None else (report.ended or tx.now) - report.started
+    if host is not None and host.host and ordered is None and failed_at_once(report.state, report.cause, ran):
+        note_failure(tx, Failure(tx.now, host, row.tq_id, row.id, ran))
     # An order to stop a job that has not ended is one to run it again, whatever became of this attempt.
     new, reason = _after(row, report) if ordered is None else (JobState.WAITING, ordered)
     exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}

@@ -1,0 +1,78 @@
+"""Which hosts get no jobs, by evidence: what failed at once, and what became of jobs of the same task queues elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import asdict
+
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.hosts import HostName, HostRecord, HostRow, HostsJudged, HostState
+from lodesman.director.hosts import WINDOW_S, Failure, judge_hosts, outlived_s, suspects
+from lodesman.store import Reader
+from lodesman.store.hosts import MOST_FAILURES, failures, newest_failure, pilots_by_host, records, tried
+from lodesman.why.pilot import shut_text
+
+# Failures that count no more are forgotten so many at once, or when the oldest is so old.
+_MANY: Final = 1_000
+_OLD_S: Final = 2 * WINDOW_S
+
+
+@dataclass(slots=True)
+class HostWatch:
+    """Judges hosts; reads more than a number only while something has failed at once lately."""
+
+    db: Reader
+    post: Post
+    _newest: int = -1
+    _failures: list[tuple[int, Failure]] = field(default_factory=list)
+
+    def tick(self, now: float) -> None:
+        """Shut the hosts against which the evidence is enough; open those that it speaks for."""
+        newest, known = newest_failure(self.db), records(self.db)
+        if newest != self._newest:
+            self._failures, self._newest = failures(self.db), newest
+        if not (self._failures or known):
+            return
+        recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
+        against = [one for found in suspects(recent, now).values() for one in found]
+        queues, long = {one.tq_id for one in against}, outlived_s(against)
+        found = tried(self.db, queues, now, outlived_s=long) if against else []
+        changed = [HostState(*one) for one in judge_hosts(known, recent, found, now)]
+        forget = self._forget(now, len(recent))
+        if changed or forget:
+            self.post(calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
+            self._newest = -1
+
+    def _forget(self, now: float, recent: int) -> int:
+        """The number up to which failures count no more; 0 while they are few. So the writer never has many to delete."""
+        if recent == MOST_FAILURES:
+            return self._failures[-1][0]
+        old = self._failures[recent:]
+        if not old or (len(old) < _MANY and old[-1][1].at > now - _OLD_S):
+            return 0
+        return old[0][0]
+
+
+def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:
+    """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of that VO."""
+    pilots, known = pilots_by_host(db, vo), records(db)
+    failed = Counter(one.host for _, one in failures(db) if one.at > now - WINDOW_S)
+    shut = {host for host, record in known.items() if record.shut}
+    found = sorted(pilots if vo else pilots.keys() | failed.keys() | shut)
+    return [_row(host, known.get(host), pilots.get(host, 0), failed[host], now) for host in found]
+
+
+def _row(host: HostName, record: HostRecord | None, pilots: int, failed: int, now: float) -> HostRow:
+    known = record or HostRecord(shut=False, since=0.0)
+    return HostRow(
+        **asdict(known),
+        site=host.site,
+        host=host.host,
+        pilots=pilots,
+        failures=failed,
+        text=shut_text(known, now),
+    )
