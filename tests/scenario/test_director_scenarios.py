@@ -125,7 +125,7 @@ class World:
         """One iteration of the director, then a minute of the world."""
         self._observe()
         options = read_options({"PrivatePilotFraction": "0"} | self.section)
-        decision = decide(self._snapshot(), options=options, now=self.now, rng=self.rng)
+        decision = decide(self._snapshot(), options=options, now=self.now, seed=self.rng.getrandbits(32))
         self.decisions.append(decision)
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
@@ -383,6 +383,26 @@ def test_private_pilots_serve_their_owner_and_all_jobs_are_done():
     assert {(pilot.request.owner, pilot.request.pilot_type) for pilot in for_bob} == {("bob", "private")}
     owners = Counter(pilot.request.owner for pilot in one.pilots if pilot.tq_id == 1)
     assert set(owners) == {"", "ann"}
+
+
+@pytest.mark.parametrize(("policy", "most"), [("seed", 324), ("adaptive", 324), ("gap", 200), ("ratio", 140)])
+def test_all_jobs_run_by_each_policy_of_the_target(policy, most):
+    """The formula alone asks for all that the allowances let through: 1.2 x 260 + 8 = 320 pilots at once."""
+    free = QueueCaps(max_waiting=None, max_total=None)
+    one = world(
+        [site("A", slots=100, caps=free), site("B", slots=40, caps=free)],
+        task_queue(1, 200),
+        task_queue(2, 60, weight=3.0, sites=("A",)),
+        TargetPolicy=policy,
+        pilotsPerMinute=10_000,
+        pilotBurst=10_000,
+    )
+    one.run(40)
+    assert sum(one.done.values()) == 260
+    assert len(one.pilots) <= most
+    if policy in ("gap", "ratio"):
+        assert all(decision.plan.asked <= decision.target.value for decision in one.decisions)
+        assert one.decisions[-1].plan.asked == 0
 
 
 # --- sites that misbehave -----------------------------------------------------------------------------

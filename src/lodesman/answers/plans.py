@@ -9,8 +9,9 @@ from msgspec import Struct, field
 from lodesman.answers.call import ErrorBody
 from lodesman.answers.jobs import Notice
 from lodesman.answers.nodes import Place, Remark, Value
+from lodesman.answers.pilots import DirectorRecord
 from lodesman.answers.task_queues import TaskQueueFacts
-from lodesman.answers.vocabulary import ClampName
+from lodesman.answers.vocabulary import ClampName, TargetPolicy
 from lodesman.answers.why_jobs import JobExplained, QueuePosition
 
 T = TypeVar("T")
@@ -270,6 +271,33 @@ class ResourcesPlan(Struct):
     submit_pools: PlannedPools
     director: PlannedIteration | None
     notices: list[Remark]
+
+
+# --- the director ----------------------------------------------------------------------------------------
+
+
+class PolicyPlan(Struct):
+    """One iteration by one policy: the pilots asked for, and those placed, None where they are not placed. The record has
+    some of the task queues and CE queues.
+    """
+
+    policy: TargetPolicy
+    asked: int
+    placed: int | None
+    record: DirectorRecord
+
+
+class DirectorPlans(Struct):
+    """One iteration of the director by several policies, with the same random numbers: `iteration`, stored `at` that time,
+    or one of now (None). `task_queues`, `queues`: the number of all. `assumed`: the assumptions, in words.
+    """
+
+    iteration: int | None
+    at: float
+    task_queues: int
+    queues: int
+    plans: list[PolicyPlan]
+    assumed: list[str]
 
 
 # --- shares ----------------------------------------------------------------------------------------------

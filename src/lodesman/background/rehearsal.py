@@ -7,7 +7,6 @@ those that the director's last iteration went by, believed as they were then.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -17,10 +16,11 @@ from msgspec import structs
 
 from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
+from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
-from lodesman.batch.backend import Backend, BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.director.iteration import decide
@@ -29,12 +29,13 @@ from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.plan import resources as plan
 from lodesman.plan.iteration import PlannedDecision, compare
-from lodesman.resources import ResourceConfig
+from lodesman.resources import LOCAL, ResourceConfig
 from lodesman.store.read.pilots import pilots_in_short
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.verdict import counted, since, span
 
-_SEED: Final = 1
+SEED: Final = 1
+"""Of the random numbers of all dry runs."""
 _OFTEN: Final = 256
 _APART: Final = ", "
 """Between the names of several batch systems that reported one load."""
@@ -136,12 +137,20 @@ class RecordedLoads:
         sources = [] if load is None else load.source.split(_APART)
         if load is None or self.name not in sources:
             self.empty.add(QueueId(*queue))
-            return BatchLoad(waiting=0, running=0, observed_at=self.now)
+            return _load(0, 0, 0, self.now)
         if load.is_known:
             self.observed.append(load.observed_at)
         if self.name != sources[0]:  # all of them together are reported once
-            return BatchLoad(waiting=0, running=0, observed_at=load.observed_at)
-        return BatchLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
+            return _load(0, 0, 0, load.observed_at)
+        # What is not ours in a queue of this machine counts as a pilot there.
+        others = 0 if self.name == LOCAL or last is None else last.record["rooms"][name].get("others")
+        return _load(load.waiting, load.running, others, load.observed_at)
+
+
+def _load(waiting: int | None, running: int | None, others: int | None, at: float) -> BatchLoad:
+    return BatchLoad(
+        waiting=waiting, running=running, others_waiting=others, others_running=0, observed_at=at
+    )
 
 
 def _decide(
@@ -157,8 +166,8 @@ def _decide(
     seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
     found = seen if pilots is None else replace(seen, pilots=pilots)
     state.tick()
-    decision = decide(found, options=options, now=now, rng=random.Random(_SEED))
-    return PlannedDecision(decision, waiting, options.max_pilots_per_iteration)
+    decision = decide(found, options=options, now=now, seed=SEED)
+    return PlannedDecision(decision, waiting, decision.target.most)
 
 
 def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
@@ -183,7 +192,7 @@ def _director(
     empty, observed = set[QueueId](), list[float]()
     loads = {
         name: RecordedLoads(name=name, last=last, now=state.now, empty=empty, observed=observed)
-        for name in running.backends
+        for name in running.watches
     }
     # Loads are as old as they were when the director went by them: the next iteration has newer ones.
     max_age = running.options.max_load_age_s + (decided or 0.0)
@@ -193,7 +202,7 @@ def _director(
         running,
         options=replace(running.options, max_load_age_s=max_age),
         db=state.db,
-        backends=cast("Mapping[str, Backend]", loads),
+        watches=cast("Mapping[str, BackendWatch]", loads),
         pools=lambda: dict(pools),
         breakers=dict(running.breakers),
         buckets=dict(running.buckets),

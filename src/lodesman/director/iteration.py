@@ -16,9 +16,10 @@ from lodesman.director.options import DirectorOptions, ExcessRules
 from lodesman.director.orders import PilotOrder, PoolRefusal, PoolState, make_orders
 from lodesman.director.placement import PlacementResult, place
 from lodesman.director.places import Places, PoolServing
-from lodesman.director.plan import Plan, TaskQueueDemand, adapt, make_plan
+from lodesman.director.plan import Plan, TaskQueueDemand, make_plan
 from lodesman.director.queues import CandidateQueue, QueueGates
 from lodesman.director.supply import PilotStanding, PilotView, Supply, count_supply
+from lodesman.director.target import TargetFacts, target_of
 from lodesman.matching.tables import KeyTable
 from lodesman.resources import NodePath, QueueId
 
@@ -26,7 +27,7 @@ from lodesman.resources import NodePath, QueueId
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorInput:
     """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
-    (empty after a loss: breakers closed, buckets full; the caps hold all the same). `table` has the task queues
+    (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
     of `demands`, `serving` says which queues serve which SubmitPool.
     """
 
@@ -61,6 +62,8 @@ class Decision:
     """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next snapshot."""
 
     now: float
+    seed: int
+    options: DirectorOptions
     target: DirectorTarget
     supply: Supply
     plan: Plan
@@ -72,8 +75,9 @@ class Decision:
     buckets: Mapping[NodePath, TokenBucket]
 
 
-def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng: Random) -> Decision:
-    """One iteration. Pure: the same snapshot, options, time and seed give the same decision."""
+def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, seed: int) -> Decision:
+    """One iteration. Pure: the same snapshot, options, time and seed of random numbers give the same decision."""
+    rng = Random(seed)
     supply = count_supply(
         snapshot.demands,
         snapshot.pilots,
@@ -82,11 +86,8 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
         options=options,
         now=now,
     )
-    waiting_jobs = sum(one.waiting_jobs for one in snapshot.demands)
-    target = adapt(options, waiting_jobs=waiting_jobs, running_jobs=snapshot.running_jobs)
-    plan = make_plan(
-        snapshot.demands, usable_waiting=supply.counted, target=target.value, options=options, rng=rng
-    )
+    target = target_of(_facts(snapshot, supply), options)
+    plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
     orders, refused = make_orders(snapshot.demands, plan, snapshot.pools, options, rng)
     breakers = {queue_id: settle(one, now=now) for queue_id, one in snapshot.breakers.items()}
     # The buckets of CEs that have no candidate queue any more are dropped.
@@ -108,6 +109,8 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
             breakers[queue_id] = submitting(breakers[queue_id], now=now, rules=options.breaker)
     return Decision(
         now=now,
+        seed=seed,
+        options=options,
         target=target,
         supply=supply,
         plan=plan,
@@ -117,6 +120,17 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
         excess=choose_excess(supply, suspects=snapshot.suspects, rules=options.excess, now=now),
         breakers=breakers,
         buckets=buckets,
+    )
+
+
+def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
+    demands = snapshot.demands
+    return TargetFacts(
+        waiting_jobs=sum(one.waiting_jobs for one in demands),
+        running_jobs=snapshot.running_jobs,
+        usable_pilots=sum(min(one.waiting_jobs, supply.counted[one.tq_id]) for one in demands),
+        waiting_pilots=supply.waiting,
+        running_pilots=supply.running,
     )
 
 

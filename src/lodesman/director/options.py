@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.errors import InvalidConfig
 
 CPU_BUCKETS = (
@@ -88,6 +89,15 @@ def names(raw: object) -> tuple[str, ...]:
     return found
 
 
+def _policy(raw: object) -> TargetPolicy:
+    """The name of a policy."""
+    try:
+        return TargetPolicy(str(raw).strip().lower())
+    except ValueError:
+        *some, last = TargetPolicy
+        raise ValueError(f"{', '.join(some)} or {last}") from None
+
+
 def _rising(raw: object) -> tuple[int, ...]:
     """Strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
     wanted = "a strictly increasing list of whole numbers above 0"
@@ -118,19 +128,26 @@ def _option(name: str, read: Reader, default: Any) -> Any:
 
 
 # The bounds keep the formula's mean below what `poisson` accepts:
-# 2 x 10,000 pilots x 100 (adaptiveMaxFactor) x 100,000,000 / 360 < 1e12.
+# 2 x 10,000 pilots x 100 (adaptiveMaxFactor), or 2 x 1,000,000 (maxTarget), x 100,000,000 / 360 < 1e12.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptiveRules:
-    """Targets that pilotsPerIteration follows. With `target_waiting_jobs` it is what it is; with
-    `target_running_jobs` no pilot is wanted (0: no such target); it never grows by more than `max_factor`.
+class TargetRules:
+    """The policy of the target, and what its policies need (`director.target`).
+
+    adaptive: with `target_waiting_jobs` the target is pilotsPerIteration, with `target_running_jobs` it is 0 (0: no such
+    target); it never grows by more than `max_factor`. gap: closed in about `gap_iterations`. ratio: the fraction of the
+    running pilots that may wait. minimum and maximum bound these two.
     """
 
-    enabled: bool = _option("adaptiveTarget", truth, False)
+    policy: TargetPolicy = _option("TargetPolicy", _policy, TargetPolicy.SEED)  # noqa: RUF009  immutable
     target_waiting_jobs: int = _option("targetWaitingJobs", whole(1, 1_000_000_000), 200)
     target_running_jobs: int = _option("targetRunningJobs", whole(0, 1_000_000_000), 0)
     max_factor: float = _option("adaptiveMaxFactor", number(0, 100), 10.0)
+    gap_iterations: int = _option("gapIterations", whole(1, 1_000), 3)
+    running_fraction: float = _option("runningFraction", number(0, 100), 0.2)
+    minimum: int = _option("minTarget", whole(1, 1_000_000), 4)
+    maximum: int = _option("maxTarget", whole(1, 1_000_000), 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +218,7 @@ class DirectorOptions:
     max_load_age_s: float = _option("maxLoadAgeSeconds", number(1, 86_400), 600.0)
     pool_defaults: PoolOptions = PoolOptions()
     pools: Mapping[str, PoolOptions] = field(default_factory=lambda: {"Local": PoolOptions(name="Local")})
-    adaptive: AdaptiveRules = AdaptiveRules()
+    target: TargetRules = TargetRules()
     breaker: BreakerRules = BreakerRules()
     rate: RateRules = RateRules()
     excess: ExcessRules = ExcessRules()
@@ -216,7 +233,7 @@ class _Rule(NamedTuple):
     read: Reader
 
 
-_PARTS = {"adaptive": AdaptiveRules, "breaker": BreakerRules, "rate": RateRules, "excess": ExcessRules}
+_PARTS = {"target": TargetRules, "breaker": BreakerRules, "rate": RateRules, "excess": ExcessRules}
 _RULES = tuple(
     _Rule(one.metadata["option"], group, one.name, one.metadata["read"])
     for group, kind in {"": DirectorOptions, "pool": PoolOptions, **_PARTS}.items()
@@ -225,6 +242,12 @@ _RULES = tuple(
 )
 _BY_OPTION = {rule.option: rule for rule in _RULES}
 _Values = dict[str, dict[str, Any]]
+
+
+def formula_options(options: DirectorOptions) -> dict[str, Any]:
+    """The director's own options and those of its target, by name: what `read_options` reads again."""
+    groups = {"": options, "target": options.target}
+    return {rule.option: getattr(groups[rule.group], rule.field) for rule in _RULES if rule.group in groups}
 
 
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
@@ -316,6 +339,8 @@ def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> N
         _note(faults, "Director", "DefaultSubmitPools", f"not in SubmitPools: {', '.join(missing)}")
     if options.max_cpu < options.cpu_buckets[-1]:
         _note(faults, "Director", "maxCPU", f"must be at least the last bucket, {options.cpu_buckets[-1]}")
+    if options.target.minimum > options.target.maximum:
+        _note(faults, "Director", "minTarget", f"is more than maxTarget {options.target.maximum}")
     if options.breaker.max_open_s < options.breaker.open_s:
         _note(faults, "Director", "breakerMaxOpenSeconds", "is less than breakerOpenSeconds")
 

@@ -3,8 +3,7 @@
     n = poisson((pilotsPerPriority * priority + pilotsPerJob * jobs) * maxCPU / max(CPU, lowestCPUBoost))
     n = min(n, int((1 + extraPilotFraction) * jobs) + extraPilots - waitingPilots)
 
-Source: seed taskqueue-director, "TaskqueueDirector Algorithm" and "Proposed fixes" (`adapt`). The boost stops at
-lowestCPUBoost, as the page says in words.
+Source: seed taskqueue-director, "TaskqueueDirector Algorithm". The boost stops at lowestCPUBoost, as the page says in words.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from lodesman.answers.pilots import DirectorPlan, DirectorTarget
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Clamp, Limit, clamp
 from lodesman.director.options import DirectorOptions
+from lodesman.director.target import COUNTING
 from lodesman.matching.task_queue import TaskQueueKey
 
 # Weights start at 0.001; a sum under this is zero but for rounding, and must not become infinite below.
@@ -50,24 +50,6 @@ def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:
 def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
     """Pilots that may wait for these jobs: int((1 + extraPilotFraction) * jobs) + extraPilots."""
     return int((1.0 + options.extra_pilot_fraction) * waiting_jobs) + options.extra_pilots
-
-
-def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> DirectorTarget:
-    """The target of this iteration: the more jobs wait the more pilots, the more run (of their target) the fewer."""
-    base, rules = options.pilots_per_iteration, options.adaptive
-    more = less = 1.0
-    if rules.enabled:
-        more = min(waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
-        if rules.target_running_jobs > 0:
-            less = max(0.0, 1.0 - running_jobs / rules.target_running_jobs)
-    return DirectorTarget(
-        base=base,
-        value=base * more * less,
-        waiting_jobs=waiting_jobs,
-        running_jobs=running_jobs,
-        waiting_factor=more,
-        running_factor=less,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +92,25 @@ def make_plan(
     demands: Sequence[TaskQueueDemand],
     *,
     usable_waiting: Mapping[int, int],
-    target: float,
+    target: DirectorTarget,
     options: DirectorOptions,
     rng: Random,
 ) -> Plan:
     """The plan of one iteration; rows in the order of the task queues' ids, so a seed replays it.
 
-    `target`: what `adapt` made of pilotsPerIteration. Task queues without waiting jobs take no part in the sums and get
-    nothing; a zero sum makes its contribution zero.
+    `target`: stands for pilotsPerIteration. Task queues without waiting jobs take no part in the sums and get nothing; a
+    zero sum makes its contribution zero.
     """
-    taking_part = [demand for demand in demands if demand.waiting_jobs > 0]
+    ordered, value = sorted(demands, key=lambda one: one.tq_id), target.value
+    taking_part = [demand for demand in ordered if demand.waiting_jobs > 0]
     priority_sum = sum(demand.weight for demand in taking_part)
     waiting_jobs = sum(demand.waiting_jobs for demand in taking_part)
     head = Plan(
-        target=target,
+        target=value,
         priority_sum=priority_sum,
         waiting_jobs=waiting_jobs,
-        pilots_per_priority=target / priority_sum if priority_sum > _NO_PRIORITY else 0.0,
-        pilots_per_job=target / waiting_jobs if waiting_jobs > 0 else 0.0,
+        pilots_per_priority=value / priority_sum if priority_sum > _NO_PRIORITY else 0.0,
+        pilots_per_job=value / waiting_jobs if waiting_jobs > 0 else 0.0,
         max_cpu=options.max_cpu,
         lowest_cpu_boost=options.lowest_cpu_boost,
         extra_fraction=options.extra_pilot_fraction,
@@ -135,9 +118,9 @@ def make_plan(
     )
     rows = [
         _row(demand, head, waiting=usable_waiting.get(demand.tq_id, 0), options=options, rng=rng)
-        for demand in sorted(demands, key=lambda one: one.tq_id)
+        for demand in ordered
     ]
-    return msgspec.structs.replace(head, rows=_capped(rows, cap=options.max_pilots_per_iteration, rng=rng))
+    return msgspec.structs.replace(head, rows=_capped(rows, target, rng))
 
 
 def _row(
@@ -175,13 +158,14 @@ def _row(
     )
 
 
-def _capped(rows: Sequence[PlanRow], *, cap: int, rng: Random) -> tuple[PlanRow, ...]:
-    """The rows under `cap` pilots together (0: no cap): each pilot asked for has the same chance, so proportions stay."""
-    total = sum(row.asked for row in rows)
+def _capped(rows: Sequence[PlanRow], target: DirectorTarget, rng: Random) -> tuple[PlanRow, ...]:
+    """The rows under the maximum for all together: each pilot asked for has the same chance, so proportions stay."""
+    total, cap = sum(row.asked for row in rows), target.most
     if cap <= 0 or total <= cap:
         return tuple(rows)
     kept = Counter(rng.sample([row.tq_id for row in rows], counts=[row.asked for row in rows], k=cap))
-    detail = f"maxPilotsPerIteration {cap} for {total} asked by all task queues"
+    name = f"target of {target.policy}" if target.policy in COUNTING else "maxPilotsPerIteration"
+    detail = f"{name} {cap} for {total} asked by all task queues"
     capped = []
     for row in rows:
         limit = Limit(name=ClampName.ITERATION_CAP, limit=kept[row.tq_id], detail=detail)

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter, itemgetter
+from random import Random
 from typing import Any
 
 from msgspec.structs import asdict
 
-from lodesman.answers.pilots import DirectorPlan
-from lodesman.answers.vocabulary import ClampName, RefusalKind
+from lodesman.answers.pilots import DirectorPlan, DirectorTarget
+from lodesman.answers.vocabulary import ClampName, RefusalKind, TargetPolicy
 from lodesman.director.iteration import Decision
 from lodesman.director.limits import Clamp
+from lodesman.director.options import formula_options, read_options
 from lodesman.director.placement import OrderOutcome, PlacementResult
-from lodesman.director.plan import Plan, PlanRow, arithmetic
+from lodesman.director.plan import Plan, PlanRow, TaskQueueDemand, arithmetic, make_plan
 from lodesman.director.queues import CandidateQueue, QueueLoad, Room, others
+from lodesman.director.target import TargetFacts, target_of
+from lodesman.errors import NotFound
+from lodesman.matching.task_queue import TaskQueueKey
 
 Record = dict[str, Any]
 
@@ -45,10 +50,9 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
     each = min(examples, _MOST_EXAMPLES // max(1, len(outcomes)))
     return {
         "now": decision.now,
-        "target": asdict(decision.target),
-        "plan": {name: getattr(plan, name) for name in DirectorPlan.__struct_fields__},
-        "row_fields": [*_PLAIN_FIELDS, "clamps"],
-        "rows": [[*_ROW_VALUES(row), [*map(_CLAMP_VALUES, row.clamps)]] for row in rows],
+        "seed": decision.seed,
+        "options": formula_options(decision.options),
+        **_arithmetic(decision.target, plan, rows),
         "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
         "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
         "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
@@ -68,6 +72,42 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
             for queue in placement.places.queues.values()
         },
     }
+
+
+def _arithmetic(target: DirectorTarget, plan: Plan, rows: Sequence[PlanRow]) -> Record:
+    return {
+        "target": asdict(target),
+        "plan": {name: getattr(plan, name) for name in DirectorPlan.__struct_fields__},
+        "row_fields": [*_PLAIN_FIELDS, "clamps"],
+        "rows": [[*_ROW_VALUES(row), [*map(_CLAMP_VALUES, row.clamps)]] for row in rows],
+    }
+
+
+def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
+    """A stored record as another policy would have made it, with the same options and random numbers. Its pilots are not
+    placed: which CE queues could run them is not stored. Raises NotFound if too little is stored.
+    """
+    if "seed" not in record:
+        raise NotFound("An older release stored this iteration, and too little of it to compute it again.")
+    if record["left_out"] and len(record["rows"]) >= MOST_ROWS:
+        raise NotFound(f"This iteration had more than {MOST_ROWS:,} task queues; not all are stored.")
+    options = read_options(record["options"] | {"TargetPolicy": policy})
+    facts = {name: record["target"][name] for name in TargetFacts.__dataclass_fields__}
+    rows = [_row(record["row_fields"], row) for row in record["rows"]]
+    demands = [
+        TaskQueueDemand(
+            tq_id=row.tq_id,
+            key=TaskQueueKey(owner="", group="", vo="", norm_cpu_seconds=row.norm_cpu_seconds),
+            weight=row.weight,
+            waiting_jobs=row.waiting_jobs,
+        )
+        for row in rows
+    ]
+    usable = {row.tq_id: row.usable_waiting for row in rows}
+    target, rng = target_of(TargetFacts(**facts), options), Random(record["seed"])
+    plan = make_plan(demands, usable_waiting=usable, target=target, options=options, rng=rng)
+    unplaced: Record = {"asks": [], "no_pool": [], "placements": [], "cancel": []}
+    return {**record, **_arithmetic(target, plan, plan.rows), **unplaced}
 
 
 def _room(queue: CandidateQueue, room: Room, left: int) -> Record:

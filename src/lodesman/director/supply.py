@@ -32,9 +32,11 @@ class PilotStanding(StrEnum):
     BUSY = "busy"
     DRAINING = "draining"
     SILENT = "silent"
+    SHUT = "host shut"
 
 
 _NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING})
+_TAKES_JOBS = frozenset({PilotStanding.IDLE, PilotStanding.BUSY})
 
 
 class SetAside(StrEnum):
@@ -44,12 +46,14 @@ class SetAside(StrEnum):
     BUSY = "runs jobs"
     DRAINING = "takes no more jobs"
     SILENT = "was not heard for long"
+    SHUT = "runs on a host that gets no jobs"
 
 
 _SET_ASIDE = {
     PilotStanding.BUSY: SetAside.BUSY,
     PilotStanding.DRAINING: SetAside.DRAINING,
     PilotStanding.SILENT: SetAside.SILENT,
+    PilotStanding.SHUT: SetAside.SHUT,
 }
 
 
@@ -68,7 +72,8 @@ class PilotView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0).
+    """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0). waiting: pilots that
+    have not started and that a task queue could use; running: those that run and take jobs, busy or idle.
     borrowed: how many of these were submitted for another. spare: pilots that no task queue needs; no task queue could
     use the `useless` ones (ids) even if it needed more. aside: pilots that count nowhere, by reason; aged are those of
     them that wait too long.
@@ -76,6 +81,8 @@ class Supply:
 
     counted: Mapping[int, int]
     borrowed: Mapping[int, int]
+    waiting: int = 0
+    running: int = 0
     spare: tuple[PilotView, ...] = ()
     useless: frozenset[int] = frozenset()
     aged: tuple[PilotView, ...] = ()
@@ -100,7 +107,9 @@ def count_supply(
     aside: Counter[SetAside] = Counter()
     usable: list[PilotView] = []
     aged: list[PilotView] = []
+    running = 0
     for pilot in pilots:
+        running += pilot.standing in _TAKES_JOBS
         reason = _SET_ASIDE.get(pilot.standing)
         if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
             reason = SetAside.TOO_OLD
@@ -114,16 +123,16 @@ def count_supply(
     jobs = {demand.tq_id: demand.waiting_jobs for demand in demands}
     ledger.fill(groups, jobs)
     ledger.fill(groups, {tq_id: allowance(n, options) if n else 0 for tq_id, n in jobs.items()})
+    useless = frozenset(
+        pilot.pilot_id for group in groups if not ledger.usable(group.request) for pilot in group.pilots
+    )
     return Supply(
         counted=ledger.counted,
         borrowed=ledger.borrowed,
+        waiting=sum(one.standing in _NOT_STARTED and one.pilot_id not in useless for one in usable),
+        running=running,
         spare=tuple(pilot for group in groups for pilot in group.pilots),
-        useless=frozenset(
-            pilot.pilot_id
-            for group in groups
-            if group.pilots and not ledger.usable(group.request)
-            for pilot in group.pilots
-        ),
+        useless=useless,
         aged=tuple(aged),
         aside=dict(aside),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -45,7 +44,7 @@ def run():
             given_snapshot,
             options=options or read_options({"PrivatePilotFraction": "0"}),
             now=now,
-            rng=random.Random(seed),
+            seed=seed,
         )
 
     return decided
@@ -83,11 +82,31 @@ def test_no_jobs_no_pilots(run, queue):
 
 
 def test_the_adaptive_target_follows_the_waiting_jobs(run, demand, queue):
-    options = read_options({"adaptiveTarget": "yes", "targetWaitingJobs": "100"})
+    options = read_options({"TargetPolicy": "adaptive", "targetWaitingJobs": "100"})
     demands = [demand(1, waiting_jobs=30), demand(2, waiting_jobs=20)]
     decision = run(snapshot(demands, [queue("A")], running_jobs=7), options=options)
     assert (decision.target.value, decision.target.running_jobs) == (20.0, 7)
     assert decision.plan.target == 20.0
+
+
+def test_the_gap_is_between_the_jobs_and_the_pilots_that_each_could_use(run, demand, queue, pilot):
+    """Task queue 1 has 9 jobs and 2 pilots that wait, 1 idle; task queue 2 has 6 jobs and 20 pilots."""
+    options = read_options({"TargetPolicy": "gap", "PrivatePilotFraction": "0"})
+    demands = [
+        demand(1, waiting_jobs=9, sites=("A",), norm_cpu_seconds=100),
+        demand(2, waiting_jobs=6, sites=("B",)),
+    ]
+    pilots = [pilot(k) for k in (1, 2)] + [pilot(3, standing=PilotStanding.IDLE)]
+    pilots += [pilot(4, standing=PilotStanding.BUSY), pilot(5, standing=PilotStanding.DRAINING)]
+    pilots += [pilot(k, site="B", tq_id=2) for k in range(10, 30)]
+    decision = run(snapshot(demands, [queue("A"), queue("B")], pilots), options=options)
+    target = decision.target
+    assert (target.waiting_jobs, target.usable_pilots, target.value) == (15, 3 + 6, 4)
+    assert (target.waiting_pilots, target.running_pilots) == (22, 2)
+    # The formula would ask for 8 x 150, and the allowance lets 11 through.
+    assert decision.plan.asked == 4
+    (bite,) = decision.plan.rows[0].clamps[1:]
+    assert bite.detail.startswith("target of gap 4 for ")
 
 
 # --- pools --------------------------------------------------------------------------------------------

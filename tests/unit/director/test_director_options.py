@@ -34,7 +34,7 @@ def test_the_defaults_are_those_of_the_seed():
     assert options.max_pilot_waiting_hours == 6
     assert options.max_cpu == 1_080_000
     assert options.max_pilots_per_iteration == 0
-    assert not options.adaptive.enabled
+    assert options.target.policy == "seed"
     pool = options.pool_defaults
     assert (pool.min_threads, pool.max_threads, pool.total_threads) == (0, 2, 40)
     assert pool.list_match_delay_minutes == 5
@@ -112,7 +112,7 @@ def test_every_option_reaches_its_own_field():
         "PrivatePilotFraction": "0.25",
         "EnableListMatch": "no",
         "LegacyPrivatePilotFraction": "yes",
-        "adaptiveTarget": "yes",
+        "TargetPolicy": "Gap",
         "cancelExcess": "no",
         "DefaultSubmitPools": "Second",
         "minThreadsInPool": "1",
@@ -305,5 +305,5 @@ def test_the_largest_allowed_options_keep_the_mean_drawable():
         "lowestCPUBoost": "360",
     }
     options = read_options(biggest)
-    largest = 2 * options.pilots_per_iteration * options.adaptive.max_factor
+    largest = 2 * options.pilots_per_iteration * options.target.max_factor
     assert largest * options.max_cpu / options.lowest_cpu_boost < MAX_MEAN

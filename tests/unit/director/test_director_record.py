@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 
 import pytest
 
+from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.commands.pool_map import PoolMap
 from lodesman.director import record as records
 from lodesman.director.iteration import DirectorInput, decide
@@ -15,8 +15,9 @@ from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.plan import PlanRow
 from lodesman.director.queues import QueueCaps, QueueLoad
-from lodesman.director.record import Stories, loads_of, to_record
+from lodesman.director.record import Stories, loads_of, replay, to_record
 from lodesman.director.supply import PilotStanding
+from lodesman.errors import NotFound
 from lodesman.matching.tables import KeyTable
 
 NOW = 1_000_000.0
@@ -43,7 +44,7 @@ def decision_for():
             ),
             options=read_options({"PrivatePilotFraction": "0"} | (section or {})),
             now=NOW,
-            rng=random.Random(5),
+            seed=5,
         )
 
     return make
@@ -67,6 +68,31 @@ def test_the_plan_comes_back_as_it_was(plan_of, decision_for, demand, queue, pil
         section={"maxPilotsPerIteration": "20"},
     )
     assert plan_of(json.loads(json.dumps(to_record(decision)))) == decision.plan
+
+
+@pytest.mark.parametrize("policy", TargetPolicy)
+@pytest.mark.parametrize("other", TargetPolicy)
+def test_an_iteration_is_computed_again_from_its_record(stored, demand, queue, pilot, policy, other):
+    """By its own policy as it was, by another one as that would have asked then."""
+    demands = [demand(k, waiting_jobs=7 * k, weight=k / 3, norm_cpu_seconds=40_000 * k) for k in range(1, 9)]
+    demands.append(demand(9, waiting_jobs=0))
+    pilots = [pilot(k) for k in range(7)] + [pilot(8, standing=PilotStanding.BUSY)]
+    section = {"maxPilotsPerIteration": "30", "extraPilots": "7", "lowestCPUBoost": "9000", "minTarget": "3"}
+    arithmetic = ("target", "plan", "row_fields", "rows")
+    record, wanted = (
+        stored(demands, [queue("A")], pilots, section={**section, "TargetPolicy": one})
+        for one in (policy, other)
+    )
+    again = json.loads(json.dumps(replay(record, other)))
+    assert [again[name] for name in arithmetic] == [wanted[name] for name in arithmetic]
+    assert (again["placements"], again["asks"], again["rooms"]) == ([], [], record["rooms"])
+
+
+def test_what_is_not_stored_whole_is_not_computed_again(stored, demand, queue, monkeypatch):
+    monkeypatch.setattr(records, "MOST_ROWS", 2)
+    record = stored([demand(k) for k in range(1, 4)], [queue("A")])
+    with pytest.raises(NotFound, match="more than 2 task queues; not all are stored"):
+        replay(record, TargetPolicy.GAP)
 
 
 def test_a_record_of_an_older_release_is_read(plan_of, stored, demand, queue):

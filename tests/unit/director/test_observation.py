@@ -51,3 +51,11 @@ def test_a_load_may_be_acted_on_when_it_is_known_and_fresh(waiting, running, at,
     load = seen(waiting, running, at)
     assert load.is_known == all(number is not None and number >= 0 for number in (waiting, running))
     assert (load.doubts(now=now, max_age_s=max_age) == "") == (load.is_known and now - at <= max_age)
+
+
+def test_what_a_batch_system_said_instead_is_the_doubt():
+    unknown = QueueLoad(None, None, 0.0, "slurm", fault="squeue failed: no controller.")
+    assert unknown.doubts(now=10.0, max_age_s=60.0) == "slurm does not answer: squeue failed: no controller."
+    fresh = QueueLoad(1, 2, 0.0, "slurm", fault="squeue failed: no controller.")
+    assert fresh.doubts(now=10.0, max_age_s=60.0) == ""
+    assert "does not answer" in fresh.doubts(now=100.0, max_age_s=60.0)

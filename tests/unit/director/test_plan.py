@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.options import DirectorOptions
 from lodesman.director.plan import arithmetic, make_plan
+from lodesman.director.target import TargetFacts, target_of
+
+NOTHING = TargetFacts(waiting_jobs=0, running_jobs=0, usable_pilots=0, waiting_pilots=0, running_pilots=0)
 
 
 def plan_for(demands, *, waiting=None, target=40.0, seed=1, **options):
+    rules = DirectorOptions(pilots_per_iteration=target, **options)
     return make_plan(
         demands,
         usable_waiting=waiting or {},
-        target=target,
-        options=DirectorOptions(**options),
+        target=target_of(NOTHING, rules),
+        options=rules,
         rng=random.Random(seed),
     )
 

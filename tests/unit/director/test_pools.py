@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from lodesman.answers.vocabulary import PoolOutcome
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PoolState, PoolTry, choose_pool, make_orders
 from lodesman.director.plan import make_plan
+from lodesman.director.target import TargetFacts, target_of
 
 
 def pools(**given_states) -> dict[str, PoolState]:
@@ -34,7 +36,9 @@ def test_full_is_no_free_thread_and_no_room_in_the_queue(running, queued, full):
 def order(demand, states, **options):
     """What is ordered for a task queue that gets two pilots."""
     rules = DirectorOptions(**options)
-    plan = make_plan([demand], usable_waiting={}, target=1e6, options=rules, rng=random.Random(1))
+    nothing = TargetFacts(waiting_jobs=0, running_jobs=0, usable_pilots=0, waiting_pilots=0, running_pilots=0)
+    target = target_of(nothing, replace(rules, pilots_per_iteration=1e6))
+    plan = make_plan([demand], usable_waiting={}, target=target, options=rules, rng=random.Random(1))
     return make_orders([demand], plan, states, rules, random.Random(1))
 
 

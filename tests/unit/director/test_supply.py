@@ -46,6 +46,7 @@ def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
         (PilotStanding.BUSY, SetAside.BUSY),
         (PilotStanding.DRAINING, SetAside.DRAINING),
         (PilotStanding.SILENT, SetAside.SILENT),
+        (PilotStanding.SHUT, SetAside.SHUT),
     ],
 )
 def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standing, reason):
