@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
-from lodesman.answers.nodes import Closing, SiteClosed, SiteOpened
+from lodesman.answers.nodes import BreakerBody, BreakerOrder, BreakerOrdered, Closing, SiteClosed, SiteOpened
 from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.sites import exact_node, find_node
 from lodesman.commands.pilots import drain_pilots
-from lodesman.commands.site_mask import Closed, check_closing, close_site, not_closed, open_site
-from lodesman.errors import InvalidRequest, LodesmanError
-from lodesman.resources import NodePath
+from lodesman.commands.site_mask import (
+    Closed,
+    check_closing,
+    check_reason,
+    close_site,
+    not_closed,
+    open_site,
+    order_breaker,
+)
+from lodesman.errors import InvalidRequest, LodesmanError, NotFound
+from lodesman.resources import NodePath, QueueId
 from lodesman.store.director import closings
 from lodesman.store.journal import Change, Command
 
@@ -65,6 +75,22 @@ async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> Sit
     before, others = await core.command(request.audited(command, "site-opened", str(node)))
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
     return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
+
+
+@serves(calls.BREAKER)
+async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> BreakerOrdered:
+    """Raises NotFound for what is no queue, InvalidRequest without a reason."""
+    body, order = request.body, None
+    place = QueueId(*find_node(core.policy.config.tree, body.path))
+    if not place.queue:
+        raise NotFound(f"{place} is no queue.", hint="Name it as SITE/CE/QUEUE; see: lode queue ls")
+    if body.order != "auto":
+        state: Literal["open", "closed"] = "open" if body.order == "open" else "closed"
+        order = BreakerOrder(*place, state, check_reason(body.reason), request.who.name, core.clock())
+    command = Change(order_breaker, place, order)
+    words = f"{body.order}: {body.reason}".removesuffix(": ")
+    before = await core.command(request.audited(command, "breaker-ordered", str(place), words))
+    return BreakerOrdered(path=str(place), now=order, before=before)
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:

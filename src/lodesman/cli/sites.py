@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal, cast
 
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.nodes import Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
+from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed
 from lodesman.cli.session import Session, with_session
@@ -130,6 +130,21 @@ def _level(row: UsableQueue) -> str:
     if not row.closed:
         return ""
     return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
+
+
+@queue.command("breaker")
+@click.argument("name", metavar="SITE/CE/QUEUE")
+@click.argument("order", type=click.Choice(["open", "close", "auto"]))
+@click.option("--reason", default="", help="Why; needed to open or close.")
+@with_session
+def _breaker(session: Session, /, *, name: str, order: str, reason: str) -> None:
+    """Open the breaker of a queue (no pilot is sent), close it (whatever fails there), or let it move by itself again
+    (administrators).
+    """
+    body = BreakerBody(path=name, order=cast("Literal['open', 'close', 'auto']", order), reason=reason)
+    answer = session.answer(calls.BREAKER, body=body)
+    text = "moves by itself" if answer.now is None else f"is {answer.now.text}"
+    say(f"The breaker of {answer.path} {text}, from the director's next iteration on.")
 
 
 @queue.command("show")

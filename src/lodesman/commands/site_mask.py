@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from lodesman.answers.nodes import Closing
+from lodesman.answers.nodes import BreakerOrder, Closing
 from lodesman.commands.live import Live
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import Conflict, InvalidRequest
-from lodesman.resources import NodePath
+from lodesman.resources import NodePath, QueueId
 from lodesman.store import Reader, director
 from lodesman.store.director import closings, closings_version
 from lodesman.store.journal import Transaction
@@ -57,11 +57,7 @@ def leaving(closing: Closing) -> str:
 
 def check_closing(closing: Closing, now: float) -> Closing:
     """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or a time that has passed."""
-    reason = closing.reason.strip()
-    if not reason:
-        raise InvalidRequest("Say why: everybody will see the reason.", parameter="reason")
-    if len(reason) > _MOST_REASON:
-        raise InvalidRequest(f"The reason is longer than {_MOST_REASON} characters.", parameter="reason")
+    reason = check_reason(closing.reason)
     if not closing.holds(now):
         raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
     return replace(closing, reason=reason)
@@ -117,6 +113,26 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
     return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
+
+
+def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
+    """Give an order for the breaker of a queue, or take it back (None); answers the one before."""
+    before = director.breaker_orders(tx.reader()).get(place)
+    if order is None:
+        director.delete_breaker_order(tx, place)
+    else:
+        director.put_breaker_order(tx, order)
+    return before
+
+
+def check_reason(reason: str) -> str:
+    """Without blanks around it. Raises InvalidRequest: none is given, or it is too long."""
+    reason = reason.strip()
+    if not reason:
+        raise InvalidRequest("Say why: everybody will see the reason.", parameter="reason")
+    if len(reason) > _MOST_REASON:
+        raise InvalidRequest(f"The reason is longer than {_MOST_REASON} characters.", parameter="reason")
+    return reason
 
 
 def _holding(tx: Transaction, node: NodePath) -> Closing | None:

@@ -1,0 +1,73 @@
+"""POST /v1/queues/breaker: orders of administrators for breakers, and what the director makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.vocabulary import BreakerState
+from lodesman.director.limits import Breaker
+from lodesman.store.director import breaker_orders
+
+QUEUE = "North/ce.north/short"
+PLACE = QueueId("North", "ce.north", "short")
+BROKEN = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=1e12, reason="Permission denied")
+
+
+@pytest.fixture
+def director(house, backend):
+    house.side.director = house.director(backend)
+    return house.side.director
+
+
+def order(house, word, reason="a new disk", **more):
+    return house.call(
+        "POST", "/v1/queues/breaker", {"path": QUEUE, "order": word, "reason": reason, **more}, token="admin"
+    )
+
+
+def placed(house, director):
+    """The pilots that an iteration places in the queue, and its limits there now."""
+    house.now += 1.0
+    found = []
+    director.launch = lambda decision, _: found.extend(one.queue_id for one in decision.placement.placements)
+    director.tick(house.now)
+    why = house.get(f"/v1/queues/why?path={QUEUE}", "admin")
+    return found.count(PLACE), [step["text"] for step in why["chain"] if step["step"] == "room"]
+
+
+def test_an_open_breaker_stays_open_until_it_may_move(house, director):
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    before, _ = placed(house, director)
+    assert before > 0
+    answer = order(house, "open").json
+    assert (answer["before"], answer["now"]["state"], answer["now"]["ordered_by"]) == (None, "open", "admin")
+    count, (text,) = placed(house, director)
+    assert count == 0
+    assert "open by order of admin since" in text
+    assert "a new disk" in text
+    assert order(house, "auto", "").json["before"]["state"] == "open"
+    assert placed(house, director)[0] > 0
+    assert breaker_orders(house.side.db) == {}
+
+
+def test_a_closed_breaker_is_not_opened_by_failures(house, director):
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    director.breakers = {PLACE: BROKEN}
+    assert placed(house, director)[0] == 0
+    assert order(house, "close").status == 200
+    assert placed(house, director)[0] > 0
+    assert PLACE not in director.breakers
+
+
+def test_an_order_has_a_reason_and_a_queue(house):
+    assert order(house, "open", " ").status == 400
+    assert order(house, "open", path="North").status == 404
+    assert order(house, "shut").status == 400
+    assert order(house, "open", path="Nowhere/ce/q").status == 404
+
+
+def test_orders_are_in_the_audit_trail(house):
+    order(house, "open")
+    (row,) = [one for one in house.get("/v1/audit", "admin")["entries"] if one["action"] == "breaker-ordered"]
+    assert (row["subject"], row["by"], row["detail"]) == (QUEUE, "admin", "open: a new disk")
