@@ -8,18 +8,18 @@ import hashlib
 import json
 import random
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from shutil import copyfile
 from typing import Any, cast
 from urllib.parse import unquote
 
 import jsonschema_rs
 import msgspec
 import pytest
-from tests.conftest import all_suspects
+from tests.conftest import all_suspects, hasty
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
@@ -39,9 +39,10 @@ from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start, number_queues
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
+from lodesman.errors import BackendFault
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
-from lodesman.store import open_reader, open_writer
+from lodesman.store import Database
 from lodesman.store.accounts import set_service_token
 from lodesman.store.journal import Change, Transaction
 from lodesman.store.shelf import Shelf
@@ -230,25 +231,23 @@ def resources() -> ResourceConfig:
 class House:
     """The server without its processes: `now` and `ticks` are set by the test, `call` asks a question."""
 
-    def __init__(self, home: Path, *, lease: float = 1_800.0) -> None:
+    def __init__(self, home: Path, database: Database, *, lease: float = 1_800.0) -> None:
         self.now, self.ticks = 1_000_000.0, 5_000.0
         self.loop = asyncio.new_event_loop()
-        path = home / "lode.db"
-        self._writer = open_writer(path)
-        list(self._writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
+        self._writer = hasty(database.writer())
         self._number(resources())
         live = Live(self._writer, rng=random.Random(5), now=self.now)
         policy = Policy(resources(), bits=live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(
-            writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
+            writer=self._writer, live=live, policy=policy, lease_seconds=lease,
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(serve_parked, live),
         )  # fmt: skip
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.side = ReadSide(
-            db=open_reader(path), policy=policy, shelf=self.shelf, clock=lambda: self.now,
-            keeper=SnapshotKeeper(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
+            db=database.reader(), policy=policy, shelf=self.shelf, clock=lambda: self.now,
+            keeper=SnapshotKeeper(database.reader()), patience=0.0, ask_hot=self._ask_hot,
         )  # fmt: skip
         self.reads = ReadApp(self.side)
         self.app = HotApp(
@@ -262,6 +261,12 @@ class House:
         self.pilots = self.claims = 0
         # What the test stored is nothing that the program would store, so answers are not as described.
         self.made_up = False
+
+    def edit_record(self, edit: Callable[[Any], object]) -> None:
+        """Change what is stored of the director's iteration, as JSON values."""
+        plan = json.loads(self._writer.only("SELECT plan FROM director_iteration")[0])
+        edit(plan)
+        self._writer.change("UPDATE director_iteration SET plan = ?", (json.dumps(plan),))
 
     def _number(self, configured: ResourceConfig) -> None:
         """Give the queues their bits, as a start does."""
@@ -365,7 +370,7 @@ class House:
 
         pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
         return Director(
-            db=self.side.db, policy=self.side.policy, options=options, backends={"local": cast("Any", backend)},
+            db=self.side.db, policy=self.side.policy, options=options, watches={"local": cast("Any", backend)},
             post=self.post, pools=lambda: pools, launch=lambda *_: None, rng=random.Random(7),
         )  # fmt: skip
 
@@ -459,10 +464,18 @@ class ScriptedBackend:
     """A batch system that is as full as the test says."""
 
     def __init__(self, *, waiting: int | None = 0, running: int | None = 0) -> None:
-        self.waiting, self.running = waiting, running
+        self.waiting, self.running, self.backend, self.is_away = waiting, running, self, False
 
     def load(self, queue: Any) -> BatchLoad:
-        return BatchLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0, slots=100)
+        return BatchLoad(
+            waiting=self.waiting, running=self.running, others_waiting=0, others_running=0, observed_at=1_000_000.0,
+            slots=100,
+        )  # fmt: skip
+
+    def output(self, stamp: str, _native_id: str) -> bytes:
+        if self.is_away:
+            raise BackendFault("It does not answer.", transient=True)
+        return f"output of {stamp}".encode()
 
 
 @pytest.fixture
@@ -470,41 +483,43 @@ def backend():
     return ScriptedBackend()
 
 
+Template = tuple[Callable[[Path], Database], dict[str, str]]
+
+
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory):
+def templates(tmp_path_factory, maker):
     """The beginnings of houses, each made once: a folder with a database, and the tokens of its users."""
 
-    def make(*users: tuple[str, str]) -> tuple[Path, dict[str, str]]:
+    def make(*users: tuple[str, str]) -> Template:
         home = tmp_path_factory.mktemp("template")
-        house = House(home)
+        house = House(home, maker.empty(home))
         house.service()
         for name, group in users:
             house.user(name, group, admin=name == "admin")
-        list(house._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
         house.close()
-        return home, house.tokens
+        return partial(maker.like, house._writer.database), house.tokens
 
     return {"empty": make(), "users": make(("admin", "physics"), ("ann", "physics"), ("bob", "bio"))}
 
 
-def house_of(template: tuple[Path, dict[str, str]], home: Path, **more: Any) -> House:
+def house_of(template: Template, home: Path, **more: Any) -> House:
     """A house in that folder which begins as the template."""
-    copyfile(template[0] / "lode.db", home / "lode.db")
-    house = House(home, **more)
+    house = House(home, template[0](home), **more)
     house.tokens |= template[1]
     return house
 
 
 @pytest.fixture
-def house(tmp_path, templates):
+def house(maker, tmp_path, templates):
     """A server with an administrator, and ann (physics) and bob (bio) who want jobs run."""
     house = house_of(templates["users"], tmp_path)
     yield house
     house.close()
+    maker.drop(house._writer.database)
 
 
 @pytest.fixture
-def make_house(tmp_path, templates):
+def make_house(maker, tmp_path, templates):
     """Houses of another kind: `make_house(lease=2.0)`."""
     made: list[House] = []
 
@@ -517,3 +532,4 @@ def make_house(tmp_path, templates):
     yield make
     for house in made:
         house.close()
+        maker.drop(house._writer.database)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import jsonschema_rs
 import pytest
-from tests.api.conftest import RESOURCES, Answer, judge
+from tests.api.conftest import RESOURCES, Answer, ScriptedBackend, judge
 from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
@@ -165,6 +165,15 @@ def why_of_pilots(house):
     """Of those on their way, that run, that are lost, and that nothing fits."""
     for pilot in range(1, house.pilots + 1):
         ok(house, "GET", f"/v1/pilots/{pilot}/why")
+    before, house.side.director = house.side.director, house.director(ScriptedBackend())
+    ok(house, "GET", "/v1/pilots/1/log")
+    house.side.director = before
+
+
+def orders_for_breakers(house):
+    for order in ("open", "close", "auto"):
+        body = {"path": "North/ce.north/short", "order": order, "reason": "a new disk"}
+        ok(house, "POST", "/v1/queues/breaker", body, "admin")
 
 
 def what_is_closed(house):
@@ -182,6 +191,15 @@ def what_is_closed(house):
         ok(house, "GET", path)
     ok(house, "POST", "/v1/sites/open", {"site": "North"}, "admin")
     ok(house, "POST", "/v1/sites/open", {"path": "North/ce.north"}, "admin")
+
+
+def which_hosts_are_shut(house):
+    """One is closed and opened again."""
+    house.pilot(node={"cores": 4, "host": "wn1"})
+    ok(house, "POST", "/v1/hosts/close", {"host": "wn1", "reason": "disk"}, "admin")
+    assert ok(house, "GET", "/v1/hosts").json["hosts"][0]["shut"]
+    why_of_pilots(house)
+    ok(house, "POST", "/v1/hosts/open", {"host": "wn1"}, "admin")
 
 
 OTHER = """
@@ -233,6 +251,8 @@ def plans(house):
     planned_resources(house)
     ok(house, "POST", "/v1/plan/resources", {"files": [{"name": "a.toml", "text": RESOURCES}]}, "admin")
     ok(house, "POST", "/v1/plan/shares", {"shares": {"physics": 1, "guests": 0}}, "admin")
+    ok(house, "POST", "/v1/plan/director", {"policies": ["seed", "gap"]}, "admin")
+    ok(house, "POST", "/v1/plan/director", {"policies": ["seed", "gap"], "iteration": 1}, "admin")
 
 
 def a_record_of_an_older_release(house):
@@ -273,7 +293,9 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     a_pilot_s_life(house)
     losses_and_silence(house)
     why_of_pilots(house)
+    orders_for_breakers(house)
     what_is_closed(house)
+    which_hosts_are_shut(house)
     what_nothing_can_run(house)
     lists(house)
     plans(house)
@@ -291,7 +313,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
         ("/v1/sites", {"sites": [], "closed": [], "more": 1}),
         ("/v1/pilots/7/why", {"id": 7}),
         ("/v1/jobs/1/why", {"id": 1, "state": "Done", "reason": "", "verdict": "now", "summary": ""}),
-        ("/v1/director", {"at": 1.0, "plan": {"now": 1.0}}),
+        ("/v1/director", {"iteration": 1, "at": 1.0, "plan": {"now": 1.0}}),
     ],
 )
 def test_an_answer_that_is_not_as_described_is_noticed(path, value):

@@ -15,7 +15,7 @@ from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 from lodesman.answers import requests
 from lodesman.answers.call import Code
 from lodesman.answers.calls import CALLS
-from lodesman.api import claims, explain, files, pilots, reads, service, sites, users
+from lodesman.api import claims, explain, files, hosts, pilots, reads, service, sites, users
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
@@ -38,7 +38,9 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 @pytest.mark.parametrize("process", ["hot", "reading"])
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
-    modules = {"hot": (claims, pilots, service, sites, users), "reading": (files, explain, reads)}[process]
+    modules = {"hot": (claims, hosts, pilots, service, sites, users), "reading": (files, explain, reads)}[
+        process
+    ]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
         Dispatcher(process, None, modules[1:])
@@ -135,7 +137,7 @@ def test_every_call_is_described_in_full():
 
 
 def test_refusals_have_the_statuses_and_codes_of_errors():
-    assert set(STATUS.values()) - {502} == set(REFUSALS)  # no batch system is asked by a call
+    assert set(STATUS.values()) == set(REFUSALS)
     assert set(STATUS) == set(get_args(Code))
     told = document()["components"]["responses"]
     assert set(told["Unauthorized"]["headers"]) == {"WWW-Authenticate"}
@@ -206,8 +208,11 @@ def test_each_refusal_fits_the_schema_of_errors(house):
 TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
 REFUSED = [
+    ("GET", "/v1/pilots/1/log", "admin", None, 502),
+    ("POST", "/v1/queues/breaker", "admin", {"path": "North", "order": "auto"}, 404),
     ("POST", "/v1/jobs", "ann", {"jobs": [{"Executable": "x", "CPUTime": 10**7}]}, 422),
     ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
+    ("POST", "/v1/plan/director", "admin", {"iteration": 99}, 404),
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
@@ -224,7 +229,10 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_each_refusal_that_is_not_derived_comes_and_no_other(house):
+def test_each_refusal_that_is_not_derived_comes_and_no_other(house, backend):
+    house.pilot()
+    backend.is_away = True
+    house.side.director = house.director(backend)
     house.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200)))
     for _ in range(17):  # two of their hashes begin alike
         house.user("carl")

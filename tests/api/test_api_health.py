@@ -222,3 +222,10 @@ def test_a_bug_in_one_command_ends_neither_the_writer_nor_the_others(house, faul
         house.do(Broken())
     assert house.submitted() == before + 1
     assert house.get("/health", "")["status"] == "ok"
+
+
+def test_health_names_why_the_database_refused_the_last_change(house):
+    assert house.get("/health", "")["trouble"] == ""
+    house.core.journal.trouble = "The disk of the database is full."
+    found = house.get("/health", "")
+    assert (found["status"], found["trouble"]) == ("degraded", "The disk of the database is full.")

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from lodesman.answers.call import Page
 from lodesman.answers.calls import CALLS
 
-LISTS = ("jobs", "pilots", "task-queues", "submit-pools", "sites", "queues", "tokens", "users", "audit")
+LISTS = (
+    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "sites", "queues", "tokens", "users", "audit",
+)  # fmt: skip
 
 
 def ids(house, query="", token="ann"):
@@ -305,12 +307,12 @@ def test_how_things_stand(house):
 
 
 def test_the_director_s_last_iteration(house):
-    assert house.get("/v1/director") == {"at": None, "plan": None}
+    assert house.get("/v1/director") == {"iteration": None, "at": None, "plan": None}
     house.made_up = True
     for k in range(3):
         house.now += 1
         house.call("POST", "/v1/service/iteration", {"plan": {"number": k}}, token="service")
-    assert house.get("/v1/director") == {"at": house.now, "plan": {"number": 2}}
+    assert house.get("/v1/director") == {"iteration": 3, "at": house.now, "plan": {"number": 2}}
 
 
 def test_whoami(house):
@@ -398,6 +400,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/pilots?all=true", "pilots"),
         ("/v1/task-queues", "task_queues"),
         ("/v1/submit-pools", "pools"),
+        ("/v1/hosts", "hosts"),
         ("/v1/sites", "sites"),
         ("/v1/queues", "queues"),
         ("/v1/tokens", "tokens"),
@@ -407,8 +410,8 @@ def pages(house, path, rows, limit, token="admin"):
 )
 def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     mixed.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200, 300)))
-    for _ in range(3):
-        mixed.pilot()
+    for n in range(3):
+        mixed.pilot(node={"cores": 4, "host": f"wn{n}"})
         mixed.call("POST", "/v1/pilots/drain", {"pilots": [99]}, token="admin")
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1

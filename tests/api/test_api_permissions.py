@@ -49,11 +49,15 @@ REQUESTS = {
     "POST /v1/plan/job": ("/v1/plan/job", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}]}),
     "POST /v1/plan/resources": ("/v1/plan/resources", {"files": [{"name": "a.toml", "text": ""}]}),
     "POST /v1/plan/shares": ("/v1/plan/shares", {"shares": {"physics": 1.0}}),
+    "GET /v1/pilots/{pilot}/log": ("/v1/pilots/1/log", None),
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),
     "POST /v1/pilots/drain": ("/v1/pilots/drain", {"pilots": [99]}),
     "POST /v1/submit-pools/for-queues": ("/v1/submit-pools/for-queues", {"queues": [QUEUE.split("/")]}),
+    "POST /v1/queues/breaker": ("/v1/queues/breaker", {"path": QUEUE, "order": "auto"}),
     "POST /v1/sites/close": ("/v1/sites/close", {"site": "South", "reason": "x", "dry_run": True}),
     "POST /v1/sites/open": ("/v1/sites/open", {"site": "South"}),
+    "POST /v1/hosts/close": ("/v1/hosts/close", {"host": "wn1", "site": "North", "reason": "x"}),
+    "POST /v1/hosts/open": ("/v1/hosts/open", {"host": "wn1", "site": "North"}),
     "GET /v1/queues/why": (f"/v1/queues/why?path={QUEUE}", None),
     "GET /v1/resources": ("/v1/resources?path=North", None),
     "POST /v1/users": ("/v1/users", {"name": "eve", "vo": "lab", "groups": ["physics"]}),
@@ -87,8 +91,9 @@ def calls():
 
 
 @pytest.fixture
-def crowd(house):
+def crowd(house, backend):
     """One token of each kind; ann has a job that waits, one in pilot1 with an input file, and one that left output."""
+    house.side.director = house.director(backend)
     house.user("amy", "physics")
     house.user("olaf", "guests", vo="other")
     house.tokens["reader"] = house.call(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.background.rehearsal import _SEED
+from lodesman.background.rehearsal import SEED
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker, TokenBucket
 from lodesman.director.orders import PoolState
@@ -32,11 +33,15 @@ class Scripted:
         self.loads: dict[str, tuple[int | None, int | None]] = {}
         self.age = 5.0
         self.asked = 0
+        self.backend = self
 
     def load(self, queue):
         self.asked += 1
         waiting, running = self.loads.get("/".join(queue), (0, 0))
-        return BatchLoad(waiting=waiting, running=running, observed_at=self._house.now - self.age)
+        return BatchLoad(
+            waiting=waiting, running=running, others_waiting=0, others_running=0,
+            observed_at=self._house.now - self.age,
+        )  # fmt: skip
 
 
 class Installed:
@@ -106,13 +111,13 @@ def test_planning_the_same_again_changes_nothing_and_stores_nothing(there, found
     there.director.buckets = {}
     there.tick()
     house.now += 30.0
-    changes, asked = house._writer.connection.total_changes(), batch.asked
+    changes, asked = house.core.journal.commits, batch.asked
     kept = (dict(there.director.breakers), dict(there.director.buckets), there.director.vos)
     told = there.plan("".join(parts))
     assert differences(told) == ([], [0, 0, 0])
     assert told["pilots"]["asked"]["after"] >= told["pilots"]["placed"]["after"]
     # Nothing is stored, and no batch system is asked.
-    assert (house._writer.connection.total_changes(), batch.asked) == (changes, asked)
+    assert (house.core.journal.commits, batch.asked) == (changes, asked)
     assert (there.director.breakers, there.director.buckets, there.director.vos) == kept
     assert there.plan("".join(parts)) == told
 
@@ -125,7 +130,7 @@ def test_it_predicts_the_decision_of_the_director(there):
     there.tick()
     there.director.buckets = {}
     told = there.plan(BASE)
-    there.director.rng = random.Random(_SEED)
+    there.director.rng = cast("Any", SimpleNamespace(getrandbits=lambda _: SEED))
     house.now += 1.0
     # The iteration sorts its queues as they are written; North comes first here, too.
     placed = there.tick()
@@ -204,8 +209,9 @@ def test_an_unknown_load_stays_unknown(there):
 def test_a_record_of_an_older_release_knows_no_loads(there):
     there.house.submitted({"Parameters": 9})
     there.tick()
-    plan = "json_remove(plan, '$.load_fields', '$.rooms.\"North/cn/short\".load', '$.rooms.\"South/cs/long\".load')"
-    there.house._writer.execute(f"UPDATE director_iteration SET plan = {plan}")
+    there.house.edit_record(
+        lambda plan: [plan.pop("load_fields"), *(room.pop("load") for room in plan["rooms"].values())]
+    )
     told = there.plan(BASE + EAST.replace("5000000", "50"))
     assert limits(told)["unknown-load"]["count"] == {"before": 2, "after": 2}
     assert told["load_seconds_ago"] is None

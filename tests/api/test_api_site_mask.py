@@ -36,17 +36,15 @@ class Batch:
     """A batch system that is empty and takes back what it is asked to."""
 
     def __init__(self, house):
-        self.house, self.cancelled = house, []
+        self.house, self.cancelled, self.backend = house, [], self
+        self.outcome = CancelOutcome.REMOVED
 
     def load(self, _queue):
-        return BatchLoad(waiting=0, running=0, observed_at=self.house.now)
+        return BatchLoad(waiting=0, running=0, others_waiting=0, others_running=0, observed_at=self.house.now)
 
-    def census(self, stamps):
-        return {stamp: f"native-{stamp}" for stamp in stamps}
-
-    def cancel(self, native):
-        self.cancelled += native
-        return dict.fromkeys(native, CancelOutcome.REMOVED)
+    def cancel(self, pilots):
+        self.cancelled += pilots.values()
+        return dict.fromkeys(pilots, self.outcome)
 
 
 @pytest.fixture
@@ -283,7 +281,7 @@ def test_a_batch_system_that_cannot_take_them_back_is_asked_again(house, batch):
 def test_a_pilot_that_no_batch_system_knows_has_ended(house, batch):
     house.prepare_pilot()
     closed(house)
-    batch.census = lambda _: {}
+    batch.outcome = CancelOutcome.UNKNOWN
     director = house.director(batch)
     decide(house, director)
     decide(house, director)

@@ -137,7 +137,7 @@ def test_the_director_record_is_limited_to_the_vo_of_the_user(two):
         "rooms": {"a/b/c": {"wanted": 3}, "Far/ce.far/q": {"wanted": 2}},
     }
     two.call("POST", "/v1/service/iteration", {"plan": plan}, token="service")
-    assert two.get("/v1/director", "root") == {"at": two.now, "plan": plan}
+    assert two.get("/v1/director", "root") == {"iteration": 1, "at": two.now, "plan": plan}
     mine = {row["id"] for row in rows if row["owner"] == "olaf"}
     seen = two.get("/v1/director", "olaf")["plan"]
     assert {row[1] for row in seen["rows"]} == {one["tq_id"] for one in seen["asks"]} == mine
@@ -151,7 +151,7 @@ def test_an_iteration_is_kept_as_it_came(house):
     house.made_up = True
     body = b'{"plan": {"b": 1.50,  "a": "\\u00e9\xc3\xa9"}}'
     assert house.call("POST", "/v1/service/iteration", body, token="service").status == 200
-    stored = house.side.db.execute("SELECT plan FROM director_iteration").get
+    stored = house.side.db.only("SELECT plan FROM director_iteration")[0]
     assert stored == '{"b": 1.50,  "a": "\\u00e9é"}'
     assert house.get("/v1/director", "admin")["plan"] == {"b": 1.5, "a": "éé"}
     with pytest.raises(msgspec.DecodeError):

@@ -192,7 +192,7 @@ def test_a_load_that_is_not_known_has_no_age(house, backend, old):
     backend.waiting = 10_000 if old else None
     house.director(backend).tick(house.now)
     if old:
-        house._writer.execute("UPDATE director_iteration SET plan = json_remove(plan, '$.load_fields')")
+        house.edit_record(lambda plan: plan.pop("load_fields"))
     told = why(house, 1)
     (closed,) = step(told, "gates")["closed"]
     assert (closed["load_seconds_ago"], closed["load_source"], told["ages"]["load"]) == (None, None, None)

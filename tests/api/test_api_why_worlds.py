@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.batch.backend import BatchLoad
+from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import hash_token
 from lodesman.resources import load_resources
 
@@ -77,14 +77,16 @@ class Load:
     """A batch system that is as full as the example says, asked just now."""
 
     def __init__(self, house):
-        self.house, self.full = house, False
+        self.house, self.full, self.backend = house, False, self
 
     def load(self, _queue):
         number = 1_000 if self.full else 0
-        return BatchLoad(waiting=number, running=number, observed_at=self.house.now)
+        return BatchLoad(
+            waiting=number, running=number, others_waiting=0, others_running=0, observed_at=self.house.now
+        )
 
-    def census(self, _stamps):
-        return {}
+    def cancel(self, pilots):
+        return dict.fromkeys(pilots, CancelOutcome.UNKNOWN)
 
 
 class World:
@@ -218,8 +220,8 @@ class World:
 
 
 def happens(world, job, tq_id):
-    """Whether a pilot gets the job: a free one, one on its way, or one that the director sends."""
-    if any(world.gets(token, job) for token in world.free):
+    """Whether a pilot gets the job: one with room for it, one on its way, or one that the director sends."""
+    if any(world.gets(token, job) for token in (*world.free, *world.busy)):
         return True
     if any(world.gets(world.join(token), job) for token in world.coming):
         return True
@@ -258,6 +260,9 @@ def two_queues(**more):
     world=two_queues(
         closings=[(0, False, "after", None), (1, False, "after", None)], pilots=[(0, "free"), (0, "coming")]
     )
+)
+@example(
+    world=two_queues(queues=[{}, {"NumberOfProcessors": 4}], pilots=[(1, "busy")], full=True, decided=False)
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds)

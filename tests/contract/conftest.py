@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from msgspec import json
 from msgspec.structs import asdict
-from tests.conftest import all_suspects
+from tests.conftest import all_suspects, hasty
 
 from lodesman.answers import calls
 from lodesman.answers.call import encode
@@ -34,7 +34,6 @@ from lodesman.commands.submit_pools import (
 from lodesman.commands.upkeep import purge, reconcile
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
-from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Change, Journal, Transaction
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.usage import count_jobs
@@ -52,10 +51,10 @@ QUEUES = [QueueId("S1", "ce", "q"), QueueId("S2", "ce", "q")]
 class House:
     """Commands in, states out; `clock` is set by the test."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, database):
+        self.database = database
         self.clock = 1_000.0
-        self.writer = open_writer(path)
+        self.writer = hasty(database.writer())
         self.open()
         self.mask(QUEUES)
 
@@ -63,14 +62,14 @@ class House:
         self.live = Live(self.writer, rng=random.Random(5), now=self.clock)
         self.journal = Journal(self.writer, clock=lambda: self.clock, at_end=partial(serve_parked, self.live))
         self.journal.start()
-        self.reader = open_reader(self.path)
+        self.reader = self.database.reader()
         self.pilots = 0
         self.sessions = {}
 
     def restart(self, *configured):
         """End the writer and begin again from the database, with these queues if any are given."""
         self.close()
-        self.writer = open_writer(self.path)
+        self.writer = hasty(self.database.writer())
         if configured:
             with self.writer:
                 tx = Transaction(self.writer, self.clock)
@@ -131,7 +130,7 @@ class House:
         def post(call, body):
             return call.read(encode(commands[call](json.decode(encode(body), type=call.body))))
 
-        shelf = shelf or Shelf(self.path.parent / "sandboxes", limit_bytes=10_000)
+        shelf = shelf or Shelf(self.database.beside("db").with_name("sandboxes"), limit_bytes=10_000)
         return Retention(self.reader, post, shelf, keep_days=keep_days)
 
     def pilot(self, site="S1", *, group="", **offer):
@@ -254,20 +253,13 @@ class Keeper(PoolKeeper):
 
 
 @pytest.fixture
-def house(tmp_path, new_database):
-    house = House(new_database(tmp_path / "lode.db"))
-    list(house.writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
+def house(database):
+    house = House(database)
     yield house
     house.close()
 
 
 @pytest.fixture(scope="session")
 def house_of(new_database):
-    """For tests with many houses: each on its own path, closed by the test; durability is not what they test."""
-
-    def make(path):
-        house = House(new_database(path))
-        list(house.writer.execute("PRAGMA synchronous=OFF"))
-        return house
-
-    return make
+    """For tests with many houses: each for its own folder, closed by the test."""
+    return lambda folder: House(new_database(folder))

@@ -39,6 +39,7 @@ def queues(house, count, jobs=2):
         house.submit(jobs, key=house.key(owner=f"owner{number}"), rows=number % 2 == 1)
 
 
+@pytest.mark.sqlite
 def test_first_claims_of_many_task_queues_do_not_write_in_small_portions(house):
     queues(house, 40)
     pilots = [house.pilot() for _ in range(40)]

@@ -5,7 +5,6 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.conftest import House
 
 from lodesman.answers.jobs import NotChanged
 from lodesman.errors import InvalidRequest, NotFound
@@ -180,11 +179,10 @@ def act(house, step, pilots, held):
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_factory, steps):
+def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_factory, house_of, steps):
     seen = []
     for rows in (False, True):
-        house = House(tmp_path_factory.mktemp("game") / "lode.db")
-        house.writer.execute("PRAGMA synchronous=OFF")
+        house = house_of(tmp_path_factory.mktemp("game"))
         house.live.rng = random.Random(1)
         house.submit(8, rows=rows)
         pilots, held = [house.pilot(), house.pilot()], []

@@ -164,7 +164,7 @@ steps = st.lists(
 @given(steps, st.integers(1, 4))
 def test_portions_change_what_one_step_changes(house_of, tmp_path_factory, found, most):
     def walk(room):
-        house = house_of(tmp_path_factory.mktemp("walk") / "lode.db")
+        house = house_of(tmp_path_factory.mktemp("walk"))
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(control, "MOST_ROWS", room)

@@ -9,7 +9,7 @@ import pytest
 from lodesman.store import director
 from lodesman.store.director import last_iteration
 from lodesman.store.journal import Change
-from lodesman.store.sqlite import load_scripts
+from lodesman.store.migrate import load_scripts
 
 
 def store(house, size, number=0):
@@ -27,8 +27,8 @@ def test_the_newest_are_kept_by_number(house, monkeypatch):
         store(house, 10, number)
         assert len(kept(house)) == min(number + 1, 5)
     assert kept(house) == [8, 9, 10, 11, 12]
-    at, plan = last_iteration(house.reader)
-    assert (at, msgspec.json.decode(plan)["number"]) == (1_000.0, 11)
+    number, at, plan = last_iteration(house.reader)
+    assert (number, at, msgspec.json.decode(plan)["number"]) == (12, 1_000.0, 11)
 
 
 def test_the_newest_are_kept_by_size(house, monkeypatch):
@@ -62,12 +62,14 @@ def test_all_that_is_kept_is_a_few_tens_of_megabytes(house):
     assert len(kept(house)) == 7
 
 
+@pytest.mark.sqlite
 def test_sizes_are_read_without_the_texts(house):
     """In front of the text on its page: reading 200 sizes does not mean reading 64 MB."""
     columns = [row[1] for row in house.reader.execute("PRAGMA table_info(director_iteration)")]
     assert columns.index("bytes") < columns.index("plan")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("stored", [0, 3, 50])
 def test_records_of_before_are_taken_over_newest_first(stored):
     db = apsw.Connection(":memory:")

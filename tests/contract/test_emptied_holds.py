@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import apsw
 import pytest
 
 from lodesman.answers.service import Judgement
@@ -86,11 +85,11 @@ def test_one_that_is_not_held_is_left_alone(house):
 def test_a_release_of_a_batch_that_failed_is_none(house, emptied):
     tx = Transaction(house.writer, house.clock)
     reason = house.live.queues.held[emptied]
-    house.writer.execute("BEGIN IMMEDIATE")
+    house.writer.begin()
     word(house, emptied).apply(tx)
-    with pytest.raises(apsw.Error):
+    with pytest.raises(Exception, match="nothing"):
         tx.write("SELECT nothing")
-    house.writer.execute("ROLLBACK")
+    house.writer.roll_back()
     tx.roll_back_memory()
     assert house.live.queues.held == {emptied: reason}
     job = house.submit().first

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import apsw
 import pytest
 
 from lodesman.answers.service import NewPilot
@@ -38,16 +37,16 @@ class Together:
             except Unauthorized as refused:
                 found.append(refused)
         if self.fails:
-            raise apsw.IOError
+            raise RuntimeError
         return found
 
 
 def rolled_back(house, *commands):
     tx = Transaction(house.writer, house.clock)
-    house.writer.execute("BEGIN IMMEDIATE")
-    with pytest.raises(apsw.IOError):
+    house.writer.begin()
+    with pytest.raises(RuntimeError):
         Together(*commands, fails=True).apply(tx)
-    house.writer.execute("ROLLBACK")
+    house.writer.roll_back()
     tx.roll_back_memory()
 
 

@@ -614,7 +614,7 @@ class Story:
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(5, 40))
 def test_purging_agrees_with_the_model(seed, steps, house_of):
     folder = Path(tempfile.mkdtemp())
-    house = house_of(folder / "lode.db")
+    house = house_of(folder)
     try:
         story = Story(house, random.Random(seed))
         for number in range(steps):

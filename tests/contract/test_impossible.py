@@ -320,6 +320,7 @@ def test_holds_survive_a_restart_and_idle_task_queues(house):
     assert {c.job_id for c in house.claim(house.pilot(), 9)} == {first, first + 1, first + 2, more, more + 1}
 
 
+@pytest.mark.sqlite
 def test_one_command_holds_a_task_queue_however_many_jobs_it_has(house):
     house.submit(1_000_000)
     house.submit(300, rows=True)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from tests.kits.shell_pilots import same, send
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.census import _AGAIN_SECONDS, Census
-from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
+from lodesman.background.census import _AGAIN_SECONDS, BackendWatch
+from lodesman.batch.backend import NativeState
 from lodesman.batch.local import LocalBackend
 from lodesman.batch.process_tree import process_table
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
 from lodesman.store.journal import Change
 
 PLACE = ("S", "c", "q")
@@ -51,21 +49,17 @@ def backend(tmp_path):
 
 @pytest.fixture
 def census(house, backend):
-    resources = load_resources([("sites.toml", '[site.S.ce.c.queue.q]\nBackend = "local"\n')])
-    return Census(
-        house.reader, {"local": backend}, policy=Policy(resources), post=lambda *_: None, note=lambda *_: None
-    )
+    return BackendWatch("local", backend, db=house.reader, post=lambda *_: None, note=lambda *_: None)
 
 
 @pytest.fixture
 def pilot(house, backend, tmp_path):
     """A pilot that joined and runs a payload: its number, and the processes."""
-    stamp = f"hangs-{os.urandom(4).hex()}"
+    stamp = f"hangs_{os.urandom(4).hex()}-1"
     (number,) = house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp=stamp, vo="vo", site="S", ce="c", queue="q", request={}, join_hash=hash_token("join"),
     )]))  # fmt: skip
-    spec = PilotSpec(queue=PLACE, command=(sys.executable, "-I", "-S", "-c", PILOT))
-    accepted = backend.submit(spec, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).accepted
+    accepted = send(backend, PLACE, stamp, code=PILOT).accepted
     house.do(Change(pilots_submitted, house.live, {stamp: (accepted[stamp], "")}))
     house.do(Change(join_pilot, house.live, "join", "nonce", {}))
     there = Path(tmp_path / "pilots" / stamp / "work" / "there")
@@ -78,10 +72,10 @@ def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census
     number, stamp, pids = pilot
     os.kill(pids[0], signal.SIGSTOP)
     census.tick(house.clock)
-    assert backend.status([stamp])[stamp].state is NativeState.RUNNING
+    assert backend.status(same(stamp))[stamp].state is NativeState.RUNNING
     house.do(Change(end_pilot, house.live, number, PilotState.LOST, "its lease ended", cause="lease-expired"))
     census.tick(house.clock + 10)
     wait_until(lambda: not set(pids) & set(process_table()), "the end of pilot and payload")
-    wait_until(lambda: backend.status([stamp])[stamp].state is NativeState.ENDED, "the record of its end")
-    assert backend.load(PLACE).running == 0  # its slot is free
+    wait_until(lambda: backend.status(same(stamp))[stamp].state is NativeState.ENDED, "the record of its end")
+    assert backend.loads([PLACE])[PLACE].running == 0  # its slot is free
     assert census._lost_pilots.tick(house.clock + 10 + _AGAIN_SECONDS) == 0

@@ -3,7 +3,6 @@
 import json
 import random
 
-import apsw
 import pytest
 from tests.conftest import all_suspects
 
@@ -13,12 +12,14 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.upkeep import reconcile
 from lodesman.matching import wanted_of
-from lodesman.store import Reader, Writer
+from lodesman.store import SqliteDatabase
 from lodesman.store.journal import Change, Journal
+from lodesman.store.migrate import load_scripts, migrate
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.submit_pools import bits_of_queues, last_pass, pass_requests, stored_pools
 from lodesman.store.read.usage import count_jobs
-from lodesman.store.sqlite import load_scripts, migrate
+
+pytestmark = pytest.mark.sqlite
 
 KEY = '{"owner":"ann","group":"g","vo":"lab","submit_pool":"%s"}'
 WHY = '{"reason":"no queue of VO lab fulfils it"}'
@@ -26,13 +27,12 @@ BY = '{"by":"user","reason":"mine"}'
 
 
 @pytest.fixture
-def old(monkeypatch):
+def old(monkeypatch, tmp_path):
     """Two pools; task queue 1 has rows, task queue 2 an array of ten, both held in part by ann."""
-    db = apsw.Connection(":memory:")
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] == 1]
-        patch.setattr("lodesman.store.sqlite.load_scripts", lambda: first)
-        migrate(db)
+        patch.setattr("lodesman.store.migrate.load_scripts", lambda _: first)
+        db = SqliteDatabase(tmp_path / "old.db").writer()
     with db:
         db.execute(
             "INSERT INTO submit_pool VALUES ('req1:a', '{}', 'lab', 5, 6), ('req1:b', '{}', 'lab', 5, 6)"
@@ -78,17 +78,17 @@ def test_jobs_that_no_person_held_are_held_by_their_task_queue(old):
 
 def test_counters_are_true_and_jobs_can_be_released(old):
     migrate(old)
-    live = Live(Writer(old), rng=random.Random(1), now=100.0)
-    journal = Journal(Writer(old), clock=lambda: 100.0)
+    live = Live(old, rng=random.Random(1), now=100.0)
+    journal = Journal(old, clock=lambda: 100.0)
     journal.start()
-    assert journal.call(Change(reconcile, live, all_suspects(Reader(old)))) == Repaired()
+    assert journal.call(Change(reconcile, live, all_suspects(old))) == Repaired()
 
     class Release:
         def apply(self, tx):
             return live.queues.release(tx, 1, "now"), live.queues.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
-    assert journal.call(Change(reconcile, live, all_suspects(Reader(old)))) == Repaired()
+    assert journal.call(Change(reconcile, live, all_suspects(old))) == Repaired()
     journal.close()
     assert count_jobs(old) == [Count("ann", "g", JobState.HELD, 3), Count("ann", "g", JobState.WAITING, 9)]
 
@@ -101,7 +101,7 @@ def test_pools_keep_their_requirements_and_are_evaluated_anew(old):
     assert bits_of_queues(old) == {("A/B", "c", "q"): 0, ("S", "c", "q"): 1}
     assert list(old.execute("SELECT id, requirements, pool_id FROM task_queue")) == [
         (1, "{}", "req1:a"),
-        (2, "", ""),
+        (2, "", None),
     ]
     assert list(old.execute("SELECT * FROM submit_pool_queue")) == []
     with old:
@@ -142,9 +142,9 @@ def test_the_queues_of_pools_are_unknown_before_the_first_refresh(old):
     assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [60, None]
 
 
-def test_an_empty_database_has_nothing_held():
-    db = apsw.Connection(":memory:")
-    migrate(db)
+def test_an_empty_database_has_nothing_held(database):
+    db = database.writer()
     assert db.execute("SELECT count(*) FROM task_queue_hold").fetchone() == (0,)
-    assert last_pass(Reader(db)).id == 0
-    assert not pass_requests(Reader(db)).is_due
+    assert last_pass(db).id == 0
+    assert not pass_requests(db).is_due
+    db.close()

@@ -220,6 +220,7 @@ def test_an_interrupted_run_starts_again_later(house):
     assert mine.repaired["active_without_attempt"] == 1
 
 
+@pytest.mark.sqlite
 def test_no_portion_reads_all_jobs(house):
     house.submit(3)
     plan = query_plan(house.reader, lambda: all_suspects(house.reader))
@@ -228,6 +229,7 @@ def test_no_portion_reads_all_jobs(house):
     assert not scans & {"job", "j", "attempt", "a", "cohort", "c", "hole", "h"}
 
 
+@pytest.mark.sqlite
 def test_the_writer_reads_single_keys_only(house):
     """However many rows there are: claims wait for the writer."""
     house.submit(3_000, rows=True)

@@ -223,13 +223,13 @@ def test_a_change_that_is_rolled_back_leaves_everything_as_it_was(house):
     before, live = house.sessions[pilot].offer, house.live
     said = live.pilots.offers
     house.journal.close()
-    house.writer.execute("BEGIN")
+    house.writer.begin()
     tx = Transaction(house.writer, house.clock)
     set_offers(tx, live, house.sessions, offers(QUEUE))
     assert live.parked.of_pilot(pilot) is None
     assert tx.answers
     tx.flush()
-    house.writer.execute("ROLLBACK")
+    house.writer.roll_back()
     tx.roll_back_memory()
     assert house.sessions[pilot].offer is before
     assert live.pilots.offers is said

@@ -286,6 +286,7 @@ def test_after_a_restart_the_next_word_ends_the_stall(house):
     assert house.report(other, more[0]).accepted
 
 
+@pytest.mark.sqlite
 def test_stalled_jobs_are_found_among_the_live_attempts_alone(house):
     steps = query_plan(house.reader, lambda: pilots_with_stalled_jobs(house.reader))
     assert any("attempt_live" in step for step in steps)
@@ -297,9 +298,9 @@ def test_what_is_rolled_back_leaves_no_trace_in_memory(house):
 
     def rolled_back(command):
         tx = Transaction(house.writer, 1_000.0)
-        house.writer.execute("BEGIN IMMEDIATE")
+        house.writer.begin()
         command.apply(tx)
-        house.writer.execute("ROLLBACK")
+        house.writer.roll_back()
         tx.roll_back_memory()
 
     rolled_back(Change(note_silence, house.live, {pilot: 1.0}))

@@ -1,16 +1,15 @@
 """Orders to stop a running payload: stored with kill or reschedule, removed with the attempt, safe from any restart."""
 
-import apsw
 import pytest
 from tests.conftest import query_plan
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.control import Control
 from lodesman.commands.pilots import end_pilot
-from lodesman.store import Reader
+from lodesman.store import SqliteDatabase
 from lodesman.store.journal import Change, Transaction
+from lodesman.store.migrate import load_scripts, migrate
 from lodesman.store.read.pilots import stop_orders
-from lodesman.store.sqlite import load_scripts, migrate
 from lodesman.store.write.jobs import submissions_between
 
 
@@ -73,6 +72,7 @@ def test_only_orders_for_live_attempts_are_loaded(house):
     assert set(house.live.pilots.stop_orders) == {waiting}
 
 
+@pytest.mark.sqlite
 def test_orders_are_found_among_the_live_attempts_alone(house):
     assert "attempt_live" in str(query_plan(house.reader, lambda: stop_orders(house.reader)))
 
@@ -85,15 +85,15 @@ class Broken:
 
     def apply(self, tx):
         self.command.apply(tx)
-        raise apsw.IOError
+        raise RuntimeError
 
 
 def rolled_back(house, command):
     tx = Transaction(house.writer, house.clock)
-    house.writer.execute("BEGIN IMMEDIATE")
-    with pytest.raises(apsw.IOError):
+    house.writer.begin()
+    with pytest.raises(RuntimeError):
         Broken(command).apply(tx)
-    house.writer.execute("ROLLBACK")
+    house.writer.roll_back()
     tx.roll_back_memory()
 
 
@@ -172,6 +172,7 @@ def bases_between(house, first, last):
     return [one.base for one in submissions_between(Transaction(house.writer, 0.0), first, last)]
 
 
+@pytest.mark.sqlite
 def test_submissions_of_a_range_are_found_without_reading_all_older_ones(house):
     found = str(query_plan(house.writer, lambda: bases_between(house, 5, 9)))
     assert "base>? AND base<?" in found
@@ -213,15 +214,15 @@ INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, cla
 """
 
 
-def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch):
-    db = apsw.Connection(":memory:")
+@pytest.mark.sqlite
+def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] < 5]
-        patch.setattr("lodesman.store.sqlite.load_scripts", lambda: first)
-        migrate(db)
+        patch.setattr("lodesman.store.migrate.load_scripts", lambda _: first)
+        db = SqliteDatabase(tmp_path / "old.db").writer()
     db.execute(OLD)
     migrate(db)
-    assert stop_orders(Reader(db)) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
+    assert stop_orders(db) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
     figures = "SELECT cpu_seconds, wall_seconds, max_rss_mb FROM attempt WHERE id = ?"
     assert db.execute(figures, (4,)).fetchone() == (None, None, None)
     assert db.execute(figures, (5,)).fetchone() == (0, 0, 0)

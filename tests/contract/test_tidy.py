@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ class Uploads:
 
     def __init__(self, house):
         self.house = house
-        self.shelf = Shelf(house.path.parent / "sandboxes", limit_bytes=10_000)
+        self.shelf = Shelf(house.database.beside("db").with_name("sandboxes"), limit_bytes=10_000)
 
     def put(self, text, owner="ann", *, register=True):
         """Upload as a client does; the checksum."""
@@ -344,11 +345,11 @@ def test_the_shelf_is_swept_once_a_day(house, uploads):
 
 
 KILLED = """
-import os, signal, sys
+import os, pickle, signal, sys
 from pathlib import Path
-sys.path.insert(0, {folder!r})
-from conftest import House
-house = House(Path({path!r}))
+sys.path.insert(0, {root!r})
+from tests.contract.conftest import House
+house = House(pickle.loads({database!r}))
 house.clock = {clock!r}
 Path.unlink = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 for _ in house.retention({keep!r}).run(house.clock):
@@ -365,12 +366,13 @@ def test_killed_between_the_commit_and_the_removal(house, uploads):
         uploads.output(claimed.job_id)
         house.report(pilot, claimed)
     later(house, KEEP + 1)
-    path, clock = house.path, house.clock
+    database, clock = house.database, house.clock
     house.close()
-    script = KILLED.format(folder=str(Path(__file__).parent), path=str(path), clock=clock, keep=KEEP)
+    root = str(Path(__file__).parents[2])
+    script = KILLED.format(root=root, database=pickle.dumps(database), clock=clock, keep=KEEP)
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
-    house.__init__(path)
+    house.__init__(database)
     house.clock = clock
     assert house.job(1) is None
     assert len(uploads.files()) == 3

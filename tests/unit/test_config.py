@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lodesman.config import load_config
 from lodesman.errors import InvalidConfig, LodesmanError
+from lodesman.store import SqliteDatabase
 
 TLS_PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # certificate and key in one
 SITES = """
@@ -67,7 +68,7 @@ def test_without_a_file_everything_has_a_safe_default(tmp_path, monkeypatch):
     config = load_config(None)
     assert config.url == "http://127.0.0.1:7777"
     assert config.data == tmp_path / "lode-data"
-    assert config.database == tmp_path / "lode-data" / "lode.db"
+    assert config.database == SqliteDatabase(tmp_path / "lode-data" / "lode.db")
     assert config.pilots.lease_seconds == 1_800
     assert config.polling_seconds > 0
     assert config.resources.tree.sites == {}
@@ -503,3 +504,44 @@ def test_a_key_with_a_password_is_refused_without_a_prompt(write, tmp_path, pair
         check=True, capture_output=True,
     )  # fmt: skip
     assert "without a password" in tls(write, pair, key)
+
+
+# --- the database ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://ann@host/lode", "url begins with postgresql://"),
+        ("postgresql://ann@[host/lode", "url is no address"),
+    ],
+)
+def test_a_database_that_no_url_names(tmp_path, url, words):
+    file = tmp_path / "lode.toml"
+    file.write_text(f'[store]\nurl = "{url}"\n')
+    with pytest.raises(InvalidConfig, match=words):
+        load_config(file)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ann:s3cret@host/lode", "postgresql://host/lode?password=s3cret"]
+)
+def test_a_password_stands_where_its_owner_alone_can_read_it(tmp_path, url):
+    file = tmp_path / "lode.toml"
+    file.write_text(f'[store]\nurl = "{url}"\n')
+    file.chmod(0o644)
+    with pytest.raises(InvalidConfig, match="others may read") as refused:
+        load_config(file)
+    assert "s3cret" not in f"{refused.value!r} {refused.value} {refused.value.data}"
+    file.chmod(0o600)
+    config = load_config(file)
+    assert "s3cret" not in repr(config.database)
+    file.write_text("")
+    with pytest.raises(InvalidConfig, match="the arguments of a command show") as refused:
+        load_config(file, overrides={"store": {"url": url}})
+    assert "s3cret" not in f"{refused.value!r} {refused.value} {refused.value.data}"
+
+
+def test_a_file_of_sqlite_elsewhere(tmp_path):
+    config = load_config(None, overrides={"store": {"url": f"sqlite://{tmp_path}/other%20place.db"}})
+    assert config.database == SqliteDatabase(tmp_path / "other place.db")

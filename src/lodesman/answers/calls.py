@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from lodesman.answers import (
     accounts,
+    hosts,
     jobs,
     nodes,
     pilots,
@@ -110,6 +111,11 @@ PLAN_RESOURCES = _post(
     "Plan other resources: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
+PLAN_DIRECTOR = _post(
+    "/v1/plan/director", ask.PlanDirectorBody, plans.DirectorPlans, "admin",
+    "Plan an iteration of the director by several policies",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
+)
 PLAN_SHARES = _post(
     "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
@@ -121,6 +127,10 @@ PILOTS = _get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilo
 PILOT_WHY = _get(
     "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
     "Why a pilot (number or stamp) got nothing",
+)
+PILOT_LOG = _get(
+    "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
+    "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
 )
 DRAIN = _post(
     "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
@@ -152,8 +162,20 @@ CLOSE_SITE = _post(
     "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
     repeatable=True, refused=(404,),
 )
+BREAKER = _post(
+    "/v1/queues/breaker", nodes.BreakerBody, nodes.BreakerOrdered, "admin",
+    "Open or close the breaker of a queue, or let it move by itself", repeatable=True, refused=(404,),
+)
 OPEN_SITE = _post(
     "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
+)
+HOSTS = _get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
+CLOSE_HOST = _post(
+    "/v1/hosts/close", hosts.CloseHostBody, hosts.HostChanged, "admin", "Give no jobs to pilots of a host",
+    repeatable=True,
+)
+OPEN_HOST = _post(
+    "/v1/hosts/open", hosts.OpenHostBody, hosts.HostChanged, "admin", "Give jobs to pilots of a host again", repeatable=True
 )
 QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
 QUEUE_WHY = _get(
@@ -224,10 +246,13 @@ ALIVE = _service("alive", service.Alive, Nothing)
 POOLS_OF_QUEUES = _service("pools-of-queues", ask.QueuesBody, task_queues.PoolsOfQueues)
 PREPARE_PILOTS = _service("pilots", list[service.NewPilot], Nothing)
 PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
+PILOTS_SEEN = _service("seen", dict[int, service.PilotSeen], Nothing)
 PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
 PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
+BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)
 ITERATION = _service("iteration", service.Iteration, Nothing)
 REASONS = _service("reasons", service.Reasons, Nothing)
+HOSTS_JUDGED = _service("hosts", hosts.HostsJudged, Nothing)
 NUMBER_QUEUES = _service("queue-bits", list[nodes.QueueId], Nothing, SUBMIT_BODY)
 REKEY_POOLS = _service("pool-renewals", service.Renewals, Nothing, SUBMIT_BODY)
 POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)

@@ -86,6 +86,39 @@ _AnyLevel = Literal[
 _DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
 
 
+class BreakerBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An order for the breaker of the queue that `path` names: to open and stay so, to close and stay so, or to move by
+    itself again.
+    """
+
+    path: str
+    order: Literal["open", "close", "auto"]
+    reason: str = ""
+
+
+class BreakerOrder(Place):
+    """What an administrator ordered for the breaker of a queue, at a time in UNIX seconds."""
+
+    state: Literal["open", "closed"]
+    reason: str
+    ordered_by: str
+    at: float
+
+    @property
+    def text(self) -> str:
+        """Who ordered it, when and why."""
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.state} by order of {self.ordered_by} since {utc(self.at)}{why}"
+
+
+class BreakerOrdered(Struct, kw_only=True):
+    """The order that holds for a queue's breaker now (None: it moves by itself), and the one before."""
+
+    path: str
+    now: BreakerOrder | None
+    before: BreakerOrder | None
+
+
 class Closing(Place):
     """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs."""
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.call import Page
 from lodesman.answers.nodes import Place
-from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, RefusalKind
+from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, RefusalKind, TargetPolicy
 
 
 class PilotJoined(Struct):
@@ -137,7 +137,10 @@ class StoredPilot(Struct, frozen=True):
 
 
 class Pilot(StoredPilot, frozen=True):
-    """A pilot, sent for `task_queue`. `drain` 1: it has to leave."""
+    """A pilot, sent for `task_queue`. `drain` 1: it has to leave. `backend` is the batch system that it was submitted to.
+    That said last that the pilot runs on `host` ('': not known), and holds it since `held_since` (None: does not), at
+    `native_seen`.
+    """
 
     task_queue: int | None
     created_at: float
@@ -146,6 +149,21 @@ class Pilot(StoredPilot, frozen=True):
     last_seen: float | None
     ended_at: float | None
     drain: Literal[0, 1]
+    backend: str
+    host: str
+    held_since: float | None
+    native_seen: float | None
+
+
+class PilotLog(Struct):
+    """The end of what a pilot wrote, at most 64 kB, as its batch system `backend` keeps it. `host`: where it runs or ran."""
+
+    pilot: int
+    stamp: str
+    backend: str
+    native_id: str
+    host: str
+    text: str
 
 
 class Pilots(Page):
@@ -173,14 +191,22 @@ _LoadValues = tuple[int | None, int | None, float, str]
 
 
 class DirectorTarget(Struct, frozen=True):
-    """The target number of pilots of an iteration: value = base x waiting_factor x running_factor."""
+    """The target number of pilots of an iteration, what its policy went by, and the arithmetic, one step a line. `most`: the
+    maximum number of pilots for all task queues together, 0: no such limit (of a target above 0).
 
-    base: float
+    `usable_pilots`: those that wait or are idle for one of the waiting jobs. `waiting_pilots`: all usable ones that have not
+    started; `running_pilots`: those that run and take jobs.
+    """
+
+    policy: TargetPolicy
     value: float
+    most: int
     waiting_jobs: int
     running_jobs: int
-    waiting_factor: float
-    running_factor: float
+    usable_pilots: int
+    waiting_pilots: int
+    running_pilots: int
+    arithmetic: list[str]
 
 
 class DirectorPlan(Struct, frozen=True):
@@ -250,7 +276,8 @@ class DirectorRecord(Struct):
 
     `borrowed`: usable pilots sent for another task queue. `aside`: live pilots that count nowhere, by reason. `spare`:
     pilots that no task queue needs; `cancel`: those cancelled now. `placements`: (task queue, CE queue, pilots).
-    `rooms`: by CE queue; records of older releases have no loads, nor what is left.
+    `rooms`: by CE queue; records of older releases have no loads, nor what is left. `seed`: of the random numbers;
+    `options`: the director's own, by name.
     """
 
     now: float
@@ -268,10 +295,15 @@ class DirectorRecord(Struct):
     placements: list[tuple[int, str, int]]
     rooms: dict[str, DirectorRoom]
     load_fields: list[str] | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    options: dict[str, str | int | float | list[str | int]] | UnsetType = UNSET
 
 
 class DirectorAnswer(Struct):
-    """When the director last decided, and what; None if never. Only the task queues of the caller's VO."""
+    """The number of the last iteration, when it was, and its record; None if there is none. Only the task queues of the
+    caller's VO.
+    """
 
+    iteration: int | None
     at: float | None
     plan: DirectorRecord | None

@@ -7,16 +7,14 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.answers.accounts import USER_SCOPES, AuditAction
-from lodesman.answers.vocabulary import Form
+from lodesman.answers.vocabulary import Form, TargetPolicy
 
 MOST_ID = 1 << 53
 MOST_ROWS = 10_000
 # Jobs of their own in one request: they are stored in one transaction, while all others wait.
 _MOST_JOBS = 10_000
-# The end of the year 9999.
-_LAST_SECOND = 253_402_300_799.0
-# A hundred years.
-_LONGEST_TOKEN = 36_500 * 86_400.0
+_LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
+_LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
 # A dollar alone lets a line end pass.
 END = r"(?!\n)$"
 
@@ -222,6 +220,15 @@ class PlanResourcesBody(_Sent):
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
     add: bool = False
+    limit: Rows = 100
+
+
+class PlanDirectorBody(_Sent):
+    """An iteration of the director, stored or of now, by these policies (none: its own). `limit`: rows of each list."""
+
+    policies: Annotated[list[TargetPolicy], Meta(max_length=10)] = field(default_factory=list)
+    iteration: Number | None = None
+    task_queues: Annotated[list[Number], Meta(max_length=1_000)] = field(default_factory=list)
     limit: Rows = 100
 
 

@@ -32,7 +32,8 @@ class BackgroundStatus(Struct):
 
 
 class Health(Struct):
-    """The server takes commands; `degraded`: its background process fails. `commits` since the server started.
+    """The server takes commands; `degraded`: its background process fails, or its database. `commits` since the server
+    started. `trouble`: why the database stored nothing when it should last, '' if it did.
 
     `local_pilots`: how pilots on its own machine are kept from it, '' without local queues.
     """
@@ -43,6 +44,7 @@ class Health(Struct):
     configuration: ConfigurationInShort
     background: BackgroundStatus
     local_pilots: str = ""
+    trouble: str = ""
 
 
 class Configuration(Struct):

@@ -36,12 +36,21 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     pilot_type: str = ""
     submission_pool: str = ""
     tq_id: int | None = None
+    backend: str = "local"
     requirements: str = "{}"
     join_seconds: float = 7 * 86_400.0
 
 
 # What a batch system answered: by stamp the native id, or None with the reason of the refusal.
 Outcomes = dict[str, tuple[str | None, str]]
+
+
+class PilotSeen(NamedTuple):
+    """What a batch system said of a pilot that has not ended: where it runs, since when it is held, and when it said so."""
+
+    host: str
+    held_since: float | None
+    at: float
 
 
 class PilotEnd(Struct):
@@ -69,6 +78,15 @@ class Iteration(Struct):
     """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
 
     plan: Raw
+
+
+class StoredBreaker(NamedTuple):
+    """The breaker of a CE queue, as JSON (`director.limits.Breaker`); '' for one that is as if it had never moved."""
+
+    site: str
+    ce: str
+    queue: str
+    record: str
 
 
 class Judged(NamedTuple):

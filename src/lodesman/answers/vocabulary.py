@@ -64,6 +64,15 @@ class PilotState(StrEnum):
     LOST = "Lost"
 
 
+class TargetPolicy(StrEnum):
+    """How the director finds the target of an iteration."""
+
+    SEED = "seed"
+    ADAPTIVE = "adaptive"
+    GAP = "gap"
+    RATIO = "ratio"
+
+
 class ClampName(StrEnum):
     """The closed set of limits the director knows."""
 
@@ -75,6 +84,9 @@ class ClampName(StrEnum):
     BREAKER = "breaker"
     MAX_WAITING = "max-waiting"
     MAX_TOTAL = "max-total"
+    MAX_RUNNING = "max-running"
+    MAX_HELD = "max-held"
+    RAMP = "ramp"
     TOKEN_BUCKET = "token-bucket"
 
 
@@ -130,6 +142,7 @@ class PilotVerdict(StrEnum):
     ENDED = "ended"
     DRAINING = "draining"
     NOT_CONFIGURED = "not configured"
+    HOST_SHUT = "host is shut"
     NOT_ASKED = "has not asked"
     FULL = "full"
     WOULD_GET = "would get a job now"

@@ -157,7 +157,8 @@ class JobTurn(Struct):
 
 
 class JobPilots(Struct, frozen=True):
-    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`. `free_starts`:
+    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`, or
+    on hosts that are `shut`. `free_starts`:
     the jobs like it that fit into what is free of usable ones; `soon_starts`: into those that join within a minute.
     """
 
@@ -167,6 +168,7 @@ class JobPilots(Struct, frozen=True):
     usable_waiting: int
     draining: int
     silent: int
+    shut: int
     seen_seconds_ago: float | None
     free_starts: int
     soon_starts: int

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.hosts import HostRecord
 from lodesman.answers.nodes import Place
 from lodesman.answers.pilots import StoredPilot
 from lodesman.answers.vocabulary import FreeBy, PilotVerdict
@@ -85,15 +86,19 @@ class PilotStep(Step):
     """One step on the way from a pilot to a job.
 
     `count`: SubmitPools that its queue serves (submit_pools). `task_queues` of its VO have jobs (waiting), `eligible`
-    of them fit (fits). `limits`: the full ones. `groups`: among which its next job is drawn (share).
+    of them fit (fits). `limits`: the full ones. `groups`: among which its next job is drawn (share). `record`: of
+    its host, if it is shut (host).
     """
 
-    step: Literal["pilot", "asks", "serves", "offers", "submit_pools", "waiting", "fits", "limits", "share"]
+    step: Literal[
+        "pilot", "host", "asks", "serves", "offers", "submit_pools", "waiting", "fits", "limits", "share"
+    ]
     count: int | UnsetType = UNSET
     task_queues: int | UnsetType = UNSET
     eligible: int | UnsetType = UNSET
     limits: list[FullLimit] | UnsetType = UNSET
     groups: list[GroupDrawn] | UnsetType = UNSET
+    record: HostRecord | UnsetType = UNSET
 
 
 class Amounts(Struct, frozen=True):

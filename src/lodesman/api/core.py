@@ -10,16 +10,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import starmap
 from math import inf
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import AuditNote, LimitSection, Principal
+from lodesman.answers.hosts import HostState
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
+from lodesman.commands.hosts import HostGate
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.commands.templates import Templates
@@ -27,9 +29,10 @@ from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Reader, Writer, open_reader
+from lodesman.store import Reader, Writer
 from lodesman.store.accounts import joining_pilot, principal_of, principals
 from lodesman.store.audit import note_all
+from lodesman.store.hosts import records
 from lodesman.store.journal import Answer, Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow, pilots_in_queues
 
@@ -91,7 +94,6 @@ class Core:
     """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
 
     writer: Writer
-    path: Path
     at_end: Callable[[Any], None] | None = None
     died: Callable[[], None] | None = None
     live: Live
@@ -123,14 +125,16 @@ class Core:
         self.journal = Journal(
             self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
         )
-        self.reader = open_reader(self.path)
+        self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
-        self.second_reader = open_reader(self.path)
+        self.second_reader = self.writer.database.reader()
         # For one thread at a time, under `_asking`.
-        self.pilot_reader = open_reader(self.path)
+        self.pilot_reader = self.writer.database.reader()
         self.templates = Templates(self.reader)
         self.principals = principals(self.reader)
         self.sessions = load_sessions(self.reader, now=self.ticks())
+        self.hosts = HostGate(self.live, self.sessions)
+        self.hosts.take(starmap(HostState, records(self.reader).items()))
         self.background = BackgroundHealth(at=self.ticks())
         self.strangers = Strangers()
         self._inhabited: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
@@ -267,10 +271,11 @@ class Core:
     def post_together(self, command: Command, answer: Answer) -> None:
         """Post with all of this turn of the loop: they share a commit. `answer` may get Unavailable."""
         if not self._together:
-            self._loop.call_soon(self._post_all)
+            self._loop.call_soon(self.post_all)
         self._together.append((command, answer))
 
-    def _post_all(self) -> None:
+    def post_all(self) -> None:
+        """Post what waits for the end of this turn."""
         together, self._together = self._together, []
         try:
             for command, answer in together:

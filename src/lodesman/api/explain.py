@@ -19,7 +19,8 @@ from lodesman.answers import calls
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
-from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
+from lodesman.answers.pilots import PilotLog
+from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
 from lodesman.answers.service import PilotLoad
 from lodesman.answers.vocabulary import PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
@@ -29,13 +30,13 @@ from lodesman.api.auth import own_vo, vo_of
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.background.candidates import OwnQueue, own_queues
+from lodesman.background.director_plans import plan_director
 from lodesman.background.explain import Explainer
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.resources import Fault, FilePosition, QueueId, load_resources
-from lodesman.store import open_reader
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
 from lodesman.why.queue import explain_queue
@@ -73,6 +74,22 @@ async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
         if facts.row.ended_at is None:
             return _explainer(side).pilot(facts, now)
     return explain_ended(facts, side.clock())
+
+
+@serves(calls.PILOT_LOG)
+async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotLog:
+    """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
+    row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
+    watch = side.director.watches.get(row.backend) if side.director is not None else None
+    if row.native_id is None:
+        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it.")
+    if watch is None:
+        raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
+    found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
+    if found is None:
+        raise NotFound(f"No output of pilot {row.id} is kept by {row.backend}.", hint="It is kept for a day.")
+    text = found.decode("utf-8", "replace")
+    return PilotLog(row.id, row.stamp, row.backend, row.native_id, row.host, text)
 
 
 @serves(calls.QUEUE_WHY)
@@ -140,6 +157,11 @@ async def _plan_resources(side: ReadSide, request: Request[Nothing, asks.PlanRes
     return await _plan(side, side.large_plans, partial(_resources, request.body, files))
 
 
+@serves(calls.PLAN_DIRECTOR)
+async def _plan_director(side: ReadSide, request: Request[Nothing, asks.PlanDirectorBody]) -> DirectorPlans:
+    return await _plan(side, side.large_plans, partial(plan_director, request.body))
+
+
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
@@ -159,7 +181,7 @@ async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveSta
 
 
 def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
-    with closing(open_reader(side.db.path)) as db:
+    with closing(side.db.database.reader()) as db:
         deadline = time.monotonic() + _PLAN_SECONDS
 
         def tick() -> None:

@@ -29,6 +29,10 @@ REFUSALS = {
     413: ("TooLarge", "Something is over its limit, or would take too long."),
     422: ("Impossible", "No configured queue could ever run these jobs."),
     429: ("TooOften", "Too many requests without a good token came from this address."),
+    502: (
+        "BatchSystemFault",
+        "The batch system of a pilot does not answer, or not so that it can be understood.",
+    ),
     503: ("Unavailable", "The server cannot answer now: try again."),
 }
 _FOR: Mapping[Who, str] = {

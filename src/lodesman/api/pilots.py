@@ -19,6 +19,7 @@ from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
+from lodesman.api.hosts import probe_ended, probe_of, probe_runs
 from lodesman.commands.accounts import JOINING
 from lodesman.commands.live import Attempt
 from lodesman.commands.pilots import (
@@ -116,6 +117,8 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     except LodesmanError:
         pass  # the next heartbeat is stored
     await _give_back_unnamed(core, session, attempts)
+    if core.hosts.shut:
+        await probe_runs(core, session, running)
     orders = core.live.pilots.stop_orders.get(session.id) or {}
     kill = [pilots.KillOrder(*key, reason) for key, reason in list(orders.items()) if key in attempts]
     kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in sorted(session.given_back & attempts.keys())]
@@ -165,7 +168,11 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     session = core.session(pilot_id) if pilot_id in core.sessions else None
     cores = _cores_of_lost(core, pilot_id) if session is None else session.offer.cores
     changes = [_report(one) for one in reports]
-    results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores))
+    probe = None if session is None else probe_of(core, session, reports)
+    host = None if session is None else session.host
+    results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores, host=host))
+    if session is not None and probe is not None:
+        await probe_ended(core, session, *probe)
     for one in reports:
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)

@@ -9,7 +9,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from lodesman.answers.accounts import Principal
@@ -25,7 +24,7 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig
-from lodesman.store import Reader, open_reader
+from lodesman.store import Database, Reader
 from lodesman.store.read.jobs import job_by_id, was_given_out
 from lodesman.store.shelf import Shelf
 
@@ -57,7 +56,7 @@ class CostlyReads:
     event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
     """
 
-    path: Path
+    database: Database
     patience: float
     ticks: Callable[[], float] = time.monotonic
 
@@ -90,7 +89,7 @@ class CostlyReads:
 
     def _read(self, read: Callable[[Reader], _T]) -> _T:
         if not hasattr(self._thread, "db"):
-            self._thread.db = open_reader(self.path)
+            self._thread.db = self.database.reader()
         return read(self._thread.db)
 
 
@@ -126,7 +125,7 @@ class ReadSide:
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
-        self.costly = CostlyReads(self.db.path, patience=self.patience)
+        self.costly = CostlyReads(self.db.database, patience=self.patience)
 
     def fresh(self) -> SnapshotKeeper:
         """The keeper of the snapshot. A loop refreshes it beside the requests; a request waits for a cheap refresh only,

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
-from lodesman.answers import accounts, calls, jobs, nodes, pilots, server, task_queues
+from lodesman.answers import accounts, calls, hosts, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
@@ -35,6 +35,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.explain import Explainer
+from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
 from lodesman.errors import InvalidRequest, NotFound
@@ -180,6 +181,19 @@ async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> no
     return nodes.Sites(some, closings, **more)
 
 
+@serves(calls.HOSTS)
+async def _hosts(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> hosts.Hosts:
+    """Hosts of pilots. Users see those with pilots of their VO."""
+    asked, vo = request.query, own_vo(request.who)
+    found = list_hosts(side.db, side.clock(), vo=vo)
+    some, more = page(following(found, asked.after, asked.limit, _host_path), asked.limit, _host_path)
+    return hosts.Hosts(some, **more)
+
+
+def _host_path(row: hosts.HostRow) -> str:
+    return f"{row.site}\n{row.host}"
+
+
 @serves(calls.QUEUES)
 async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> nodes.Queues:
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
@@ -229,8 +243,9 @@ async def _last_iteration(
 ) -> pilots.DirectorAnswer | Response:
     vo = own_vo(request.who)
     queues = {str(offer.queue) for offer in side.policy.vo_config(vo).offers} if vo else ()
-    at, plan = await side.costly.run(partial(last_iteration, vo=vo, queues=queues))
-    return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
+    number, at, plan = await side.costly.run(partial(last_iteration, vo=vo, queues=queues))
+    body = msgspec.json.encode({"iteration": number, "at": at, "plan": plan})
+    return Response(body, media_type="application/json")
 
 
 @serves(calls.TOKENS)

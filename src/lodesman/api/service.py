@@ -32,10 +32,11 @@ from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
-from lodesman.store.director import delete_old_closings, insert_iteration
+from lodesman.store.director import delete_old_closings, insert_iteration, put_breakers
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
 from lodesman.store.sandboxes import tidy_inputs
+from lodesman.store.write.pilots import set_seen_there
 from lodesman.store.write.task_queues import store_reasons
 
 _A = TypeVar("_A")
@@ -58,6 +59,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
         configuration=core.configuration().in_short(now),
         background=core.background.answer(ticks),
         local_pilots=core.local_pilots(count_accounts(core.reader)),
+        trouble=core.journal.trouble,
     )
 
 
@@ -151,7 +153,9 @@ def _posts(
 _pilots_submitted = _posts(
     calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
 )
+_pilots_seen = _posts(calls.PILOTS_SEEN, lambda _, seen: Change(set_seen_there, seen))
 _reasons = _posts(calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
+_breakers = _posts(calls.BREAKERS, lambda _, changed: Change(put_breakers, changed))
 _iteration = _posts(calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()))
 _number_queues = _posts(calls.NUMBER_QUEUES, lambda core, queues: Change(number_queues, core.live, queues))
 _rekey_pools = _posts(

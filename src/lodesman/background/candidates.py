@@ -11,16 +11,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
-from lodesman.batch.backend import Backend
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
+from lodesman.answers.nodes import BreakerOrder
+from lodesman.batch.backend import BatchLoad
+from lodesman.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
-from lodesman.matching.offers import never_sent, not_sent
+from lodesman.matching.offers import BACKENDS, never_sent, not_sent
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
+from lodesman.resources import LOCAL, QueueId, QueueSettings, effective_params, queue_settings
 
-_CAPS = QueueCaps()
+
+class Loads(Protocol):
+    """What says how full the queues of a batch system are."""
+
+    def load(self, queue: QueueId) -> BatchLoad:
+        """What was seen last of one queue."""
 
 
 @dataclass(slots=True)
@@ -39,14 +46,17 @@ class OwnQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
-    """Makes the candidates of an iteration. `pools`: submission pools, which serve every queue; `mask`: what is closed."""
+    """Makes the candidates of an iteration. `pools`: submission pools, which serve every queue; `mask`: what is closed;
+    `orders`: of administrators, for breakers.
+    """
 
     policy: Policy
-    backends: Mapping[str, Backend]
+    watches: Mapping[str, Loads]
     pools: tuple[str, ...]
     own: Mapping[QueueId, OwnQueue]
     now: float
     mask: SiteMask = field(default_factory=SiteMask)
+    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
@@ -71,39 +81,71 @@ class CandidateMaker:
         return {
             vo: offer
             for vo, offer in offers.items()
-            if offer.backend in self.backends and never_sent(offer, self.backends) is None
+            if never_sent(offer, self.policy.backends) is None and offer.backend in self.watches
         }
 
     def _candidate(self, queue_id: QueueId, offers: Mapping[str, QueueOffer]) -> CandidateQueue:
         names = sorted({offer.backend for offer in offers.values()})
-        loads = [self.backends[name].load(queue_id) for name in names if name in self.backends]
+        loads = [self.watches[name].load(queue_id) for name in names if name in self.watches]
         seen_at = min((load.observed_at for load in loads), default=self.now)
         source = ", ".join(names) if loads else "no backend"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
-        closed = None if loads else not_sent(next(iter(offers.values())), self.backends)
+        closed = None if loads else not_sent(next(iter(offers.values())), self.policy.backends)
         return CandidateQueue(
             queue_id=queue_id,
             bit=self.policy.bits[queue_id],
             templates={vo: offer.request for vo, offer in offers.items()},
             submission_pools=self.pools,
-            load=QueueLoad(waiting, running, seen_at, source),
+            load=QueueLoad(
+                waiting,
+                running,
+                seen_at,
+                source,
+                held=_sum(load.held for load in loads),
+                others=_sum(n for load in loads for n in (load.others_waiting, load.others_running)),
+                free=_sum(_free(load, offers.values()) for load in loads),
+                fault="; ".join(load.fault for load in loads if load.fault),
+            ),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest_caps(offers.values()),
             slots=_least([*(one.settings.slots for one in offers.values()), *(one.slots for one in loads)]),
             closed=self.mask.reason(queue_id, self.now),
+            order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
         )
 
 
 def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:
     """Each of the caps where it is least; the default ones where a VO has none."""
-    found = [offer.settings for offer in offers]
-    waiting, total = [one.max_waiting_jobs for one in found], [one.max_total_jobs for one in found]
+    found = [_caps_of(offer) for offer in offers]
     return QueueCaps(
-        max_waiting=_least([_CAPS.max_waiting if one is None else one for one in waiting]),
-        max_total=_least([_CAPS.max_total if one is None else one for one in total]),
-        waiting_to_running=min([float(one.waiting_to_running_ratio or 0.0) for one in found]),
+        max_waiting=_least(one.max_waiting for one in found),
+        max_total=_least(one.max_total for one in found),
+        waiting_to_running=min(one.waiting_to_running for one in found),
+        max_running=_least(one.max_running for one in found),
+        max_held=_least(one.max_held for one in found),
+        ramp=any(one.ramp for one in found),
     )
+
+
+def _caps_of(offer: QueueOffer) -> QueueCaps:
+    """The caps as a VO sees them."""
+    settings = offer.settings
+    usual = QueueCaps() if offer.backend == LOCAL else REMOTE_CAPS
+    return QueueCaps(
+        max_waiting=usual.max_waiting if settings.max_waiting_jobs is None else settings.max_waiting_jobs,
+        max_total=usual.max_total if settings.max_total_jobs is None else settings.max_total_jobs,
+        waiting_to_running=float(settings.waiting_to_running_ratio or 0.0),
+        max_running=settings.max_running_jobs,
+        max_held=usual.max_held if settings.max_held_jobs is None else settings.max_held_jobs,
+        ramp=usual.ramp,
+    )
+
+
+def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:
+    """The pilots that the free cores of a batch system have room for; None if it does not say."""
+    cores = max(offer.request.cores for offer in offers)
+    return None if load.free_cores is None else load.free_cores // cores
 
 
 def _least(numbers: Iterable[int | None]) -> int | None:
@@ -139,15 +181,15 @@ def local_slots(policy: Policy) -> dict[QueueId, int]:
     offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
         for offer in policy.vo_config(vo).offers:
-            if offer.backend == "local":
+            if offer.backend == LOCAL:
                 offers[offer.queue].append(offer)
     tree, types = policy.config.tree, policy.config.types
     found = {}
     for queue in tree.queue_ids():
-        settings = [offer.settings for offer in offers[queue] if never_sent(offer) is None]
+        settings = [offer.settings for offer in offers[queue] if never_sent(offer, BACKENDS) is None]
         if not settings:
             plain = queue_settings(effective_params(tree, queue, types=types), types)
-            is_local = plain.backend.lower() in ("", "local")
+            is_local = plain.backend in ("", LOCAL)
             settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
         if settings:
             found[queue] = _slots_of(settings, os.cpu_count() or 1)

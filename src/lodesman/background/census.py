@@ -1,35 +1,49 @@
-"""What became of submitted pilots, as their batch systems say; lost references are found again by stamp.
+"""One watch asks one batch system: about our pilots there, about lost ones by stamp, and about the loads of its queues.
 
-Unknown is not gone: a pilot that its batch system does not list stays as it is until its lease or its age ends it. Each
-batch system is asked about its own pilots only: native ids of two batch systems may be equal.
+Everything else reads what it saw, with its age. Unknown is not gone: a pilot that its batch system does not list stays as
+it is until its lease or its age ends it. A pilot is asked about where it was submitted, whatever the configuration says
+of its queue since.
 
-Pilots that lost their lease are cancelled, by stamp, until their batch systems say that they are gone: one that hangs
-keeps its slot, and may keep its payload running.
+Pilots that lost their lease are cancelled until their batch system says that they are gone: one that hangs keeps its
+slot, and may keep its payload running.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
-from lodesman.answers.service import Outcomes, PilotEnd
+from lodesman.answers.service import Outcomes, PilotEnd, PilotSeen
 from lodesman.answers.vocabulary import PilotState
-from lodesman.batch.backend import Backend, CancelOutcome, NativeState
+from lodesman.batch.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.errors import LodesmanError
-from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Reader
-from lodesman.store.read.pilots import PilotRow, live_pilots, lost_pilots, pilot_by_id
+from lodesman.store.read.pilots import (
+    Native,
+    PilotRow,
+    ended_natives,
+    live_natives,
+    live_pilots,
+    lost_pilots,
+    pilot_by_id,
+)
 
 log = logging.getLogger(__name__)
 
 _LOST_AFTER_SECONDS = 60.0
 _NEVER_CONFIRMED_SECONDS = 3_600.0
 _SETTLE_SECONDS = 10.0
+# That a pilot was seen where it waits or runs is stored when something changed, and this often.
+_SEEN_AGAIN_SECONDS = 600.0
+
+# An output is kept for this time after the end.
+_KEEP_SECONDS = 86_400.0
 
 _READ_SECONDS = 5.0
 # A batch system that ends none of them in this time will not: an administrator has to.
@@ -38,85 +52,92 @@ _GIVEN_UP_SECONDS = 7 * 86_400.0
 _AGAIN_SECONDS = 60.0
 _LONGEST_SECONDS = 3_600.0
 _MOST_AT_ONCE = 200
+_END_POLL_SECONDS = 1.0
 # Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
 UNKNOWN_TIMES = 3
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
-class Census:
-    """One `tick` asks all backends about all live pilots. `note` (queue, accepted, reason) learns of pilots that joined:
-    they count for their queue; and of those that never did.
+class BackendWatch:
+    """The watch of the batch system `name`: `tick` is one poll. `note` (queue, accepted, reason) learns of pilots that
+    joined, which count for their queue, and of those that never did.
 
-    `policy` names the backend of each queue, and may be swapped. `started` is when this process began: submissions that
-    were under way before ended with the one before it.
+    `queues` are those whose loads are asked for, `options` words for each submission; both may be swapped. `started` is
+    when this process began: submissions that were under way before ended with the one before it.
     """
 
     def __init__(
         self,
-        db: Reader,
-        backends: Mapping[str, Backend],
+        name: str,
+        backend: Backend,
         *,
-        policy: Policy,
+        db: Reader,
         post: Post,
         note: Callable[[QueueId, bool, str], None],
+        queues: Collection[QueueId] = (),
         started: float = 0.0,
     ) -> None:
-        self.policy = policy
+        self.name = name
+        self.backend = backend
+        self.queues = queues
+        self.options: tuple[str, ...] = ()
+        self.polled = Event()
+        """Set after the first poll, whatever came of it."""
         self._db = db
-        self._backends = backends
         self._post = post
         self._note = note
         self._started = started
-        self._lost_pilots = LostPilots(db, backends)
+        self._lost_pilots = LostPilots(db, name, backend)
         self._joined: set[int] = set()
+        self._loads: Mapping[QueueId, BatchLoad] = {}
+        self._fault = ""
+        self._forgotten: set[str] = set()
+        # Pilot -> (host, since when it is held, when that was stored).
+        self._stored: dict[int, tuple[str, float | None, float]] = {}
+
+    def load(self, queue: QueueId) -> BatchLoad:
+        """What the last successful poll saw of a queue. Any thread may ask."""
+        seen = self._loads.get(queue) or BatchLoad(observed_at=self._started)
+        return replace(seen, fault=self._fault) if self._fault else seen
 
     def tick(self, now: float) -> int:
-        """Returns how many pilots were found to have ended."""
-        pilots = live_pilots(self._db)
-        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
-        by_backend: dict[str, list[PilotRow]] = defaultdict(list)
-        for pilot in pilots:
-            if pilot.id in self._joined and pilot.id not in before:
-                self._note(pilot.queue_id, True, "")
-            offer = self.policy.vo_config(pilot.vo).offer(pilot.queue_id)
-            by_backend[offer.backend if offer and offer.backend in self._backends else ""].append(pilot)
-        strays = by_backend.pop("", [])
-        ended = sum(self._ask_one(name, found, now) for name, found in by_backend.items())
-        ended += self._ask_all(strays, now) if strays else 0
+        """Returns how many pilots were found to have ended. Raises LodesmanError."""
+        try:
+            pilots = live_pilots(self._db, self.name)
+            self._note_joined(pilots)
+            lost = self._lost(pilots, now)
+            if lost:
+                self._find(lost, self.backend.census(), now)
+            known = {pilot.stamp: pilot.native_id for pilot in pilots if pilot.native_id is not None}
+            seen = self.backend.status(known) if known else {}
+            if self.queues:
+                self._loads = self.backend.loads(list(self.queues))
+        except LodesmanError as fault:
+            self._fault = fault.message
+            raise
+        finally:
+            self.polled.set()
+        self._fault = ""
+        ended = self._end(pilots, seen)
+        self._store(pilots, seen, now)
         self._lost_pilots.tick(now)
         return ended
 
-    def _ask_one(self, name: str, pilots: Sequence[PilotRow], now: float) -> int:
-        """One backend about its pilots; others are asked even if this one cannot be."""
-        backend = self._backends[name]
-        try:
-            lost = self._lost(pilots, now)
-            if lost:
-                self._find(lost, backend.census(list(lost)), now)
-            return self._ask(backend, pilots)
-        except LodesmanError as fault:
-            log.warning("a batch system could not be asked: %s", fault, extra={"backend": name})
-            return 0
+    def forget(self, now: float) -> None:
+        """Have removed what is kept of pilots that ended a day ago. Raises LodesmanError."""
+        ended = ended_natives(self._db, self.name, since=now - _GIVEN_UP_SECONDS, before=now - _KEEP_SECONDS)
+        new = {
+            one.stamp: one.native_id for one in ended if one.native_id and one.stamp not in self._forgotten
+        }
+        if new:
+            self.backend.forget(new)
+        self._forgotten = {one.stamp for one in ended}
 
-    def _ask_all(self, pilots: Sequence[PilotRow], now: float) -> int:
-        """Pilots of queues that are not configured or whose backend is not here: every backend, by stamp."""
-        ended = 0
-        stamps = [pilot.stamp for pilot in pilots]
-        found: dict[str, str] = {}
-        heard = True
-        for name, backend in self._backends.items():
-            try:
-                known = backend.census(stamps)
-                found |= known
-                its_own = [one for one in pilots if one.native_id and known.get(one.stamp) == one.native_id]
-                ended += self._ask(backend, its_own)
-            except LodesmanError as fault:
-                log.warning("a batch system could not be asked: %s", fault, extra={"backend": name})
-                heard = False
-        lost = self._lost(pilots, now)
-        if heard or found:
-            self._find({s: pilot for s, pilot in lost.items() if heard or s in found}, found, now)
-        return ended
+    def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
+        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
+        for pilot in pilots:
+            if pilot.id in self._joined and pilot.id not in before:
+                self._note(pilot.queue_id, True, "")
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
@@ -141,22 +162,42 @@ class Census:
         orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
         return orphaned or now - pilot.created_at > seconds
 
-    def _ask(self, backend: Backend, pilots: Sequence[PilotRow]) -> int:
-        """Ask about pilots whose references are known; returns how many have ended."""
-        asked = {pilot.native_id: pilot.id for pilot in pilots if pilot.native_id is not None}
+    def _end(self, pilots: Iterable[PilotRow], seen: Mapping[str, NativeStatus]) -> int:
+        """End the pilots that the batch system saw end; returns how many."""
         ended = 0
-        for native_id, status in (backend.status(list(asked)) if asked else {}).items():
-            # It may have joined, or left, while its batch system was asked.
-            pilot = pilot_by_id(self._db, asked[native_id]) if status.state is NativeState.ENDED else None
+        for asked in pilots:
+            status = seen.get(asked.stamp)
+            if status is None or status.state is not NativeState.ENDED:
+                continue
+            pilot = pilot_by_id(self._db, asked.id)  # it may have joined, or left, while it was asked about
             if pilot is None or pilot.ended_at is not None:
                 continue
-            reason = status.detail or f"ended with exit code {status.exit_code}"
+            reason = _reason(status)
             if pilot.joined_at is None:
                 self._note(pilot.queue_id, False, reason)
             state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
             self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
             ended += 1
         return ended
+
+    def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
+        """Have stored what is new: where pilots run, since when they are held, and now and then that they were seen."""
+        found: dict[int, PilotSeen] = {}
+        stored: dict[int, tuple[str, float | None, float]] = {}
+        for pilot in pilots:
+            before = self._stored.get(pilot.id) or (pilot.host, pilot.held_since, pilot.native_seen or 0.0)
+            stored[pilot.id] = before
+            status = seen.get(pilot.stamp)
+            if status is None or status.state is NativeState.UNKNOWN:
+                continue
+            held = (before[1] or status.observed_at) if status.state is NativeState.HELD else None
+            host = status.host or before[0]
+            if (host, held) != before[:2] or not 0.0 <= now - before[2] < _SEEN_AGAIN_SECONDS:
+                found[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
+                stored[pilot.id] = host, held, now
+        if found:
+            self._post(calls.PILOTS_SEEN, found)
+        self._stored = stored
 
 
 @dataclass(slots=True)
@@ -177,12 +218,24 @@ class _LostPilot:
         self.due = now + min(_LONGEST_SECONDS, _AGAIN_SECONDS * 2.0**doublings)
 
 
-class LostPilots:
-    """Ends pilots that lost their lease. What it keeps in memory may be lost: all are asked about again after a start."""
+def _reason(status: NativeStatus) -> str:
+    """Why a pilot ended, for people."""
+    if status.detail:
+        return status.detail
+    if status.exit_code is not None:
+        return f"ended with exit code {status.exit_code}"
+    return f"its batch system ended it: {status.word}" if status.word else "its batch system ended it"
 
-    def __init__(self, db: Reader, backends: Mapping[str, Backend]) -> None:
+
+class LostPilots:
+    """Ends pilots that lost their lease, in one batch system. What it keeps in memory may be lost: all are asked about
+    again after a start.
+    """
+
+    def __init__(self, db: Reader, name: str, backend: Backend) -> None:
         self._db = db
-        self._backends = backends
+        self._name = name
+        self._backend = backend
         self._known: dict[int, _LostPilot] = {}
         self._read_at: float | None = None
 
@@ -191,32 +244,57 @@ class LostPilots:
         if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
             return 0
         self._read_at = now
-        stamps = lost_pilots(self._db, now - _GIVEN_UP_SECONDS)
-        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in stamps}
-        there = {stamps[number]: pilot for number, pilot in self._known.items() if not pilot.gone}
-        due = [stamp for stamp, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
-        for stamp, outcome in (cancel_by_stamp(self._backends, due) if due else {}).items():
-            pilot = there[stamp]
-            pilot.note(outcome, now)
+        pilots = lost_pilots(self._db, self._name, now - _GIVEN_UP_SECONDS)
+        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in pilots}
+        there = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
+        due = [pilots[number] for number, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
+        outcomes = cancel({self._name: self._backend}, due) if due else {}
+        for native in due:
+            pilot = there[native.id]
+            pilot.note(outcomes[native.stamp], now)
             if pilot.gone and pilot.orders:
-                log.info("a lost pilot has ended", extra={"stamp": stamp})
+                log.info("a lost pilot has ended", extra={"stamp": native.stamp})
         return sum(not pilot.gone for pilot in there.values())
 
 
-def cancel_by_stamp(backends: Mapping[str, Backend], stamps: Sequence[str]) -> dict[str, CancelOutcome]:
-    """Cancel pilots wherever they are, in one call for each batch system.
-
-    UNKNOWN: none of the batch systems knows it; as long as one does not answer that is not certain, so it is FAILED.
+def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
+    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system did not answer, or there is no
+    such one any more.
     """
     outcomes: dict[str, CancelOutcome] = {}
-    silence = CancelOutcome.UNKNOWN
-    for name, backend in backends.items():
+    by_backend: dict[str, list[Native]] = {}
+    for pilot in pilots:
+        outcomes[pilot.stamp] = CancelOutcome.FAILED
+        by_backend.setdefault(pilot.backend, []).append(pilot)
+    for name, found in by_backend.items():
+        if name not in backends:
+            continue
         try:
-            native = backend.census(stamps)
-            answers = backend.cancel(list(native.values())) if native else {}
-            for stamp, native_id in native.items():
-                outcomes[stamp] = answers.get(native_id, CancelOutcome.FAILED)
+            outcomes |= _cancel(backends[name], found)
         except LodesmanError as fault:
             log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
-            silence = CancelOutcome.FAILED
-    return {stamp: outcomes.get(stamp, silence) for stamp in stamps}
+    return outcomes
+
+
+def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
+    """In one batch system; those whose references were never stored are searched for by stamp. Raises LodesmanError."""
+    known = {} if all(pilot.native_id for pilot in pilots) else backend.census()
+    there = {one.stamp: one.native_id or known.get(one.stamp, "") for one in pilots}
+    answers = backend.cancel({stamp: native_id for stamp, native_id in there.items() if native_id})
+    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in there.items() if not native_id}
+    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in there} | unknown
+
+
+def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
+    """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
+    many seconds, or of which nothing is known.
+    """
+    left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
+    deadline, pause = time.monotonic() + seconds, Event()
+    while left:
+        ordered = cancel(backends, left.values())
+        left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
+        if not left or time.monotonic() >= deadline:
+            break
+        pause.wait(_END_POLL_SECONDS)
+    return sorted(left)

@@ -1,7 +1,7 @@
 """The director: a snapshot, a decision, pilots stored, then submitted.
 
-It reads the database, asks the backends, decides, and sends commands to the hot process; what it keeps in memory
-(breakers, buckets, suspects) may be lost without harm.
+It reads the database and what the watches saw of the batch systems, decides, and sends commands to the hot process; what
+it keeps in memory alone (buckets, suspects) may be lost without harm.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from msgspec import Raw
 from lodesman.answers import calls, why_queues
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
-from lodesman.answers.nodes import NodePath, QueueId
-from lodesman.answers.service import Iteration, PilotEnd
+from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
+from lodesman.answers.service import Iteration, PilotEnd, StoredBreaker
 from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
-from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
+from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
 from lodesman.background.launch import Offers
 from lodesman.background.pilot_book import standing_of
 from lodesman.background.snapshot import KnownQueues
-from lodesman.batch.backend import Backend, CancelOutcome
+from lodesman.batch.backend import CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import presented_by
 from lodesman.commands.site_mask import KnownMask
@@ -43,6 +43,7 @@ from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
+from lodesman.store.director import breaker_orders, breakers
 from lodesman.store.read import pilots as read
 from lodesman.why.facts import DirectorNow, Waiting
 
@@ -54,6 +55,8 @@ _TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not neede
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 _EMPTY_SECONDS = 30.0
+# Whole numbers that all readers of JSON take.
+_SEED_BITS = 53
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class Director:
     db: Reader
     policy: Policy
     options: DirectorOptions
-    backends: Mapping[str, Backend]
+    watches: Mapping[str, BackendWatch]
     post: Post
     pools: Callable[[], dict[str, PoolState]]
     launch: Callable[[Decision, Offers], None]
@@ -75,9 +78,12 @@ class Director:
     buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
     iterated_at: float | None = None
+    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
+    # The breakers as they are stored.
+    _stored: Mapping[QueueId, limits.Breaker] | None = field(init=False, default=None)
     # Of the breakers before this iteration.
     _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)
     _known: KnownQueues = field(init=False)
@@ -93,12 +99,17 @@ class Director:
         What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
         first such fault at the end.
         """
+        if self._stored is None:
+            self._stored = breakers(self.db)
+            self.breakers = {**self._stored, **self.breakers}
+        self.orders = breaker_orders(self.db)
+        shut_off = {queue for queue, order in self.orders.items() if order.state == "closed"}
+        self.breakers = {queue: one for queue, one in self.breakers.items() if queue not in shut_off}
         self._states = {queue: one.state for queue, one in self.breakers.items()}
         self._hear()
-        waiting, pool_map = self._known.read(), self._pools.look()
-        self.vos = self.vos_of(waiting)
-        snapshot = self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
-        decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
+        decision = decide(
+            self.look(now), options=self.options, now=now, seed=self.rng.getrandbits(_SEED_BITS)
+        )
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
@@ -114,6 +125,12 @@ class Director:
             raise faults[0]
         return decision.placement.placed
 
+    def look(self, now: float) -> DirectorInput:
+        """What an iteration goes by now."""
+        waiting, pool_map = self._known.read(), self._pools.look()
+        self.vos = self.vos_of(waiting)
+        return self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
+
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was (also when the clock went back)."""
         before = self._stored_at
@@ -123,7 +140,16 @@ class Director:
             self._stored_at = decision.now
 
     def _note_breakers(self, _decision: Decision) -> None:
-        """Note in the audit trail which breakers opened or closed."""
+        """Store the breakers that changed, and note in the audit trail which opened or closed."""
+        new, before, fresh = dict(self.breakers), self._stored or {}, limits.Breaker()
+        changed = [
+            StoredBreaker(*queue, "" if (one := new.get(queue, fresh)) == fresh else encode(one).decode())
+            for queue in sorted(new.keys() | before.keys())
+            if new.get(queue, fresh) != before.get(queue, fresh)
+        ]
+        if changed:
+            self.post(calls.BREAKERS, changed)
+            self._stored = new
         notes, closed = [], BreakerState.CLOSED
         for queue in sorted(self._states.keys() | self.breakers.keys()):
             breaker, old = self.breakers.get(queue, limits.Breaker()), self._states.get(queue, closed)
@@ -186,11 +212,12 @@ class Director:
         self._unknown = {}
         leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
         numbers = [*excess.cancel, *leaving]
-        stamps = [stamp for _, stamp, _ in read.waiting_pilots(self.db, numbers)]
-        outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
+        backends = {name: watch.backend for name, watch in self.watches.items()}
+        outcomes = cancel(backends, list(read.waiting_pilots(self.db, numbers)))
         # One that has joined while the batch systems were asked has not ended.
-        for pilot_id, stamp, queue_id in read.waiting_pilots(self.db, numbers):
-            outcome = outcomes.get(stamp, CancelOutcome.FAILED)
+        for pilot in read.waiting_pilots(self.db, numbers):
+            pilot_id = pilot.id
+            outcome = outcomes.get(pilot.stamp, CancelOutcome.FAILED)
             too_old = pilot_id in excess.too_old
             if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
                 self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
@@ -198,7 +225,7 @@ class Director:
                 reason = _TOO_OLD if too_old else leaving.get(pilot_id, _NOT_NEEDED)
                 self.post(calls.PILOT_ENDED, PilotEnd(pilot_id, PilotState.ABORTED, reason))
                 if too_old:
-                    self.note_outcome(queue_id, accepted=False, reason=reason, now=decision.now)
+                    self.note_outcome(pilot.queue_id, accepted=False, reason=reason, now=decision.now)
 
     def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()
@@ -221,11 +248,12 @@ class Director:
     def _candidates(self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float) -> CandidateMaker:
         return CandidateMaker(
             policy=self.policy,
-            backends=self.backends,
+            watches=self.watches,
             pools=self.options.submission_pools,
             own=own,
             now=now,
             mask=mask,
+            orders=self.orders,
         )
 
     def gate(

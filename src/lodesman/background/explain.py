@@ -19,6 +19,7 @@ from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.pool_map import PoolQueues
 from lodesman.matching import TaskQueueKey, parts_of
+from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import (
     FilePosition,
@@ -163,6 +164,7 @@ class Explainer:
             configured=configured,
             denied=denied,
             offer=offer,
+            never=None if offer is None else never_sent(offer, self.policy.backends),
             settings=settings,
             survey=survey,
             served=len(served),

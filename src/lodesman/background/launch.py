@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import msgspec
@@ -21,7 +21,8 @@ from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
 from lodesman.background import portions
-from lodesman.batch.backend import Backend, PilotCopy, PilotSpec
+from lodesman.background.census import BackendWatch
+from lodesman.batch.backend import Backend, PilotSpec, join_token_of
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
 from lodesman.director.options import DirectorOptions, PoolOptions
@@ -29,28 +30,28 @@ from lodesman.director.orders import PoolState
 from lodesman.director.placement import Placement
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
-from lodesman.resources import QueueId
+from lodesman.resources import LOCAL, QueueId
 
 log = logging.getLogger(__name__)
 
 # What is configured of a queue, as each VO sees it.
 Offers = Mapping[tuple[str, QueueId], QueueOffer]
 
-# Pilots that are stored and submitted together: what is said of them must fit into one request to the server.
+# What is stored together of pilots must fit into one request to the server.
 _MOST_BYTES = 4 << 20
-_MOST_PILOTS = 1_000
 # Queues whose SubmitPools are asked for at once: a queue may serve thousands.
 _QUEUES_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
-    """What all pilots have in common, in seconds; `command` starts one. `life_seconds`: at most, 0: no such limit.
-    `url_file`: where pilots of this machine find the server's address after its next start.
+    """What all pilots have in common, in seconds: `program` is their zipapp, which `python` runs. `life_seconds`: at most,
+    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start.
     """
 
     servers: tuple[str, ...]
-    command: tuple[str, ...]
+    program: bytes = field(repr=False)
+    python: str = "python3"
     idle_seconds: float = 120.0
     heartbeat_seconds: float = 60.0
     life_seconds: int = 0
@@ -65,6 +66,8 @@ class _Pool:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # The seed's second proposed fix: the name of the logger says which submission pool it was.
+        self.log = logging.getLogger(f"lodesman.pool.{name}")
         self._options: PoolOptions | None = None
         self._changed = threading.Condition()
         self._waiting: deque[Callable[[], None]] = deque()
@@ -92,7 +95,7 @@ class _Pool:
                 try:
                     self._start()
                 except RuntimeError:  # the next thread that is free or can be started does it
-                    log.exception("a submission waits for a thread", extra={"pool": self._name})
+                    self.log.exception("a submission waits for a thread")
             return True
 
     def state(self) -> PoolState | None:
@@ -146,18 +149,18 @@ class _Pool:
 
 
 class SubmissionPools:
-    """The director's thread pools, by name. `note` learns how each submission ended."""
+    """The director's thread pools, by name. `note` learns how each submission ended. `watches` may be swapped."""
 
     def __init__(
         self,
         options: DirectorOptions,
         *,
-        backends: Mapping[str, Backend],
+        watches: Mapping[str, BackendWatch],
         post: Post,
         settings: PilotSettings,
         note: Callable[[QueueId, bool, str], None],
     ) -> None:
-        self._backends = backends
+        self.watches = watches
         self._post = post
         self._settings = settings
         self._note = note
@@ -184,21 +187,26 @@ class SubmissionPools:
             if offer is None:
                 log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
                 continue
-            parts: list[list[PilotCopy]] = []
+            watch = self.watches.get(offer.backend)
+            if watch is None:
+                log.warning("there is no such backend", extra={"backend": offer.backend})
+                continue
+            specs: list[PilotSpec] = []
             try:
-                parts.extend(self._prepare(placement, offer, served.get(placement.queue_id, {})))
+                prepared = self._prepare(placement, offer, served.get(placement.queue_id, {}), watch)
+                specs.extend(prepared)
             finally:
-                if parts:
-                    self._hand_over(placement, offer, parts)
+                if specs:
+                    self._hand_over(placement, watch.backend, specs)
 
-    def _hand_over(self, placement: Placement, offer: QueueOffer, parts: list[list[PilotCopy]]) -> None:
+    def _hand_over(self, placement: Placement, backend: Backend, specs: list[PilotSpec]) -> None:
         pool = self._pools.get(placement.order.pool)
-        if pool is not None and pool.put(partial(self._run, placement, offer, parts)):
+        if pool is not None and pool.put(partial(self._run, backend, specs, pool.log)):
             return
         # The configuration has changed since the decision.
         reason = f"there is no submission pool {placement.order.pool!r} any more"
-        for copies in parts:
-            refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
+        for spec in specs:
+            refused: Outcomes = dict.fromkeys(spec.stamps().values(), (None, reason))
             self._post(calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
@@ -222,26 +230,38 @@ class SubmissionPools:
         return found
 
     def _prepare(
-        self, placement: Placement, offer: QueueOffer, served: Mapping[str, object]
-    ) -> Iterator[list[PilotCopy]]:
+        self, placement: Placement, offer: QueueOffer, served: Mapping[str, object], watch: BackendWatch
+    ) -> Iterator[PilotSpec]:
         """Store the pilots of a placement, in parts, before they are submitted. They require what their task queue does."""
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
             owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
             submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
+            backend=offer.backend,
         )  # fmt: skip
         common = {**self._common(offer), **place, **served}
-        most = min(_MOST_PILOTS, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
+        most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
         for part in portions(range(placement.count), most):
-            copies, rows = [], []
-            for _ in part:
-                stamp, join = secrets.token_hex(12), secrets.token_urlsafe(32)
-                file = msgspec.json.encode({**common, "join_token": join, "stamp": stamp})
-                copies.append(PilotCopy(stamp=stamp, pilot_file=file))
-                rows.append(msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join)))
+            submission, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
+            spec = PilotSpec(
+                queue=placement.queue_id,
+                submission=submission,
+                count=len(part),
+                program=self._settings.program,
+                pilot_file=msgspec.json.encode({**common, "submission": submission, "secret": secret}),
+                python=self._settings.python,
+                cores=offer.request.cores,
+                memory_mb=offer.settings.memory_mb or 0,
+                wall_seconds=offer.settings.wall_seconds or 0,
+                options=(*watch.options, *offer.settings.submit_options),
+            )
+            rows = [
+                msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join_token_of(secret, n)))
+                for n, stamp in spec.stamps().items()
+            ]
             self._post(calls.PREPARE_PILOTS, rows)
-            yield copies
+            yield spec
 
     def _common(self, offer: QueueOffer) -> dict[str, object]:
         """What the files of all pilots of a queue say."""
@@ -257,33 +277,29 @@ class SubmissionPools:
             # Of several, or of ANY, a node finds out its own.
             "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
         }
-        url_file = common.url_file or None if offer.backend == "local" else None
+        url_file = common.url_file or None if offer.backend == LOCAL else None
         return {
             "servers": common.servers, "options": options, "ca_file": common.ca_file, "url_file": url_file
         }  # fmt: skip
 
-    def _run(self, placement: Placement, offer: QueueOffer, parts: list[list[PilotCopy]]) -> None:
-        """One task: submit the parts of a placement."""
-        for copies in parts:
-            self._submit(placement, offer, copies)
+    def _run(self, backend: Backend, specs: list[PilotSpec], log: logging.Logger) -> None:
+        """One task: submit the parts of a placement. `log`: of its submission pool."""
+        for spec in specs:
+            self._submit(backend, spec, log)
 
-    def _submit(self, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
-        queue = placement.queue_id
-        spec = PilotSpec(
-            queue=queue,
-            command=self._settings.command,
-            cores=offer.request.cores,
-            memory_mb=offer.settings.memory_mb or 0,
-            wall_seconds=offer.settings.wall_seconds or 0,
-        )
+    def _submit(self, backend: Backend, spec: PilotSpec, log: logging.Logger) -> None:
+        queue = spec.queue
         try:
-            done = self._backends[offer.backend].submit(spec, copies)
+            done = backend.submit(spec)
             outcome: Outcomes = {s: (native, "") for s, native in done.accepted.items()}
             outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
             self._post(calls.PILOTS_SUBMITTED, outcome)
+            reason = next((r for _, r in outcome.values() if r), "")
+            numbers = {"accepted": len(done.accepted), "refused": len(done.refused), "reason": reason}
+            log.info("a submission was answered", extra={"queue": str(queue), **numbers})
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
-                self._note(queue, False, next((r for _, r in outcome.values() if r), ""))
+                self._note(queue, False, reason)
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(queue)})

@@ -92,7 +92,8 @@ class PilotBook:
             coming = standing[PilotStanding.SUBMITTING] | standing[PilotStanding.WAITING]
             idle, busy = standing[PilotStanding.IDLE], standing[PilotStanding.BUSY]
             silent, draining = standing[PilotStanding.SILENT], standing[PilotStanding.DRAINING]
-            alive = idle | busy | coming | silent
+            shut = standing[PilotStanding.SHUT]
+            alive = idle | busy | coming | silent | shut
             leave = 0 if drained is None else alive & self._pilots_in(drained, drained)
             fit = self._table.narrow(alive & ~leave, place)
             if served is not None:
@@ -105,6 +106,7 @@ class PilotBook:
                 usable_waiting=(fit & coming).bit_count(),
                 draining=(mine & (draining | leave)).bit_count(),
                 silent=(fit & silent).bit_count(),
+                shut=(fit & shut).bit_count(),
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
                 free_starts=_starts(self._free_now, key, fit & (idle | busy)),
                 soon_starts=_starts(self._free_soon, key, fit & coming),
@@ -226,6 +228,8 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     """Whether a live pilot takes jobs now or later."""
     if not takes_jobs(pilot, now):
         return PilotStanding.DRAINING if pilot.drain else PilotStanding.SILENT
+    if pilot.is_shut:
+        return PilotStanding.SHUT
     if pilot.state != "Running":
         return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
     return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE

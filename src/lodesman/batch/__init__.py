@@ -1,1 +1,1 @@
-"""Batch systems: one protocol (`backend`), and the local backend that implements it."""
+"""Batch systems: one protocol (`backend`), and Slurm, Grid Engine, HTCondor, ARC and this machine behind it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import signal
 import sys
@@ -44,6 +45,7 @@ class LocalBackend:
     """The queues of this machine. `root` becomes a directory that only this user can read.
 
     A pilot that is ordered to end has `grace_seconds`. A queue without `slots` takes no pilots and starts none.
+    `programs`: where the zipapps of pilots are kept, for all to read (None: in `root`).
     `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
     open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may.
     """
@@ -51,6 +53,7 @@ class LocalBackend:
     root: Path
     slots: Mapping[QueueId, int]
     _: KW_ONLY
+    programs: Path | None = None
     grace_seconds: float = GRACE_SECONDS
     python: str = sys.executable
     cgroups: bool = True
@@ -58,6 +61,7 @@ class LocalBackend:
     isolation: Isolation = field(default_factory=Isolation)
     closed: Callable[[], str] = str
     clock: Callable[[], float] = time.time
+    sizes: backend.Sizes = field(default_factory=backend.Sizes)
     _last_order: int = field(default=0, init=False)
     _launches: Counter[str] = field(default_factory=Counter, init=False)
     _keepers: set[int] = field(default_factory=set, init=False)
@@ -74,60 +78,89 @@ class LocalBackend:
 
     # --- the protocol -----------------------------------------------------------------------------
 
-    def submit(self, spec: backend.PilotSpec, copies: Sequence[backend.PilotCopy]) -> SubmitResult:
+    def submit(self, spec: backend.PilotSpec) -> SubmitResult:
         """Store the copies, then start what has a slot. A full disk refuses copies for now only."""
+        stamps = spec.stamps()
         known = spec.queue in self.slots
         reason = self.closed() or (
             backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
         )
         if reason:
-            return SubmitResult(refused={copy.stamp: _refusal(reason) for copy in copies})
+            return SubmitResult(refused={stamp: _refusal(reason) for stamp in stamps.values()})
         accepted: dict[str, str] = {}
         refused: dict[str, SubmitRefusal] = {}
         try:
             with self._exclusive():
-                for copy in copies:
-                    fault = self._store(spec, copy)
+                program = self._kept(spec.program)
+                for number, stamp in stamps.items():
+                    fault = self._store(spec, number, program)
                     if fault is None:
-                        accepted[copy.stamp] = copy.stamp
+                        accepted[stamp] = stamp
                     else:
-                        refused.setdefault(copy.stamp, fault)
+                        refused[stamp] = fault
         except OSError as fault:
-            refused |= {copy.stamp: _refusal(fault) for copy in copies if copy.stamp not in accepted}
+            left = (stamp for stamp in stamps.values() if stamp not in accepted)
+            refused |= {stamp: _refusal(fault) for stamp in left}
         with contextlib.suppress(BackendFault):  # the copies are safe and start at a later tick
             self.tick()
         return SubmitResult(accepted=accepted, refused=refused)
 
-    def status(self, native_ids: Sequence[str]) -> dict[str, NativeStatus]:
-        """One observation for each id."""
+    def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
+        """One observation for each stamp. The native id of a local pilot is its stamp."""
         now = self.clock()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail="not known here")
         with _as_backend_fault():
-            pilots = {one: self._find(one) for one in native_ids}
-            return {one: pilot.status(now) if pilot else unknown for one, pilot in pilots.items()}
+            found = {stamp: self._find(stamp, native_id) for stamp, native_id in pilots.items()}
+            return {stamp: one.status(now) if one else unknown for stamp, one in found.items()}
 
-    def cancel(self, native_ids: Sequence[str]) -> dict[str, CancelOutcome]:
+    def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """End waiting pilots here, and order the keepers of running ones to end theirs."""
         with _as_backend_fault(), self._exclusive():
-            return {native_id: self._cancel(native_id) for native_id in native_ids}
+            return {stamp: self._cancel(self._find(stamp, native_id)) for stamp, native_id in pilots.items()}
 
-    def census(self, stamps: Sequence[str] | None = None) -> dict[str, str]:
-        """Every pilot whose directory exists. The native id of a local pilot is its stamp."""
+    def census(self) -> dict[str, str]:
+        """Every pilot whose directory exists."""
         with _as_backend_fault():
-            known = self._stamps()
-        return {stamp: stamp for stamp in (known if stamps is None else known.intersection(stamps))}
+            return {stamp: stamp for stamp in self._stamps()}
 
-    def load(self, queue: QueueId) -> backend.BatchLoad:
-        """The load of one queue; a pilot whose keeper is lost still fills its slot."""
+    def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
+        """The loads of queues; a pilot whose keeper is lost still fills its slot."""
         now = self.clock()
-        try:
-            states = Counter(pilot.state() for pilot, entry in self._pilots() if entry.queue == queue)
-        except OSError:
-            return backend.BatchLoad(waiting=None, running=None, observed_at=now)
-        running = states[NativeState.RUNNING] + states[NativeState.UNKNOWN] + self._uncertain()[queue]
-        return backend.BatchLoad(
-            waiting=states[NativeState.WAITING], running=running, observed_at=now, slots=self.slots.get(queue)
-        )
+        with _as_backend_fault():
+            states = Counter((entry.queue, pilot.state()) for pilot, entry in self._pilots())
+            lost = self._uncertain()
+        running = (NativeState.RUNNING, NativeState.UNKNOWN)
+        return {
+            queue: backend.BatchLoad(
+                waiting=states[queue, NativeState.WAITING],
+                running=sum(states[queue, state] for state in running) + lost[queue],
+                held=0,
+                others_waiting=0,
+                others_running=0,
+                observed_at=now,
+                slots=self.slots.get(queue),
+            )
+            for queue in queues
+        }
+
+    def check(self, spec: backend.PilotSpec) -> backend.Check:
+        """A queue of this machine runs every pilot that has its slot."""
+        known = self.slots.get(spec.queue)
+        return backend.Check(possible=bool(known), detail="" if known else "it has no slots")
+
+    def output(self, stamp: str, native_id: str) -> bytes | None:
+        """The end of its standard output and error."""
+        with _as_backend_fault():
+            pilot = self._find(stamp, native_id)
+            return None if pilot is None else pilot.output(backend.OUTPUT_BYTES)
+
+    def forget(self, pilots: Mapping[str, str]) -> None:
+        """Remove the directories of pilots that ended for certain."""
+        with _as_backend_fault(), self._exclusive():
+            for stamp, native_id in pilots.items():
+                pilot = self._find(stamp, native_id)
+                if pilot is not None and pilot.is_ended() and not pilot.is_uncertain():
+                    self._remove(pilot)
 
     # --- upkeep -----------------------------------------------------------------------------------
 
@@ -166,8 +199,7 @@ class LocalBackend:
                 pilot = PilotDirectory(self.root / stamp)
                 old = pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before
                 if old and not pilot.is_uncertain():
-                    pilot.remove()
-                    self._ended.discard(stamp)
+                    self._remove(pilot)
                     gone.append(stamp)
         return tuple(gone)
 
@@ -180,7 +212,7 @@ class LocalBackend:
             with self._exclusive():
                 pilots = [PilotDirectory(self.root / stamp) for stamp in self._stamps()]
                 for pilot in pilots:
-                    self._cancel(pilot.stamp)
+                    self._cancel(pilot)
             stop_kept(pilots, grace_seconds=grace_seconds, deadline_seconds=deadline_seconds)
             with self._exclusive():
                 self._sweep([pilot for pilot in pilots if pilot.state() is NativeState.UNKNOWN])
@@ -203,9 +235,13 @@ class LocalBackend:
     def _stamps(self) -> set[str]:
         return {path.name for path in self.root.iterdir() if STAMP.fullmatch(path.name)}
 
-    def _find(self, native_id: str) -> PilotDirectory | None:
-        pilot = PilotDirectory(self.root / native_id)
-        return pilot if STAMP.fullmatch(native_id) and pilot.path.is_dir() else None
+    def _find(self, stamp: str, native_id: str) -> PilotDirectory | None:
+        pilot = PilotDirectory(self.root / stamp)
+        return pilot if stamp == native_id and STAMP.fullmatch(stamp) and pilot.path.is_dir() else None
+
+    def _remove(self, pilot: PilotDirectory) -> None:
+        pilot.remove()
+        self._ended.discard(pilot.stamp)
 
     def _pilots(self) -> Iterator[tuple[PilotDirectory, Entry]]:
         """The pilots that have not ended, with what was submitted."""
@@ -226,35 +262,49 @@ class LocalBackend:
             else:
                 yield pilot, entry
 
-    def _store(self, spec: backend.PilotSpec, copy: backend.PilotCopy) -> SubmitRefusal | None:
+    def _kept(self, program: bytes) -> Path:
+        """The file of a zipapp. Pilots that waited for long may begin with one of an earlier server. Raises OSError."""
+        folder = (self.programs or self.root / ".programs").absolute() / hashlib.sha256(program).hexdigest()[
+            :16
+        ]
+        path = folder / "pilot.pyz"
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            for one in (folder.parent, folder):
+                one.chmod(0o755)
+            spare = folder / f".{path.name}"
+            spare.write_bytes(program)
+            spare.chmod(0o755)
+            spare.replace(path)
+        return path
+
+    def _store(self, spec: backend.PilotSpec, number: int, program: Path) -> SubmitRefusal | None:
         """Write one pilot's directory."""
-        if not STAMP.fullmatch(copy.stamp):
-            return _refusal("a stamp has 1 to 64 letters, digits, '-' and '_'")
-        pilot = PilotDirectory(self.root / copy.stamp)
-        pilot_file = str(pilot.path / "work" / "pilot.json")
+        stamp = backend.stamp_of(spec.submission, number)
+        pilot = PilotDirectory(self.root / stamp)
+        file = str(pilot.path / "work" / "pilot.json")
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._last_order = max(self._last_order + 1, time.time_ns())
         entry = Entry(
-            stamp=copy.stamp,
+            stamp=stamp,
             queue=spec.queue,
             order=self._last_order,
-            argv=tuple(part.replace(backend.PILOT_FILE, pilot_file) for part in spec.command),
-            environment={**inherited, **spec.environment, MARK: copy.stamp},
+            argv=(spec.python, str(program), "--file", file, "--copy", str(number)),
+            environment={**inherited, **spec.environment, MARK: stamp},
             wall_seconds=spec.wall_seconds,
             grace_seconds=self.grace_seconds,
             output_cap=_OUTPUT_CAP,
         )
         try:
-            pilot.create(entry, copy.pilot_file, mode=self.isolation.folder_mode)
+            pilot.create(entry, spec.pilot_file, mode=self.isolation.folder_mode)
         except FileExistsError:
             return _refusal("this stamp was submitted before")
         except OSError as fault:
             return _refusal(fault)
         return None
 
-    def _cancel(self, native_id: str) -> CancelOutcome:
+    def _cancel(self, pilot: PilotDirectory | None) -> CancelOutcome:
         """Under the backend's lock, so that nothing starts meanwhile."""
-        pilot = self._find(native_id)
         if pilot is None:
             return CancelOutcome.UNKNOWN
         state = pilot.state()
@@ -278,7 +328,7 @@ class LocalBackend:
             if state is NativeState.WAITING:
                 pilot.write_end("cancelled", reason)
             else:
-                self._cancel(pilot.stamp)
+                self._cancel(pilot)
 
     def _sweep(self, lost: Sequence[PilotDirectory]) -> set[str]:
         """Kill what lost keepers left, and record the end of those of which nothing is left; their stamps."""

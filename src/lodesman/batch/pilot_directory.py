@@ -104,9 +104,13 @@ class PilotDirectory:
 
     def status(self, now: float) -> NativeStatus:
         """The state with what is known about the end. Raises OSError."""
-        state = self.state()
+        state, started_at = self.state(), self.started_at()
+        host = "" if started_at is None else os.uname().nodename
         if state is not NativeState.ENDED:
-            return NativeStatus(state=state, observed_at=now, detail=_DETAIL[state])
+            return NativeStatus(
+                state=state, observed_at=now, detail=_DETAIL[state], word=state.value,
+                host=host, started_at=started_at,
+            )  # fmt: skip
         end = self.end()
         code, cause = end.get("exit_code"), str(end.get("cause", ""))
         if not isinstance(code, int):
@@ -115,7 +119,10 @@ class PilotDirectory:
         if code is not None:
             detail += f": exit code {code}" if code >= 0 else f": signal {-code}"
             code = code if code >= 0 else 128 - code
-        return NativeStatus(state=state, observed_at=now, exit_code=code, detail=detail)
+        return NativeStatus(
+            state=state, observed_at=now, exit_code=code, detail=detail, word=cause, started_at=started_at,
+            host=host, ended_at=end.get("ended_at"),
+        )  # fmt: skip
 
     def kept(self) -> bool:
         """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing."""
@@ -131,6 +138,19 @@ class PilotDirectory:
     def was_started(self) -> bool:
         """Whether the pilot may have been started."""
         return (self.path / "keeper.json").exists()
+
+    def started_at(self) -> float | None:
+        """When its keeper started it, in UNIX seconds; None if none did."""
+        with contextlib.suppress(OSError):
+            return (self.path / "keeper.json").stat().st_mtime
+        return None
+
+    def output(self, most: int) -> bytes | None:
+        """The end of what it wrote, standard output before standard error; None if nothing was started."""
+        if not self.was_started():
+            return None
+        parts = [_end_of(self.path / name, most) for name in ("std.out", "std.err")]
+        return b"".join(parts)[-most:]
 
     def end(self) -> dict[str, Any]:
         """The record of the end; empty if there is none."""
@@ -237,6 +257,13 @@ def remove_tree(path: Path) -> None:
             if not inner.is_symlink():
                 inner.chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _end_of(path: Path, most: int) -> bytes:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most)
+    return b""
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -1,29 +1,25 @@
-"""`lode pilot`, `lode director`, `lode usage`: the pilots that run jobs, how many are sent, and what came of it."""
+"""`lode pilot`, `lode usage`: the pilots that run jobs, and what came of it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import starmap
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
-from lodesman.answers.requests import DrainBody, PilotsQuery
+from lodesman.answers.requests import DrainBody, PilotAt, PilotsQuery
 from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
-from lodesman.cli.arguments import MOST_LISTED, PILOT_RANGES, limit_option, merged, total
+from lodesman.cli.arguments import PILOT_RANGES, limit_option, merged, total
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
-from lodesman.cli.words import age, counted, number, path_of, percent, span, states
+from lodesman.cli.words import age, counted, number, path_of, percent, plain_lines, span, states
 from lodesman.errors import InvalidRequest, NotFound
 
 _MOST_DRAINED = 10_000
 _PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "owner", "remark")
-_ROWS = (">tq", ">waiting", ">mean", ">drawn", ">asked", ">placed", "in words")
-# One iteration as it is stored (`director.record`), and a row of it with its names.
-Record = Mapping[str, Any]
 
 
 pilot = click.Group("pilot", help="List pilots, and let them leave.")
@@ -48,6 +44,17 @@ def _pilot(row: Pilot) -> list[Cell]:
     return [str(row.id), state(row.state), path_of(row), str(row.jobs_done), *ages, owner, remark]
 
 
+@pilot.command("log")
+@click.argument("pilot_id", metavar="ID|STAMP")
+@with_session
+def _show_log(session: Session, /, *, pilot_id: str) -> None:
+    """Show the end of what a pilot wrote (64 kB), as its batch system keeps it."""
+    answer = session.answer(calls.PILOT_LOG, PilotAt(pilot_id))
+    where = f" on {answer.host}" if answer.host else ""
+    note(f"Pilot {answer.pilot}, {answer.native_id} of {answer.backend}{where}:")
+    click.echo(plain_lines(answer.text), nl=not answer.text.endswith("\n"))
+
+
 @pilot.command("drain")
 @click.argument("ids", nargs=-1, required=True, type=PILOT_RANGES, metavar="ID|RANGE...")
 @with_session
@@ -64,81 +71,6 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
         click.echo(f"{counted(answer.changed, 'pilot')} will finish and leave.")
     if not answer.changed and len(numbers) == 1:
         raise NotFound(f"There is no live pilot {numbers[0]} that was not draining already.")
-
-
-# --- the director -------------------------------------------------------------------------------------------------------
-
-
-director = click.Group("director", help="Show the director, which decides how many pilots go where.")
-
-
-@director.command("show")
-@click.argument("task_queues", nargs=-1, type=click.IntRange(1), metavar="[TQ]...")
-@limit_option(30, MOST_LISTED, "task queues, and of CE queues")
-@with_session
-def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: int) -> None:
-    """Show the director's last iteration; for a task queue TQ (lode tq ls) with all its arithmetic."""
-    from lodesman.director.record import Stories, of_queues
-
-    answer = session.raw(calls.DIRECTOR)
-    plan = answer["plan"]
-    if plan is None:
-        session.exit_if_json(answer)
-        note("The director has not decided anything yet.")
-        return
-    # The rows with their names; they are stored as bare lists.
-    known = [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
-    rows = _chosen({row["tq_id"]: row for row in known}, task_queues)
-    rooms = sorted(plan["rooms"].items())[:limit]
-    narrowed = of_queues(plan, {row["tq_id"] for row in rows[:limit]})
-    session.exit_if_json({**answer, "plan": {**narrowed, "rooms": dict(rooms)}})
-    _show_head(answer["at"], plan, sum(row["asked"] for row in known))
-    stories = Stories(plan)
-    if task_queues:
-        for row in rows:
-            first, *lines = stories.lines(row["tq_id"])
-            say(f"Task queue {row['tq_id']}: {first}")
-            for line in lines:
-                say(f"  {line}")
-        return
-    placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
-    show_table(_ROWS, (_row(row, placed, stories.lines(row["tq_id"])[0]) for row in rows[:limit]))
-    if len(rows) > limit:
-        note(f"There are {len(rows) - limit:,} more task queues: --limit {limit * 10}.")
-    show_table(("queue", ">wanted", ">free capacity", "limited by"), starmap(_room, rooms), apart=True)
-
-
-def _chosen(known: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
-    """The rows of these task queues; if none is named all, those with most jobs first. Raises NotFound."""
-    for tq_id in task_queues:
-        if tq_id not in known:
-            raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
-    by_jobs = sorted(known.values(), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
-    return [known[tq_id] for tq_id in task_queues] or by_jobs
-
-
-def _show_head(at: float, plan: Record, asked: int) -> None:
-    whole = plan["plan"]
-    placed = sum(ask["placed"] for ask in plan["asks"])
-    vo = f" for VO {plan['vo']}" if plan.get("vo") else ""
-    say(f"Decided {age(at)} ago{vo}.")
-    say(
-        f"Target {number(whole['target'])} pilots for {counted(whole['waiting_jobs'], 'waiting job')} "
-        f"in {counted(len(plan['rows']), 'task queue')}: {asked:,} asked, {placed:,} placed, "
-        f"{len(plan['cancel']):,} cancelled, {plan['spare']:,} to spare."
-    )
-
-
-def _row(row: Record, placed: Mapping[int, int], verdict: str) -> list[Cell]:
-    tq_id = row["tq_id"]
-    counts = (str(row["drawn"]), str(row["asked"]), str(placed.get(tq_id, 0)))
-    return [str(tq_id), row["waiting_jobs"], f"{row['mean']:.2f}", *counts, verdict]
-
-
-def _room(name: str, room: Record) -> list[Cell]:
-    """The free capacity of a CE queue, and what took the rest."""
-    limits = "; ".join(str(limit[-1]) for limit in room["clamps"])
-    return [name, str(room["wanted"]), str(room["room"]), limits]
 
 
 # --- usage --------------------------------------------------------------------------------------------------------------

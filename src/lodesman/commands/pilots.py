@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from lodesman.answers.hosts import reported_host
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
@@ -117,7 +118,8 @@ def join_pilot(
     # A database that is restored can see that it did not make this one.
     bound_token = f"{live.ids.incarnation}.{secrets.token_urlsafe(32)}"
     report = msgspec.json.encode(node).decode()
-    pilots.set_joined(tx, row.id, node=report, digest=digest, nonce=nonce, token=hash_token(bound_token))
+    pilots.set_joined(tx, row.id, node=report, host=reported_host(node.get("host")))
+    pilots.exchange_token(tx, row.id, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)
     row = replace(row, joined_at=tx.now, node=report)
     if found_queue is not None and not all(row.queue_id):

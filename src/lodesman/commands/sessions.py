@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from lodesman.answers.hosts import HostName, reported_host
 from lodesman.commands.pool_map import NO_POOLS, PoolMap, ServedPools
 from lodesman.matching import ResourceRequest
 from lodesman.matching.offers import CPU_STEP
@@ -73,6 +74,7 @@ class _NodeReport(Struct, frozen=True, kw_only=True):
     for each of them.
     """
 
+    host: Any = None
     platform: Any = None
     cores: Any = None
     memory_mb: Any = None
@@ -199,6 +201,7 @@ class PilotSession:
             "submission_pool": row.submission_pool,
         }
         self._node = _REPORT.decode(row.node)
+        self.host = HostName(row.site, reported_host(self._node.host))
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
         self._made: Made = (self._offer(OFFER.decode(row.request)), {})

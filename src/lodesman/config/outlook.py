@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from itertools import groupby
 from operator import itemgetter
@@ -11,8 +11,8 @@ from operator import itemgetter
 from msgspec import Struct
 
 from lodesman.config.reading import ServerConfig
-from lodesman.matching.offers import BACKENDS, MANUAL, QueueOffer, not_sent, offers_of
-from lodesman.resources import QueueTable
+from lodesman.matching.offers import QueueOffer, not_sent, offers_of
+from lodesman.resources import LOCAL, MANUAL, TYPES, QueueTable
 
 
 class QueueOutlook(Struct, frozen=True, kw_only=True):
@@ -26,12 +26,12 @@ class QueueOutlook(Struct, frozen=True, kw_only=True):
 
 def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
     """Every configured queue, in their order."""
-    table = QueueTable(config.resources, "")
+    table, names = QueueTable(config.resources, ""), config.backend_names
     found: dict[str, dict[tuple[str, bool], list[str]]] = {"/".join(one): {} for one in table.queues.values()}
     for vo in sorted(config.resources.vos):
         life = config.pilots.life_seconds
         for offer in offers_of(QueueTable(config.resources, vo), vo, life_seconds=life):
-            found["/".join(offer.queue)].setdefault(_pilots(offer), []).append(vo)
+            found["/".join(offer.queue)].setdefault(_pilots(offer, names), []).append(vo)
     return [
         QueueOutlook(queue=queue, vos=vos, pilots=text, fault=fault)
         for queue, kinds in found.items()
@@ -39,16 +39,18 @@ def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
     ]
 
 
-def _pilots(offer: QueueOffer) -> tuple[str, bool]:
-    """What is done about pilots, and whether a mistake keeps them away."""
+def _pilots(offer: QueueOffer, names: Collection[str]) -> tuple[str, bool]:
+    """What is done about pilots, and whether a mistake keeps them away. `names`: of the batch systems that there are."""
     settings, backend = offer.settings, offer.backend
-    without = not_sent(offer)
+    without = not_sent(offer, names)
     if backend == MANUAL:
         return "manual: others start them", False
     if without is not None:
-        unknown = backend not in BACKENDS
-        near = get_close_matches(backend, (*BACKENDS, MANUAL), 1) if unknown else ()
+        unknown = backend not in names
+        near = get_close_matches(backend, (*names, *TYPES), 1) if unknown else ()
         return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", unknown
+    if backend != LOCAL:
+        return f"{backend}: as its batch system and the caps of the queue allow", False
     most = settings.max_total_jobs if settings.slots is None else settings.slots
     at_once = "as many at once as this machine has cores for" if most is None else f"{most} at once"
     cores = settings.processors or 1

@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from lodesman.answers.accounts import LimitSection
 from lodesman.config import sections
+from lodesman.config.backends import BackendSection, read_backends, with_implied
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import Fault, FilePosition, ResourceConfig, fault_of, load_resources, refuse
+from lodesman.resources import LOCAL, Fault, FilePosition, ResourceConfig, fault_of, load_resources, refuse
 from lodesman.resources.load_toml import line_of, lines_of, parse_toml
+from lodesman.store import Database, database_at
 
 _POLLING_SECONDS = 60.0
 _MAGIC = frozenset("*?[")
@@ -102,14 +104,21 @@ class ServerConfig(Struct, frozen=True):
     server: sections.ServerSection
     limits: LimitSection
     pilots: sections.PilotSection
+    store: sections.StoreSection
     admin: sections.AdminSection
     submit_pools: sections.SubmitPoolSection
     local: sections.LocalSection
+    backends: dict[str, BackendSection]
     director: DirectorOptions
     polling_seconds: float
     resources: ResourceConfig
     sources: SourceFiles
     texts: Texts
+
+    @property
+    def backend_names(self) -> frozenset[str]:
+        """The batch systems that there are."""
+        return frozenset({LOCAL, *self.backends})
 
     @property
     def resource_files(self) -> tuple[Path, ...]:
@@ -122,9 +131,9 @@ class ServerConfig(Struct, frozen=True):
         return (self.sources.base / self.server.data).resolve()
 
     @property
-    def database(self) -> Path:
-        """The database file."""
-        return self.data / "lode.db"
+    def database(self) -> Database:
+        """Where jobs and pilots are stored."""
+        return database_at(self.store.url, self.data)
 
     @property
     def url(self) -> str:
@@ -178,18 +187,25 @@ class _ConfigReader:
         server = msgspec.structs.replace(server, **absolute)
         for option, message in sections.listening_faults(server):
             self._complain(("server", option), message)
+        file = None if "url" in self._overrides.get("store", {}) else self.sources.own
+        for message in sections.store_faults(stated.store.url, file):
+            self._complain(("store", "url"), message)
         polling, options = self._director(stated.director)
+        backends = read_backends(stated.backend, self._complain)
+        resources = load_resources(files.items(), faults=self._faults)
         return ServerConfig(
             path=self.sources.own,
             server=server,
             limits=stated.limits,
             pilots=stated.pilots,
+            store=stated.store,
             admin=stated.admin,
             submit_pools=stated.submit_pools,
             local=stated.local,
+            backends=with_implied(backends, resources),
             director=options,
             polling_seconds=polling,
-            resources=load_resources(files.items(), faults=self._faults),
+            resources=resources,
             sources=self.sources,
             texts=Texts(own=self._own, files=files),
         )

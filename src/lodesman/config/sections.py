@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -84,16 +85,24 @@ class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
     add_eligible_sites: bool = False
 
 
+class StoreSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """The database. `url`: postgresql://USER@HOST/NAME, or sqlite:///FILE; empty: lode.db in the data directory."""
+
+    url: str = ""
+
+
 class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file."""
 
     server: ServerSection = ServerSection()
     limits: LimitSection = LimitSection()
     pilots: PilotSection = PilotSection()
+    store: StoreSection = StoreSection()
     admin: AdminSection = AdminSection()
     resources: ResourceSection = ResourceSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     local: LocalSection = LocalSection()
+    backend: dict[str, Any] = {}
     director: dict[str, Any] = {}
 
 
@@ -156,6 +165,22 @@ def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
             if not public.is_private:
                 clear = f"pilots would send their tokens to {public} in the clear; it must be https://"
                 yield "public_url", clear
+
+
+def store_faults(url: str, file: Path | None) -> Iterator[str]:
+    """What is wrong with the url of the database. `file`: the one that it stands in, None for the command line."""
+    try:
+        parts = urlsplit(url)
+        has_password = bool(parts.password) or "password" in parse_qs(parts.query)
+    except ValueError:
+        yield "url is no address; it is postgresql://USER@HOST/NAME, or sqlite:///FILE"
+        return
+    if url and parts.scheme not in ("postgresql", "postgres", "sqlite"):
+        yield "url begins with postgresql:// or with sqlite:///"
+    elif has_password and file is None:
+        yield "url has a password, which the arguments of a command show to all; write it into the configuration file"
+    elif has_password and _others_may_read(str(file)):
+        yield f"url has a password, and others may read {file}; run: chmod 600 {file}"
 
 
 def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,6 @@ It ends with the hot process (its standard input closes) and may be killed at an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -14,10 +13,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -28,25 +25,28 @@ from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
 from lodesman.background.candidates import local_slots
-from lodesman.background.census import Census
+from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
+from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
-from lodesman.batch.backend import PILOT_FILE, Backend
+from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
 from lodesman.config import RefusedConfig, ServerConfig
+from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
+from lodesman.daemon.backends import Backends, make_backend
 from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
-from lodesman.errors import LodesmanError
+from lodesman.daemon.loops import Loop, Loops
 from lodesman.matching.policy import Policy
-from lodesman.store import open_reader
+from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
@@ -59,78 +59,7 @@ B = TypeVar("B")
 
 _PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
-# A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
-_MANY_FAILURES: Final = 3
-_STUCK_SECONDS: Final = 300.0
-
-
-@dataclass(slots=True)
-class Loop:
-    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success)."""
-
-    name: str
-    seconds: float
-    step: Callable[[], Any]
-    failures: int = 0
-    in_a_row: int = 0
-    fault: str = ""
-    begun_at: float | None = None
-    succeeded_at: float | None = None  # UNIX seconds
-
-    def once(self) -> None:
-        """Run the step; its faults are logged."""
-        self.begun_at = time.monotonic()
-        try:
-            self.step()
-        except Exception as fault:
-            self.failures += 1
-            self.in_a_row += 1
-            self.fault = f"{type(fault).__name__}: {fault}"[:500]
-            if isinstance(fault, LodesmanError):
-                log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
-            else:
-                log.exception("a step of upkeep failed", extra={"step": self.name})
-        else:
-            self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
-        finally:
-            self.begun_at = None
-
-    async def run(self, threads: Executor, stop: asyncio.Event) -> None:
-        """Run the step again and again until `stop` is set."""
-        while not stop.is_set():
-            await asyncio.get_running_loop().run_in_executor(threads, self.once)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.seconds):
-                    await stop.wait()
-
-    def trouble(self, ticks: float) -> str:
-        """Its fault, '' if there is none."""
-        begun = self.begun_at
-        if begun is not None and ticks - begun > _STUCK_SECONDS:
-            return f"it has been running for {ticks - begun:.0f} s"
-        return self.fault if self.in_a_row >= _MANY_FAILURES else ""
-
-
-@dataclass(slots=True)
-class Loops:
-    """All loops of a process."""
-
-    loops: list[Loop]
-
-    def failing(self) -> Mapping[str, str]:
-        """The faults by the names of the steps."""
-        ticks = time.monotonic()
-        return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
-        with ThreadPoolExecutor(len(self.loops) or 1, thread_name_prefix="upkeep") as threads:
-            tasks = [asyncio.create_task(loop.run(threads, stop), name=loop.name) for loop in self.loops]
-            try:
-                await asyncio.gather(*tasks)
-            finally:
-                stop.set()
-                await asyncio.gather(*tasks, return_exceptions=True)
+_FIRST_POLL_SECONDS: Final = 10.0
 
 
 class BackgroundProcess:
@@ -144,45 +73,41 @@ class BackgroundProcess:
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
         self._new_client = partial(Client, [hot], token)
-        self._reader = open_reader(config.database)
+        self._reader = config.database.reader()
         self.policy = self._policy(config)
-        self._accounts_db = open_reader(config.database)
+        self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
         self.local = self._local_backend(config)
-        backends = {"local": self.local}
-        self.pools = self._submission_pools(backends)
+        self.loops = Loops([])
+        self.backends = Backends(self.local, make=self._make_backend, watch=self._watched, begin=self._poll)
+        self.pools = self._submission_pools()
         self.director = Director(
-            db=open_reader(config.database),
+            db=config.database.reader(),
             policy=self.policy,
             options=config.director,
-            backends=backends,
+            watches=self.backends.watches,
             post=self.post,
             pools=self.pools.states,
             launch=self.pools.launch,
             rng=random.Random(),
         )
-        self.census = Census(
-            open_reader(config.database),
-            backends,
-            policy=self.policy,
-            post=self.post,
-            note=self._note_outcome,
-            started=time.time(),
-        )
         self.side = self._read_side()
-        self.local.slots = local_slots(self.policy)  # only now can the policy be asked
+        # Only now can the policy be asked.
+        self._serve_queues(config, self.policy, local_slots(self.policy))
         self.submit_pools = PoolKeeper(
-            open_reader(config.database),
+            config.database.reader(),
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
         )
         self.retention = Retention(
-            open_reader(config.database), self.post, self.side.shelf, keep_days=config.server.keep_days
+            config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
-        self.reasons = MainReasons(open_reader(config.database), self.side.keeper)
-        self.reconciler = Reconciler(open_reader(config.database), self.post)
-        self.loops = self._loops()
+        self.reasons = MainReasons(config.database.reader(), self.side.keeper)
+        self.reconciler = Reconciler(config.database.reader(), self.post)
+        self.hosts = HostWatch(config.database.reader(), self.post)
+        for loop in self._loops():
+            self.loops.add(loop)
 
     def _local_backend(self, config: ServerConfig) -> LocalBackend:
         isolation = bootstrap.isolation_of(config) or Isolation()
@@ -191,6 +116,7 @@ class BackgroundProcess:
         return LocalBackend(
             config.data / "pilots",
             {},
+            programs=bootstrap.share_directory(config),
             open_files=bootstrap.raise_open_files(),
             isolation=isolation,
             closed=lambda: isolation.closed(self._accounts),
@@ -207,13 +133,34 @@ class BackgroundProcess:
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
-    def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
+    def _make_backend(self, section: BackendSection) -> Backend:
+        return make_backend(section, bootstrap.run_directory(self.config) / "ssh")
+
+    def _watched(self, name: str, backend: Backend) -> BackendWatch:
+        reader = self.config.database.reader()
+        return BackendWatch(
+            name, backend, db=reader, post=self.post, note=self._note_outcome, started=time.time()
+        )
+
+    def _poll(self, watch: BackendWatch, seconds: float) -> None:
+        self.loops.add(Loop(f"poll {watch.name}", seconds, lambda: watch.tick(time.time())))
+        self.loops.add(Loop(f"forget {watch.name}", 600.0, lambda: watch.forget(time.time())))
+
+    def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
+        """Have the batch systems, each with its queues. Raises LodesmanError, and changes nothing."""
+        self.backends.configure(config.backends, policy)
+        self.pools.watches = self.director.watches = self.backends.watches
+        self.local.slots = slots
+        self.backends.watches[LOCAL].queues = tuple(slots)
+
+    def _submission_pools(self) -> SubmissionPools:
         config = self.config
         zipapp = bootstrap.share_directory(config) / "pilot.pyz"
         build_pilot(zipapp)
         settings = PilotSettings(
             servers=(config.pilot_url,),
-            command=(config.pilots.python, str(zipapp), "--file", PILOT_FILE),
+            program=zipapp.read_bytes(),
+            python=config.pilots.python,
             idle_seconds=config.pilots.idle_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
@@ -221,17 +168,21 @@ class BackgroundProcess:
             url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
         )
         return SubmissionPools(
-            config.director, backends=backends, post=self.post, settings=settings, note=self._note_outcome
+            config.director,
+            watches=self.backends.watches,
+            post=self.post,
+            settings=settings,
+            note=self._note_outcome,
         )
 
     def _read_side(self) -> ReadSide:
         config = self.config
         polling = config.polling_seconds
-        keeper = SnapshotKeeper(open_reader(config.database), fresh_seconds=fresh_seconds(polling))
+        keeper = SnapshotKeeper(config.database.reader(), fresh_seconds=fresh_seconds(polling))
         keeper.ask_director, keeper.polling_seconds = self.director.now, polling
         keeper.sharing = lambda: self.policy.sharing_groups()  # noqa: PLW0108 - the policy is swapped
         return ReadSide(
-            db=open_reader(config.database),
+            db=config.database.reader(),
             policy=self.policy,
             shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
             clock=time.time,
@@ -259,9 +210,9 @@ class BackgroundProcess:
         policy = self._policy(config)
         slots = local_slots(policy)
         self.pools.configure(config.director)
-        self.policy = self.director.policy = self.side.policy = self.census.policy = policy
+        self._serve_queues(config, policy, slots)
+        self.policy = self.director.policy = self.side.policy = policy
         self.director.options = config.director
-        self.local.slots = slots
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days
@@ -273,6 +224,12 @@ class BackgroundProcess:
         """Start and sweep local pilots; whether they may run depends on the number of accounts."""
         self._accounts = count_accounts(self._accounts_db)
         self.local.tick()
+
+    def _direct(self) -> None:
+        """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
+        for watch in self.backends.watches.values():
+            watch.polled.wait(_FIRST_POLL_SECONDS)
+        self.director.tick(time.time())
 
     def _refresh(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
@@ -302,23 +259,28 @@ class BackgroundProcess:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
         if self.config.pilots.stop_at_exit:
-            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=bootstrap.PILOT_GRACE_SECONDS)
-            if left:
-                log.error("pilots could not be stopped", extra={"stamps": left})
+            grace = bootstrap.PILOT_GRACE_SECONDS
+            left = await asyncio.gather(
+                asyncio.to_thread(self.local.stop_all, grace_seconds=grace),
+                asyncio.to_thread(self.backends.end_pilots, self._reader),
+            )
+            if any(left):
+                log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
-    def _loops(self) -> Loops:
-        return Loops([
+    def _loops(self) -> list[Loop]:
+        return [
             Loop("backend", 0.5, self._run_pilots),
-            Loop("census", 2.0, lambda: self.census.tick(time.time())),
-            Loop("director", self.config.polling_seconds, lambda: self.director.tick(time.time())),
+            Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
+            Loop("director", self.config.polling_seconds, self._direct),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
             Loop("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)),
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh),
+            Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing())))),
-        ])  # fmt: skip
+        ]  # fmt: skip
 
     def _figures(self) -> UpkeepFigures:
         """What upkeep counts, for /metrics."""

@@ -283,7 +283,10 @@ def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolati
         python=config.pilots.python,
         shown=(share_directory(config),),
         program=(*files, *folders, _PACKAGE.parent),
-        secrets=tuple(map(Path, filter(None, (config.server.tls_key,)))),
+        secrets=(
+            *(Path(file) for file in (config.server.tls_key, config.path) if file),
+            *config.database.ways_in(),
+        ),
     )
     return find_isolation(wishes, make_account=make_account)
 
@@ -305,6 +308,7 @@ def policy_of(
     """
     return Policy(
         config.resources,
+        backends=config.backend_names,
         add_eligible_sites=config.submit_pools.add_eligible_sites,
         submission_pools=frozenset(config.director.pools),
         life_seconds=life_seconds,

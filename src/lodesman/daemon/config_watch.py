@@ -77,7 +77,7 @@ class ConfigWatch:
 def changed_options(old: ServerConfig, new: ServerConfig) -> tuple[str, ...]:
     """The options that differ and that a running server does not take in."""
     found = [] if old.polling_seconds == new.polling_seconds else ["director.PollingTime"]
-    for section in ("server", "pilots", "local", "admin"):
+    for section in ("server", "pilots", "local", "store", "admin"):
         before, after = msgspec.structs.asdict(getattr(old, section)), getattr(new, section)
         found += [f"{section}.{name}" for name, value in before.items() if value != getattr(after, name)]
     return tuple(name for name in found if name not in _TAKEN_IN)

@@ -28,16 +28,18 @@ from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
+from lodesman.daemon.backends import END_SECONDS, end_pilots
 from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
-from lodesman.errors import LodesmanError
+from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import Checkpointer, Writer, incarnation, lock_database, open_reader, open_writer, usable
+from lodesman.store import Writer, incarnation
 from lodesman.store.accounts import count_accounts
+from lodesman.store.files import own
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import live_pilots
 from lodesman.store.shelf import Shelf
@@ -66,18 +68,15 @@ class Server:
         self._arguments = arguments
         self._open_files = bootstrap.raise_open_files()
         self._watch = ConfigWatch(config, load)
-        self._lock = lock_database(config.database)
         writer = self._open()
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time())
         policy = self._policy(config, live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
-        self._checkpoints = Checkpointer(writer, config.database)
         self._writer = writer
         isolation = self._isolate()
         self.core = Core(
             writer=writer,
-            path=config.database,
             live=live,
             policy=policy,
             lease_seconds=config.pilots.lease_seconds,
@@ -91,7 +90,7 @@ class Server:
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
         )
         self._leases = Leases(self.core)
-        self._seen_reader = open_reader(config.database)
+        self._seen_reader = config.database.reader()
         self._seen_commits = 0
         self.app = HotApp(
             self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
@@ -112,7 +111,10 @@ class Server:
 
     def _open(self) -> Writer:
         """The database, ready for this start."""
-        data, writer = self.config.data, open_writer(self.config.database)
+        data = self.config.data
+        # The database may be elsewhere.
+        self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))
+        writer = self.config.database.writer()
         next_job = Shelf(data / "sandboxes", limit_bytes=0).next_job()
         # Whether the pilots of this database have to end: it is not the one that ran here last.
         self._is_other = incarnation.begin(writer, next_job=next_job)
@@ -138,7 +140,7 @@ class Server:
         """On the event loop, before the first request."""
         bootstrap.keep_what_was_loaded()
         self.core.start()
-        self._checkpoints.start()
+        self._writer.start_upkeep()
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
             await self._leases.end(pilot.id, "the database was restored or copied")
         self._offered = await self._offer_anew()
@@ -166,9 +168,12 @@ class Server:
         gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
         code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)
         if code != 0 and self.config.pilots.stop_at_exit and pilots.is_dir():
-            log.warning("the background process did not end in order: its local pilots are ended from here")
+            log.warning("the background process did not end in order: its pilots are ended from here")
             grace = 0.0 if gone else bootstrap.PILOT_GRACE_SECONDS
             await asyncio.to_thread(LocalBackend(pilots, {}).stop_all, grace_seconds=grace)
+            if not gone and self.config.backends:
+                sockets, db = bootstrap.run_directory(self.config) / "ssh", self.config.database.reader()
+                await asyncio.to_thread(end_pilots, self.config.backends, sockets, db)
 
     async def _end_background(self, order: signal.Signals) -> int | None:
         """End the background process; its exit code, None if there was none."""
@@ -177,7 +182,8 @@ class Server:
             return None if process is None else process.returncode
         process.send_signal(order)
         try:
-            async with asyncio.timeout(_STOP_SECONDS):
+            waits = self.config.pilots.stop_at_exit and self.config.backends
+            async with asyncio.timeout(_STOP_SECONDS + END_SECONDS if waits else _STOP_SECONDS):
                 return await process.wait()
         except TimeoutError:
             process.kill()
@@ -194,13 +200,12 @@ class Server:
         await self.core.note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
         if self.core.journal.fault is None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, Unavailable):
                 incarnation.note(self._seen_reader)
-        self._checkpoints.close()
         # The last connection that ends leaves the whole database in one file.
         for connection in (self._seen_reader, *self.core.readers, self._writer):
             connection.close()
-        os.close(self._lock)
+        self._ownership.close()
 
     def _writer_died(self) -> None:
         """On the writer's thread: nothing can be stored any more, so the process ends."""
@@ -224,7 +229,7 @@ class Server:
             try:
                 await asyncio.to_thread(incarnation.note, self._seen_reader)
                 self._seen_commits = commits
-            except OSError as fault:
+            except (OSError, Unavailable) as fault:
                 log.warning("what was given out cannot be noted: %s", fault)
 
     async def _watch_config(self) -> None:
@@ -334,7 +339,7 @@ def run_server(
     bootstrap.hide_process()
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
-    with usable(place.config.database):
+    with place.config.database.usable():
         server = Server(place.config, place.arguments, place.load)
         bootstrap.write_url(place.config)
     if greet is not None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from lodesman.answers.nodes import NodePath, QueueId
+from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
 from lodesman.matching.request import ResourceRequest
@@ -19,21 +19,37 @@ from lodesman.matching.request import ResourceRequest
 class QueueCaps:
     """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
     parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, this fraction of
-    them may wait, if that is more than max_waiting (as in DIRAC; 0: never more).
+    them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_running and max_held are
+    MaxRunningJobs and MaxHeldJobs. ramp: at most twice as many pilots as run, and RAMP_START more.
     """
 
     max_waiting: int | None = 10
     max_total: int | None = 10
     waiting_to_running: float = 0.0
+    max_running: int | None = None
+    max_held: int | None = None
+    ramp: bool = False
+
+
+REMOTE_CAPS: Final = QueueCaps(max_waiting=100, max_total=None, max_held=10, ramp=True)
+"""The caps of a queue of a batch system elsewhere, where none are configured."""
+RAMP_START: Final = 4
 
 
 class QueueLoad(NamedTuple):
-    """Pilots of a CE queue that wait and run, by `source` at `observed_at` (UNIX seconds); None: it did not know."""
+    """Pilots of a CE queue that wait and run, by `source` at `observed_at` (UNIX seconds); None: it did not know. `others`
+    counts the jobs there that are not ours, `free` the pilots that would start at once. `fault`: why nothing newer is
+    known, '' if the last poll succeeded.
+    """
 
     waiting: int | None
     running: int | None
     observed_at: float
     source: str
+    held: int | None = None
+    others: int | None = 0
+    free: int | None = None
+    fault: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -47,6 +63,8 @@ class QueueLoad(NamedTuple):
     def doubts(self, *, now: float, max_age_s: float) -> str:
         """Why the load may not be acted on, for people; '' if it may."""
         found = []
+        if self.fault and (not self.is_known or self.age_s(now) > max_age_s):
+            return f"{self.source} does not answer: {self.fault}"
         for name, value in (("waiting", self.waiting), ("running", self.running)):
             if value is None:
                 found.append(f"{name}: {self.source} did not know")
@@ -74,8 +92,8 @@ class CandidateQueue:
 
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools.
     submission_pools: the director's pools that serve the queue. slots: pilots that can run there at once, None if
-    unknown. closed: who closed it and why (`site_mask`), empty if it is open. no_backend: why there is nothing to
-    send pilots to, empty if there is.
+    unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an administrator's, for its breaker.
+    no_backend: why there is nothing to send pilots to, empty if there is.
     """
 
     queue_id: QueueId
@@ -87,6 +105,7 @@ class CandidateQueue:
     caps: QueueCaps = QueueCaps()
     slots: int | None = None
     closed: str = ""
+    order: BreakerOrder | None = None
     no_backend: str = ""
 
 
@@ -124,7 +143,10 @@ def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Ite
         yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)
     breaker = gates.breakers.get(queue.queue_id, Breaker())
     trusted = breaker_allowance(breaker)
-    if trusted is not None:
+    if queue.order is not None:
+        if queue.order.state == "open":
+            yield Limit(name=ClampName.BREAKER, limit=0, detail=queue.order.text)
+    elif trusted is not None:
         yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker, now=now))
     if not doubts:
         yield from _cap_limits(queue)
@@ -152,6 +174,17 @@ def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
     elif caps.max_total is not None:
         detail = f"MaxTotalJobs {caps.max_total} - {total} waiting and running"
         yield Limit(name=ClampName.MAX_TOTAL, limit=caps.max_total - total, detail=detail)
+    if caps.max_running is not None:
+        detail = f"MaxRunningJobs {caps.max_running} - {total} that run or will"
+        yield Limit(name=ClampName.MAX_RUNNING, limit=caps.max_running - total, detail=detail)
+    held = queue.load.held or 0
+    if caps.max_held is not None and held >= caps.max_held:
+        detail = f"{held} held, MaxHeldJobs {caps.max_held}"
+        yield Limit(name=ClampName.MAX_HELD, limit=0, detail=detail)
+    if caps.ramp:
+        most = 2 * own.running + RAMP_START
+        detail = f"2 x {own.running} running + {RAMP_START} - {total} waiting and running"
+        yield Limit(name=ClampName.RAMP, limit=most - total, detail=detail)
 
 
 def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float) -> Room:
@@ -163,15 +196,17 @@ def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float
 
 
 def others(queue: CandidateQueue) -> int | None:
-    """Pilots there that are not ours, as far as the load says; None if that is unknown."""
-    if not queue.load.is_known:
+    """Jobs there that are not our pilots, as far as the load says; None if that is unknown."""
+    if not queue.load.is_known or queue.load.others is None:
         return None
     ours = queue.own.waiting + queue.own.running - queue.own.since_load
-    return max(0, (queue.load.waiting or 0) + (queue.load.running or 0) - ours)
+    return queue.load.others + max(0, (queue.load.waiting or 0) + (queue.load.running or 0) - ours)
 
 
 def free_slots(queue: CandidateQueue) -> int:
-    """Slots in which a new pilot would start at once; 0 if the number of slots is unknown."""
+    """Slots in which a new pilot would start at once; 0 if that is unknown."""
+    if queue.load.free is not None:
+        return max(0, queue.load.free - max(queue.load.waiting or 0, queue.own.waiting))
     if queue.slots is None:
         return 0
     taken = (queue.load.waiting or 0) + (queue.load.running or 0)

@@ -18,16 +18,23 @@ from typing import Final, NamedTuple
 from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import ANY, Effective, QueueId, QueueSettings, QueueTable, fold, queue_settings
+from lodesman.resources import (
+    ANY,
+    LOCAL,
+    MANUAL,
+    Effective,
+    QueueId,
+    QueueSettings,
+    QueueTable,
+    fold,
+    queue_settings,
+)
 
 UNLIMITED = 10**9
-_LOCAL = "local"
 MEMORY = (fold("MaxRAM"), fold("Memory"))
 
-BACKENDS: Final = frozenset({"local"})
-"""The batch systems that there are."""
-MANUAL: Final = "manual"
-"""The `Backend` of queues to which pilots come without being sent by this server."""
+BACKENDS: Final = frozenset({LOCAL})
+"""The batch systems that there always are."""
 CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
 """The parameters that can keep all pilots away."""
 
@@ -51,7 +58,7 @@ class QueueOffer:
     @property
     def backend(self) -> str:
         """The name of the batch system behind the queue; the local one unless it is configured."""
-        return self.settings.backend.lower() or _LOCAL
+        return self.settings.backend or LOCAL
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
         """Why a pilot made for this key could never take its jobs here; () if it could.
@@ -124,14 +131,14 @@ class WithoutPilots(NamedTuple):
     text: str
 
 
-def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> WithoutPilots | None:
+def not_sent(offer: QueueOffer, backends: Collection[str]) -> WithoutPilots | None:
     """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
     if offer.backend == MANUAL:
         return WithoutPilots("Backend", "pilots there are started manually")
     return never_sent(offer, backends)
 
 
-def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> WithoutPilots | None:
+def never_sent(offer: QueueOffer, backends: Collection[str]) -> WithoutPilots | None:
     """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
     settings = offer.settings
     if offer.backend == MANUAL:

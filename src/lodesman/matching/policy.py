@@ -155,12 +155,13 @@ class Policy:
     configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
     numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
     queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
-    `life_seconds`: how long pilots live at most, 0 for no such limit.
+    `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
     """
 
     config: ResourceConfig
     add_eligible_sites: bool = False
     submission_pools: frozenset[str] | None = None
+    backends: Collection[str] = BACKENDS
     life_seconds: int = 0
     loaded_at: float | None = None
     bits: Mapping[QueueId, int] = field(default_factory=dict)
@@ -175,7 +176,7 @@ class Policy:
     def digest(self) -> str:
         """Equal for equal resources and pools, in every process."""
         pools = None if self.submission_pools is None else sorted(self.submission_pools)
-        resources = repr((self.config.types.all(), self.config.tree, pools))
+        resources = repr((self.config.types.all(), self.config.tree, pools, sorted(self.backends)))
         return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
@@ -190,8 +191,9 @@ class Policy:
             table = QueueTable(self.config, vo, self.bits)
             offers = offers_of(table, vo, life_seconds=self.life_seconds)
             known = self._of_vo[vo] = VOConfig(
-                vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest
-            )
+                vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest,
+                backends=self.backends,
+            )  # fmt: skip
         if not known.never_sent:
             return known
         there, before = self.inhabited(known.uninhabitable), known.residents.requests

@@ -38,8 +38,7 @@ class TaskQueueKey:
     norm_cpu_seconds: int = 86_400
 
 
-_FIELDS = tuple(field.name for field in fields(TaskQueueKey))
-_OF_SPEC = tuple(name for name in _FIELDS if name in JobSpec.__struct_fields__)
+_OF_SPEC = tuple(field.name for field in fields(TaskQueueKey) if field.name in JobSpec.__struct_fields__)
 
 
 def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
@@ -53,13 +52,14 @@ def _canonical(value: Any) -> Any:
 
 
 def key_to_json(key: TaskQueueKey) -> str:
-    """The canonical text of a key: equal keys and only they have equal texts."""
-    return json.dumps(
-        {name: getattr(key, name) for name in _FIELDS},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
+    """The canonical text of a key: equal keys and only they have equal texts.
+
+    What is at its default is left out, so a field that is added later changes no stored key. A default never changes.
+    """
+    said = {
+        field.name: value for field in fields(key) if (value := getattr(key, field.name)) != field.default
+    }
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def key_from_json(text: str) -> TaskQueueKey:

@@ -1,4 +1,6 @@
-"""The pilot's command: `python3 pilot.pyz --file pilot.json [--dir DIRECTORY]`; exit codes stand in `loop`."""
+"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove]`; exit codes stand in
+`loop`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a pilot to its end; returns its exit code."""
     parser = argparse.ArgumentParser(prog="pilot.pyz", description="A pilot of Lodesman.")
     parser.add_argument("--file", type=Path, required=True, help="the pilot's own file; it is removed")
+    parser.add_argument("--copy", type=int, default=0, help="which copy of its submission this is, from 1")
+    parser.add_argument("--remove", action="store_true", help="remove the directory at the end")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
     options = parser.parse_args(arguments)
     directory: Path = options.dir.resolve()
@@ -30,10 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
     except OSError as fault:
         nursery = fault
-    return _run(options.file, directory, nursery)
+    try:
+        return _run(options.file, directory, nursery, copy=options.copy)
+    finally:
+        if options.remove:
+            import shutil  # noqa: PLC0415 - as below
+
+            os.chdir("/")
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(file: Path, directory: Path, nursery: Nursery | OSError) -> int:
+def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
@@ -45,7 +56,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError) -> int:
     try:
         if isinstance(nursery, OSError):
             raise nursery
-        pilot_file = parse_pilot_file(_take_text(file))
+        pilot_file = parse_pilot_file(_take_text(file), copy)
         (directory / ".probe").write_bytes(b"")
         (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import json
 import random
 import threading
@@ -64,10 +66,16 @@ class PilotFile:
     url_file: str | None = None
 
 
-def parse_pilot_file(text: str) -> PilotFile:
-    """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig."""
+def parse_pilot_file(text: str, copy: int = 0) -> PilotFile:
+    """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig.
+
+    The copies of a submission share one file, with `submission` and `secret`: `copy` is the number of this one, and from
+    these follow its stamp and its join token (`batch.backend`).
+    """
     try:
         record = read_record(json.loads(text), "it")
+        if copy:
+            record = {**record, **_identity(str(record.get("submission")), str(record.get("secret")), copy)}
         options = read_as(PilotOptions, read_record(record.get("options", {}), "`options`"))
         file = read_as(PilotFile, record, options=options)
         servers = [parse_server(server) for server in file.servers]
@@ -83,6 +91,12 @@ def parse_pilot_file(text: str) -> PilotFile:
         if not server.is_private:
             raise InvalidConfig(f"The pilot's tokens would travel to {server} in the clear.")
     return file
+
+
+def _identity(submission: str, secret: str, copy: int) -> dict[str, str]:
+    """The stamp and the join token of a copy."""
+    token = hmac.new(secret.encode(), str(copy).encode(), hashlib.sha256).hexdigest()
+    return {"stamp": f"{submission}-{copy}", "join_token": token}
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,18 @@ from lodesman import kernel
 
 # What a warden answers about the start, if it is no number of an error.
 _RUNS, _NEVER_RAN = 0, -1
-_INT = struct.Struct("!i")
-_BORN = struct.Struct("!i?")
+_INT, _BORN = struct.Struct("!i"), struct.Struct("!i?")
 # A nursery or a warden that is silent for this time is stopped or dead.
 _PATIENCE_S = 10.0
 # What a shell says of a program that cannot be executed, or is not there.
 _EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPERM: 126, errno.ENOEXEC: 126}
-# What says so: $0 is the program, then the fault and the code.
-_CANNOT = 'echo "$0: $1" >&2; exit "$2"'
-# Memory that runs out is taken from payloads first.
-_OOM_SCORE = 300
+_CANNOT = 'echo "$0: $1" >&2; exit "$2"'  # $0 is the program, then the fault and the code
+_OOM_SCORE = 300  # memory that runs out is taken from payloads first
 _SHM = "/dev/shm"  # noqa: S108
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 _SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+# What Grid Engine sends to all processes of a job before it ends or stops them: where the pilot ignores it, its payloads do.
+_NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class NeverStarted(Exception):
@@ -382,7 +381,8 @@ def _start(request: Mapping[str, Any], streams: Sequence[int], *, confined: bool
 
 def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, standard) for standard, descriptor in enumerate(streams)]
-    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setpgroup=0, setsigdef=_SIGNALS)
+    usual = _SIGNALS - {number for number in _NOTICES if signal.getsignal(number) is signal.SIG_IGN}
+    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setpgroup=0, setsigdef=usual)
 
 
 def _set_limits(request: Mapping[str, Any], confined: bool) -> None:

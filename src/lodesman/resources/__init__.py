@@ -1,6 +1,7 @@
 """Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons."""
 
 from lodesman.answers.nodes import NodePath, QueueId
+from lodesman.resources.backends import LOCAL, MANUAL, TYPES, backend_type, place_of
 from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.inherit import Effective, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
@@ -12,6 +13,9 @@ from lodesman.resources.settings import QueueSettings, queue_settings
 
 __all__ = [
     "ANY",
+    "LOCAL",
+    "MANUAL",
+    "TYPES",
     "Effective",
     "Fault",
     "FilePosition",
@@ -28,11 +32,13 @@ __all__ = [
     "ResourceTree",
     "TypeTable",
     "access_refusal",
+    "backend_type",
     "compile_requirements",
     "effective_params",
     "fault_of",
     "fold",
     "load_resources",
+    "place_of",
     "queue_settings",
     "refuse",
 ]

@@ -262,6 +262,8 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     _number("SI00"),
     _number("NumberOfProcessors"),
     _number("MaxTotalJobs"),
+    _number("MaxRunningJobs"),
+    _number("MaxHeldJobs"),
     _number("Slots"),
     _number("MaxWaitingJobs"),
     _number("WaitingToRunningRatio"),

@@ -1,24 +1,28 @@
 """The settings of a queue that the program itself works with, in fixed units, and checks of their values.
 
 Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in for it, and then `SI00` / 250 for a
-missing `CPUScalingFactor`; `CEType` stands in for `Backend`. `MaxRAM` is what a job may use; without it, the `Memory`
-of the node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
+missing `CPUScalingFactor`; `CEType` stands in for `Backend` (`backends`). `MaxRAM` is what a job may use; without it,
+the `Memory` of the node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lodesman.answers.vocabulary import Kind
+from lodesman.resources.backends import backend_name
 from lodesman.resources.inherit import Effective
 from lodesman.resources.kinds import WELL_KNOWN_BY_NAME, TypeTable
 from lodesman.resources.model import BadValue, Value, as_scalars, as_text, fold
 from lodesman.resources.units import Number, convert
 
 _SI00_OF_REFERENCE = 250  # DIRAC: SpecInt2000 of the machine that normalised CPU time refers to
-_WHOLE = frozenset(map(fold, ("MaxWaitingJobs", "MaxTotalJobs", "Slots", "NumberOfProcessors")))
+_CAPS = ("MaxWaitingJobs", "MaxTotalJobs", "MaxRunningJobs", "MaxHeldJobs")
+_WHOLE = frozenset(map(fold, (*_CAPS, "Slots", "NumberOfProcessors")))
 _ABOVE_ZERO = fold("CPUScalingFactor")
+_WORDS = fold("SubmitOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +31,18 @@ class QueueSettings:
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
     `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
-    `slots`: pilots that run there at once.
+    `slots`: pilots that run there at once. `submit_options`: words for the submit command of the batch system.
     """
 
     backend: str = ""
+    submit_options: tuple[str, ...] = ()
     cpu_seconds: Number | None = None
     cpu_scaling_factor: Number = 1
     wall_seconds: int | None = None
     max_waiting_jobs: int | None = None
     max_total_jobs: int | None = None
+    max_running_jobs: int | None = None
+    max_held_jobs: int | None = None
     slots: int | None = None
     waiting_to_running_ratio: Number | None = None
     processors: int | None = None
@@ -59,6 +66,8 @@ def check_value(folded: str, value: Value) -> None:
     """Raises BadValue if a well-known parameter has a value that nothing can be done with."""
     known = WELL_KNOWN_BY_NAME.get(folded)
     if known is None:
+        if folded == _WORDS:
+            _check_words(value)
         return
     if known.kind is not Kind.LIST and isinstance(value, tuple):
         raise BadValue("one value is expected, not a list")
@@ -70,6 +79,15 @@ def check_value(folded: str, value: Value) -> None:
         raise BadValue("it must be a whole number")
 
 
+def _check_words(value: Value) -> None:
+    if isinstance(value, tuple):
+        raise BadValue("one text is expected, not a list")
+    try:
+        shlex.split(as_text(value))
+    except ValueError:
+        raise BadValue("a quotation mark in it is not closed") from None
+
+
 def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSettings:
     """The settings of a queue from its effective parameters (`inherit.effective_params`)."""
     reader = _Reader(params, types)
@@ -79,12 +97,21 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         factor = si00 / _SI00_OF_REFERENCE if si00 and minutes and not seconds else 1
     wall_seconds = reader.number("WallTime")
     return QueueSettings(
-        backend=reader.text("Backend") or reader.text("CEType"),
+        backend=backend_name(
+            backend=reader.text("Backend"),
+            ce_type=reader.text("CEType"),
+            ce=reader.text("CEName"),
+            ssh_host=reader.text("SSHHost"),
+            batch_system=reader.text("BatchSystem"),
+        ),
+        submit_options=tuple(shlex.split(reader.text("SubmitOptions"))),
         cpu_seconds=seconds or minutes * 60 or None,
         cpu_scaling_factor=factor,
         wall_seconds=max(1, int(wall_seconds)) if wall_seconds else None,
         max_waiting_jobs=reader.whole("MaxWaitingJobs"),
         max_total_jobs=reader.whole("MaxTotalJobs"),
+        max_running_jobs=reader.whole("MaxRunningJobs"),
+        max_held_jobs=reader.whole("MaxHeldJobs"),
         slots=reader.whole("Slots"),
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
         processors=reader.whole("NumberOfProcessors") or None,

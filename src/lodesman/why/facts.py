@@ -14,6 +14,7 @@ from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director.record import Stories, loads_of
+from lodesman.director.target import COUNTING
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import not_sent
 from lodesman.matching.policy import VOConfig
@@ -117,7 +118,8 @@ class RecordedIteration:
         self.record = record
         self.loads = loads_of(record)
         """The loads that it went by, by queue; those that an older release did not keep are absent."""
-        self.sends = bool(record["plan"].get("target", 1.0) > 0.0)
+        counting = record.get("target", {}).get("policy") in COUNTING
+        self.sends = counting or bool(record["plan"].get("target", 1.0) > 0.0)
         """Whether the director sends any pilots at all."""
         self.expected_pilots = _expected(record)
         """The pilots that an iteration like it asks for, all together."""
@@ -224,7 +226,8 @@ def _expected(record: Mapping[str, Any]) -> float:
     """The sum of the means; at least the target, since task queues that came later have a part of it, too."""
     target, names = record["plan"].get("target", inf), list(record["row_fields"])
     means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
-    return float(max(target, sum(means)))
+    most = record.get("target", {}).get("most") or inf
+    return float(min(most, max(target, sum(means))))
 
 
 def _left(room: Mapping[str, Any]) -> int:

@@ -121,6 +121,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     yield _turn(facts, share)
     pilots = facts.pilots
     silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
+    silent += f"; {pilots.shut} more could but their hosts are shut" if pilots.shut else ""
     text = (
         f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
         f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from lodesman.answers import why_pilots as answers
+from lodesman.answers.hosts import HostName, HostRecord
+from lodesman.answers.nodes import utc
 from lodesman.answers.pilots import Pilot, StoredPilot
 from lodesman.answers.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
 from lodesman.answers.why_pilots import Amounts, PilotStep, PilotWhy
@@ -28,6 +30,7 @@ _MOST_POOLS: Final = 100
 _SUMMARIES: Final = {
     PilotVerdict.DRAINING: "It finishes its jobs and leaves{drain}",
     PilotVerdict.NOT_CONFIGURED: "Its queue is not configured any more, or not for its VO: no job may run there",
+    PilotVerdict.HOST_SHUT: "{shut}",
     PilotVerdict.FULL: "It has {jobs} and no core free",
     PilotVerdict.WOULD_GET: "What it has free fits {fits}: it gets a job{when}",
     PilotVerdict.NOTHING_WAITS: "No job of VO {vo} waits",
@@ -40,12 +43,15 @@ _SUMMARIES: Final = {
 class PilotFacts:
     """What is stored of a pilot. `drain_reason`: why it has to leave, '' if a user said so. `promised`: (cores, memory_mb)
     of each job that it has; `stale_pools`: how many of the SubmitPools that it presented when it joined differed.
+    `host`: where it says that it runs, and `shut` its record if that gets no jobs.
     """
 
     row: Pilot
     drain_reason: str
     promised: list[tuple[int, int]]
     stale_pools: int = 0
+    host: HostName | None = None
+    shut: HostRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
     in_order = (
         (facts.row.drain, PilotVerdict.DRAINING),
         (now.whole.cores == 0, PilotVerdict.NOT_CONFIGURED),
+        (facts.shut is not None, PilotVerdict.HOST_SHUT),
         (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
         (now.request.cores < 1, PilotVerdict.FULL),
         (now.chances.eligible, PilotVerdict.WOULD_GET),
@@ -110,6 +117,8 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     who = WHO[verdict]
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         who = "its batch system, by starting it"
+    elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:
+        who = "an administrator: lode host open"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
         who = "the administrator of its node: it should have asked long ago"
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
@@ -161,6 +170,7 @@ def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
 
 def _chain(case: PilotCase) -> Iterator[PilotStep]:
     yield _life(case)
+    yield from _host(case)
     yield _asks(case)
     yield _serves(case.facts.row)
     yield _offers(case.now)
@@ -203,6 +213,32 @@ def _life(case: PilotCase) -> PilotStep:
         return PilotStep("pilot", False, text)
     text += f"; its last heartbeat was {span(now.silent_seconds or 0.0)} ago" if now.is_silent else ""
     return PilotStep("pilot", not now.is_silent, text, now.silent_seconds)
+
+
+def _host(case: PilotCase) -> Iterator[PilotStep]:
+    host, record = case.facts.host, case.facts.shut
+    if record is not None:
+        text = f"it runs on {host}: {shut_text(record, case.now.at)}"
+        yield PilotStep("host", False, text, 0.0, record=record)
+    elif host is not None and host.host:
+        yield PilotStep("host", True, f"it runs on {host}, which gets jobs", 0.0)
+
+
+def shut_text(record: HostRecord, now: float) -> str:
+    """Why a host gets no jobs, and until when; '' if it gets some."""
+    if not record.shut:
+        return ""
+    if record.retry_at is None:
+        return f"closed by {record.by} since {utc(record.since)}: {record.reason}"
+    why = "" if record.evidence is None else f", since {record.evidence.text}"
+    left = record.retry_at - now
+    when = f"in {span(left)}" if left > 0 else "as soon as a pilot there asks"
+    again = f", for the {_ordinal(record.trips)} time" if record.trips > 1 else ""
+    return f"it gets no jobs{again}{why}; it is tried with one job {when}"
+
+
+def _ordinal(n: int) -> str:
+    return {2: "second", 3: "third"}.get(n, f"{n}th")
 
 
 def _asks(case: PilotCase) -> PilotStep:
@@ -272,6 +308,7 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
         fits=counted(now.chances.eligible, "task queue"),
         when="" if now.waits_since is not None else " when it asks",
         vo=now.request.vo,
+        shut="" if facts.shut is None else f"Its host, {facts.host}: {shut_text(facts.shut, now.at)}",
         limits=", ".join(map(_limit, now.chances.blocked)),
         of_vo=now.chances.of_vo,
         lost=f": {ruled_out(work)}" if work.ruled_out_by else "",

@@ -17,8 +17,8 @@ from lodesman.answers.nodes import Closing, QueueSetting
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_queues import QueueGate, QueueStep
 from lodesman.matching import QueueOffer
-from lodesman.matching.offers import MANUAL, never_sent
-from lodesman.resources import FilePosition, Mismatch, QueueId
+from lodesman.matching.offers import WithoutPilots
+from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.why import verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
@@ -50,8 +50,8 @@ class QueueFacts(SnapshotFacts):
     """One queue as a VO sees it.
 
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
-    and `gate` where no director runs. `served`: how many SubmitPools it serves. `live`: our pilots there by state;
-    `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
+    and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
+    `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
     """
 
     place: QueueId
@@ -59,6 +59,7 @@ class QueueFacts(SnapshotFacts):
     configured: FilePosition | None
     denied: Mismatch | None
     offer: QueueOffer | None
+    never: WithoutPilots | None
     settings: list[QueueSetting]
     survey: Survey | None
     served: int
@@ -104,7 +105,10 @@ class QueueFacts(SnapshotFacts):
     def reason(self) -> QueueReason:
         """The judgement."""
         never = verdict.judge_offer(
-            self.offer, configured=self.configured is not None, backend_missing=bool(self.no_backend)
+            self.offer,
+            self.never,
+            configured=self.configured is not None,
+            backend_missing=bool(self.no_backend),
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
@@ -172,7 +176,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
 
 def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     """Whether any job at all could run there, and any pilot be sent."""
-    never = never_sent(offer)
+    never = facts.never
     texts = [
         facts.no_backend,
         *map(str, verdict.least_job_refused(offer)),

@@ -19,7 +19,8 @@ from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, Que
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason
-from lodesman.matching.offers import MANUAL, never_sent
+from lodesman.matching.offers import WithoutPilots
+from lodesman.resources import MANUAL
 from lodesman.why.turns import FIRST, Turn
 
 _MINUTE: Final = 60.0
@@ -62,6 +63,7 @@ WHO: Final[Mapping[Judged, str]] = {
     PilotVerdict.DRAINING: "no one: a pilot drain is final",
     PilotVerdict.NOT_CONFIGURED: _SITES,
     PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
+    PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",
     PilotVerdict.FULL: "time, as its jobs end",
     PilotVerdict.WOULD_GET: NO_ACTION,
     PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
@@ -86,6 +88,8 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
+    ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
+    ClampName.RAMP: "time, twice as many pilots may come as run there",
     ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
     NOT_CONSIDERED: _NEXT_ITERATION,
@@ -175,13 +179,16 @@ def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
     return offer.reasons(key, 0)
 
 
-def judge_offer(offer: QueueOffer | None, *, configured: bool, backend_missing: bool) -> QueueReason | None:
-    """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it."""
+def judge_offer(
+    offer: QueueOffer | None, closed: WithoutPilots | None, *, configured: bool, backend_missing: bool
+) -> QueueReason | None:
+    """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it;
+    `closed`: what `never_sent` says of it.
+    """
     if not configured:
         return QueueReason.NOT_CONFIGURED
     if offer is None:
         return QueueReason.NOT_OPEN
-    closed = never_sent(offer)
     if backend_missing or (closed is not None and closed.parameter == "Backend"):
         return QueueReason.NO_BACKEND
     if least_job_refused(offer):

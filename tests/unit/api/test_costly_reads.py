@@ -9,7 +9,6 @@ import apsw
 import pytest
 
 from lodesman.api.read_side import _KEPT_RESULTS, _MOST_SECONDS, _REST, CostlyReads
-from lodesman.store import open_writer
 
 PATIENCE = 20.0
 
@@ -17,14 +16,14 @@ PATIENCE = 20.0
 class Reads:
     """Each read costs what the test says; it can be held up."""
 
-    def __init__(self, path, *, cost=0.0, patience=0.2):
+    def __init__(self, database, *, cost=0.0, patience=0.2):
         self.now, self.cost, self.reads, self.at_once, self.most = 0.0, cost, 0, 0, 0
         self.hold = threading.Event()
         self.hold.set()
         self.begun = threading.Event()
         self.threads = set()
         self.lock = threading.Lock()
-        self.shared = CostlyReads(path, patience=patience, ticks=lambda: self.now)
+        self.shared = CostlyReads(database, patience=patience, ticks=lambda: self.now)
 
     def read(self, db):
         with self.lock:
@@ -45,13 +44,6 @@ class Reads:
         return await self.shared.get(key, self.read)
 
 
-@pytest.fixture
-def path(tmp_path):
-    found = tmp_path / "lode.db"
-    open_writer(found).close()
-    return found
-
-
 def run(what):
     async def main():
         async with asyncio.timeout(PATIENCE):
@@ -60,8 +52,8 @@ def run(what):
     return asyncio.run(main())
 
 
-def test_a_cheap_read_is_made_for_each_caller(path):
-    reads = Reads(path, cost=0.01)
+def test_a_cheap_read_is_made_for_each_caller(database):
+    reads = Reads(database, cost=0.01)
 
     async def ask():
         return [await reads.get() for _ in range(3)]
@@ -69,8 +61,8 @@ def test_a_cheap_read_is_made_for_each_caller(path):
     assert run(ask) == [1, 2, 3]
 
 
-def test_a_costly_read_is_used_for_a_while(path):
-    reads = Reads(path, cost=0.5)
+def test_a_costly_read_is_used_for_a_while(database):
+    reads = Reads(database, cost=0.5)
 
     async def ask():
         assert [await reads.get() for _ in range(3)] == [1, 1, 1]
@@ -82,8 +74,8 @@ def test_a_costly_read_is_used_for_a_while(path):
     run(ask)
 
 
-def test_no_read_is_used_for_ever(path):
-    reads = Reads(path, cost=1_000.0)
+def test_no_read_is_used_for_ever(database):
+    reads = Reads(database, cost=1_000.0)
 
     async def ask():
         assert await reads.get() == 1
@@ -93,8 +85,8 @@ def test_no_read_is_used_for_ever(path):
     run(ask)
 
 
-def test_without_patience_every_read_is_new(path):
-    reads = Reads(path, cost=5.0, patience=0.0)
+def test_without_patience_every_read_is_new(database):
+    reads = Reads(database, cost=5.0, patience=0.0)
 
     async def ask():
         return [await reads.get() for _ in range(2)]
@@ -102,9 +94,9 @@ def test_without_patience_every_read_is_new(path):
     assert run(ask) == [1, 2]
 
 
-def test_a_crowd_costs_two_reads(path):
+def test_a_crowd_costs_two_reads(database):
     """The one that had begun, which may miss what they just did, and one for all of them."""
-    reads = Reads(path)
+    reads = Reads(database)
 
     async def ask():
         reads.hold.clear()
@@ -121,8 +113,8 @@ def test_a_crowd_costs_two_reads(path):
     assert reads.most == 1
 
 
-def test_the_event_loop_goes_on_meanwhile(path):
-    reads = Reads(path)
+def test_the_event_loop_goes_on_meanwhile(database):
+    reads = Reads(database)
 
     async def ask():
         reads.hold.clear()
@@ -136,8 +128,8 @@ def test_the_event_loop_goes_on_meanwhile(path):
     assert all(name.startswith("read") for name in reads.threads)
 
 
-def test_one_key_does_not_wait_for_another(path):
-    reads = Reads(path)
+def test_one_key_does_not_wait_for_another(database):
+    reads = Reads(database)
 
     async def ask():
         reads.hold.clear()
@@ -151,8 +143,8 @@ def test_one_key_does_not_wait_for_another(path):
     assert run(ask) == "quick"
 
 
-def test_a_read_that_fails_is_made_again(path):
-    reads = Reads(path, cost=5.0)
+def test_a_read_that_fails_is_made_again(database):
+    reads = Reads(database, cost=5.0)
 
     def broken(_):
         raise apsw.IOError("disk")
@@ -165,8 +157,8 @@ def test_a_read_that_fails_is_made_again(path):
     assert run(ask) == 1
 
 
-def test_the_cache_has_a_maximum_size(path):
-    reads = Reads(path, cost=5.0)
+def test_the_cache_has_a_maximum_size(database):
+    reads = Reads(database, cost=5.0)
 
     async def ask():
         for number in range(_KEPT_RESULTS + 5):

@@ -35,7 +35,7 @@ def make(policy):
     def made(vos=("lab",), *, load=None, own=(), given_policy=policy):
         batch = Batch(load or BatchLoad(waiting=1, running=2, observed_at=100.0))
         maker = CandidateMaker(
-            policy=given_policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+            policy=given_policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"),
             own=own_queues(own), now=150.0,
         )  # fmt: skip
         return {one.queue_id: one for one in maker.make(vos)}, batch
@@ -78,9 +78,7 @@ def test_closed_queues_name_the_author_until_their_end(policy):
     closing = Closing("North", "cn", "", "power", "root", 0.0, 160.0, False)
     found = {}
     for now in (150.0, 160.0):
-        maker = CandidateMaker(
-            policy=policy, backends={}, pools=(), own={}, now=now, mask=SiteMask([closing])
-        )
+        maker = CandidateMaker(policy=policy, watches={}, pools=(), own={}, now=now, mask=SiteMask([closing]))
         found[now] = {one.queue_id: one.closed for one in maker.make(("lab", "other"))}
     text = "closed by root since 1970-01-01 00:00 UTC until 1970-01-01 00:02 UTC: power"
     assert found[150.0][SHORT] == text
@@ -91,7 +89,7 @@ def test_one_queue_alone_is_the_same_candidate(make, policy):
     found, batch = make(own=[("Running", SHORT, 1.0)])
     (offer,) = [one for one in policy.vo_config("lab").offers if one.queue == tuple(SHORT)]
     maker = CandidateMaker(
-        policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+        policy=policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"),
         own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
     )  # fmt: skip
     assert maker.one("lab", offer, ("lab", "other")) == found[SHORT]
@@ -142,7 +140,7 @@ def views(make):
     def seen(policy):
         found, batch = make(("a", "b"), given_policy=policy)
         maker = CandidateMaker(
-            policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"), own={}, now=150.0,
+            policy=policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"), own={}, now=150.0,
         )  # fmt: skip
         offers = {vo: one for vo in ("a", "b") for one in policy.vo_config(vo).offers}
         return found[SHORT], {vo: maker.one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
@@ -187,12 +185,13 @@ def test_a_queue_that_is_shut_to_one_vo_is_open_to_the_other(views, never, shut)
 
 def test_a_queue_of_two_batch_systems_has_the_load_of_both():
     policy = overlay("", a="Backend = 'slurm'")
+    policy.backends = {"local", "slurm"}
     loads = {
         "local": Batch(BatchLoad(waiting=1, running=2, observed_at=100.0)),
         "slurm": Batch(BatchLoad(waiting=3, running=4, observed_at=90.0)),
     }
     maker = CandidateMaker(
-        policy=policy, backends=cast("Any", loads), pools=("Local",), own=own_queues([("Submitted", SHORT, 95.0)]),
+        policy=policy, watches=cast("Any", loads), pools=("Local",), own=own_queues([("Submitted", SHORT, 95.0)]),
         now=150.0,
     )  # fmt: skip
     (found,) = maker.make(("a", "b"))

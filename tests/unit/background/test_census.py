@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -11,23 +13,24 @@ from tests.unit.background.conftest import record
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
+from lodesman.background import census
 from lodesman.background.census import (
     _GIVEN_UP_SECONDS,
     _LOST_AFTER_SECONDS,
     _SETTLE_SECONDS,
-    Census,
+    BackendWatch,
     LostPilots,
+    cancel,
+    end_all,
 )
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus
+from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.errors import BackendFault
-from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, load_resources
+from lodesman.resources import QueueId
 from lodesman.store.journal import Change
-from lodesman.store.read.pilots import lost_pilots
+from lodesman.store.read.pilots import Native, lost_pilots
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
-GONE = QueueId("West", "cw", "old")  # configured no more
 
 
 class Batch:
@@ -37,14 +40,17 @@ class Batch:
         self.states: dict[str, NativeStatus] = {}
         self.known: dict[str, str] = {}
         self.asked: list[str] = []
+        self.loads_of: dict[QueueId, BatchLoad] = {}
         self.is_deaf = False
         self.cancelled: list[str] = []
         self.outcomes: dict[str, CancelOutcome] = {}
 
-    def cancel(self, native_ids):
+    def cancel(self, pilots):
         self._hear()
-        self.cancelled += native_ids
-        return {one: self.outcomes.get(one, CancelOutcome.ORDERED) for one in native_ids}
+        there = {stamp: native for stamp, native in pilots.items() if self.known.get(stamp) == native}
+        self.cancelled += there.values()
+        ordered = {one: self.outcomes.get(native, CancelOutcome.ORDERED) for one, native in there.items()}
+        return dict.fromkeys(pilots, CancelOutcome.UNKNOWN) | ordered
 
     def _hear(self):
         if self.is_deaf:
@@ -53,35 +59,41 @@ class Batch:
     def says(self, native_id, state, **more):
         self.states[native_id] = NativeStatus(state=state, observed_at=0.0, **more)
 
-    def status(self, native_ids):
+    def status(self, pilots):
         self._hear()
-        self.asked += native_ids
+        self.asked += pilots.values()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=0.0)
-        return {one: self.states.get(one, unknown) for one in native_ids}
+        return {stamp: self.states.get(native, unknown) for stamp, native in pilots.items()}
 
-    def census(self, stamps=None):
+    def census(self):
         self._hear()
-        return {stamp: native for stamp, native in self.known.items() if stamps is None or stamp in stamps}
+        return self.known
+
+    def loads(self, queues):
+        self._hear()
+        return {queue: self.loads_of[queue] for queue in queues}
 
 
 class World:
-    """A census over a local batch system and another one."""
+    """The watches of a local batch system and of another one."""
 
-    def __init__(self, base, policy) -> None:
+    def __init__(self, base) -> None:
         self.base, self.batch, self.slurm = base, Batch(), Batch()
         self.posted: list[Any] = []
         self.told: list[Any] = []
-        backends = {"local": cast("Any", self.batch), "slurm": cast("Any", self.slurm)}
-        self.census = Census(
-            base.db, backends, policy=policy, post=partial(record, self.posted),
-            note=lambda *words: self.told.append(words),
-        )  # fmt: skip
+        self.watches = {
+            name: BackendWatch(
+                name, cast("Any", batch), db=base.db, post=partial(record, self.posted),
+                note=lambda *words: self.told.append(words),
+            )
+            for name, batch in (("local", self.batch), ("slurm", self.slurm))
+        }  # fmt: skip
 
     def pilot(self, stamp, *, submitted=True, joined=False, queue=SHORT, native=None):
         base = self.base
         (number,) = base.do(Change(prepare_pilots, base.live, [NewPilot(
             stamp=stamp, vo="lab", site=queue.site, ce=queue.ce, queue=queue.queue, request={},
-            join_hash=hash_token(f"join-{stamp}"),
+            backend="slurm" if queue == LONG else "local", join_hash=hash_token(f"join-{stamp}"),
         )]))  # fmt: skip
         if submitted:
             base.do(Change(pilots_submitted, base.live, {stamp: (native or f"native-{stamp}", "")}))
@@ -90,13 +102,20 @@ class World:
         return number
 
     def tick(self, after=0.0):
+        """All are asked, also if one of them does not answer."""
         self.posted.clear()
-        return self.census.tick(self.base.clock + after)
+        ended = 0
+        for watch in self.watches.values():
+            with suppress(BackendFault):
+                ended += watch.tick(self.base.clock + after)
+        self.seen = [body for name, body in self.posted if name == "seen"]
+        self.posted[:] = [one for one in self.posted if one[0] != "seen"]
+        return ended
 
 
 @pytest.fixture
-def world(base, policy):
-    return World(base, policy)
+def world(base):
+    return World(base)
 
 
 def test_pilots_that_wait_and_run_are_left_alone(world):
@@ -133,6 +152,22 @@ def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
     assert world.told == [(SHORT, True, "")] * 2
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"exit_code": 2, "word": "FAILED"}, "ended with exit code 2"),
+        ({"word": "CANCELLED by 0"}, "its batch system ended it: CANCELLED by 0"),
+        ({}, "its batch system ended it"),
+        ({"word": "FAILED", "detail": "its node went down"}, "its node went down"),
+    ],
+)
+def test_the_reason_of_an_end_is_the_most_that_is_known(world, more, reason):
+    world.pilot("a")
+    world.batch.says("native-a", NativeState.ENDED, **more)
+    world.tick()
+    assert world.posted[0][1]["reason"] == reason
+
+
 def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     number = world.pilot("a")
     world.batch.says("native-a", NativeState.ENDED, exit_code=2)
@@ -149,12 +184,12 @@ def test_a_pilot_that_joined_or_left_while_its_batch_system_was_asked_did_so(wor
     number = world.pilot("a", joined=not joins)
     base, ask = world.base, world.batch.status
 
-    def slow(native_ids):
+    def slow(pilots):
         if joins:
             base.do(Change(join_pilot, base.live, "join-a", "nonce", {}))
         else:
             base.do(Change(end_pilot, base.live, number, PilotState.DONE, "idle"))
-        return ask(native_ids)
+        return ask(pilots)
 
     world.batch.status = slow
     world.batch.says("native-a", NativeState.ENDED, exit_code=1)
@@ -198,7 +233,7 @@ def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
     world.pilot("a", submitted=False)
     world.pilot("b", submitted=False)
     world.batch.known["b"] = "native-b"
-    world.census._started = world.base.clock + 1
+    world.watches["local"]._started = world.base.clock + 1
     world.tick(after=_SETTLE_SECONDS)
     assert world.posted == []  # the process before may still be ending
     world.tick(after=_SETTLE_SECONDS + 2)
@@ -208,7 +243,7 @@ def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
 
 
 def test_a_submission_of_this_process_is_not_given_up_soon(world):
-    world.census._started = world.base.clock - 1
+    world.watches["local"]._started = world.base.clock - 1
     world.pilot("a", submitted=False)
     world.tick(after=_SETTLE_SECONDS * 3)
     assert world.posted == []
@@ -276,10 +311,9 @@ def test_an_unknown_lost_pilot_is_searched_a_few_times(world):
 
 def test_a_batch_system_that_does_not_answer_says_nothing_about_lost_pilots(world):
     lose(world, "a")
-    world.slurm.is_deaf = True
-    del world.batch.known["a"]
+    world.batch.is_deaf = True
     assert orders(world, *(60.0 * n for n in range(10))) == [0] * 10
-    world.batch.known["a"] = "native-a"
+    world.batch.is_deaf = False
     assert orders(world, DAY) == [1]
 
 
@@ -300,26 +334,26 @@ def test_only_pilots_that_were_lost_are_cancelled(world):
     assert world.batch.cancelled == []
 
 
-def test_a_lost_pilot_is_found_by_stamp_in_whatever_batch_system_it_is(world):
-    """Its queue may have moved; another batch system's pilot of the same number is left alone."""
-    lose(world, "a", native="17")
-    world.batch.known.clear()
-    world.slurm.known = {"a": "17"}
-    world.tick()
-    assert (world.batch.cancelled, world.slurm.cancelled) == ([], ["17"])
+def test_a_lost_pilot_without_a_reference_is_searched_by_stamp(world):
+    number = world.pilot("a", submitted=False, joined=True)
+    world.base.do(Change(end_pilot, world.base.live, number, PilotState.LOST, "its lease ended"))
+    assert orders(world, 0) == [0]
+    world.batch.known["a"] = "17"
+    assert orders(world, 60) == [1]
+    assert world.batch.cancelled == ["17"]
 
 
 def test_after_a_restart_lost_pilots_are_asked_about_again(world):
     lose(world, "a")
     world.tick()
-    again = LostPilots(world.base.db, {"local": cast("Any", world.batch)})
+    again = LostPilots(world.base.db, "local", cast("Any", world.batch))
     assert again.tick(world.base.clock + 1) == 1
     assert world.batch.cancelled == ["native-a"] * 2
     assert again.tick(world.base.clock + 8 * DAY) == 0
 
 
 def test_lost_pilots_are_found_without_reading_all_pilots(world):
-    assert "pilot_lost" in str(query_plan(world.base.db, lambda: lost_pilots(world.base.db, 0.0)))
+    assert "pilot_lost" in str(query_plan(world.base.db, lambda: lost_pilots(world.base.db, "local", 0.0)))
 
 
 # --- more than one batch system ------------------------------------------------------------------------------
@@ -360,37 +394,103 @@ def test_a_batch_system_that_does_not_answer_gives_none_of_its_pilots_up(world):
     assert [(name, body.get("pilot")) for name, body in world.posted] == [("ended", ended)]
 
 
-def test_pilots_of_a_queue_that_is_configured_no_more_are_found_wherever_they_are(world):
-    world.pilot("a", submitted=False, queue=GONE)
-    ended = world.pilot("b", queue=GONE, native="17")
-    world.slurm.known |= {"a": "native-a", "b": "17"}
-    world.batch.says("17", NativeState.ENDED)  # its own number 17 is another pilot
-    world.slurm.says("17", NativeState.ENDED, detail="over")
-    world.tick(after=_GIVEN_UP_SECONDS * 2)
-    assert world.posted == [
-        ("ended", {"pilot": ended, "state": "Aborted", "reason": "over"}),
-        ("submitted", {"a": ("native-a", "")}),
-    ]
-    assert world.batch.asked == []
-
-
-def test_pilots_of_no_known_queue_are_given_up_only_if_all_have_answered(world):
-    world.pilot("a", submitted=False, queue=GONE)
-    world.pilot("b", submitted=False, queue=GONE)
-    world.batch.known["b"] = "native-b"
+def test_loads_are_those_of_the_last_poll_that_succeeded(world):
+    watch, load = world.watches["slurm"], BatchLoad(observed_at=5.0, waiting=3, running=1)
+    assert (watch.load(LONG).waiting, watch.polled.is_set()) == (None, False)
+    watch.queues, world.slurm.loads_of = [LONG], {LONG: load}
+    world.tick()
+    assert (watch.load(LONG), watch.load(SHORT).waiting) == (load, None)
     world.slurm.is_deaf = True
-    world.tick(after=_GIVEN_UP_SECONDS * 2)
-    assert world.posted == [("submitted", {"b": ("native-b", "")})]
+    world.tick()
+    assert watch.load(LONG) == replace(load, fault="no answer")
     world.slurm.is_deaf = False
-    world.tick(after=_GIVEN_UP_SECONDS * 2)
-    assert world.posted[0][1]["a"][0] is None
+    world.tick()
+    assert watch.load(LONG) == load
+    assert watch.polled.is_set()
 
 
-def test_a_queue_that_moves_to_another_batch_system_takes_its_pilots_along(world):
-    """Pilots of before are with the other one, which is asked no more; they are never given up for that."""
+def test_a_batch_system_that_hangs_up_at_first_has_been_polled(world):
+    world.slurm.is_deaf = True
+    world.watches["slurm"].queues = [LONG]
+    world.tick()
+    assert world.watches["slurm"].polled.is_set()
+
+
+def test_where_a_pilot_runs_is_stored_once(world):
+    number = world.pilot("a")
+    world.batch.says("native-a", NativeState.RUNNING, host="node7")
+    world.tick()
+    assert world.seen == [{number: ("node7", None, 0.0)}]
+    world.tick(after=10)
+    assert world.seen == []
+    world.tick(after=700)
+    assert world.seen == [{number: ("node7", None, 0.0)}]
+
+
+def test_a_held_pilot_is_held_since_it_was_first_seen_so(world):
+    number = world.pilot("a")
+    world.batch.states["native-a"] = NativeStatus(state=NativeState.HELD, observed_at=50.0)
+    world.tick()
+    assert world.seen == [{number: ("", 50.0, 50.0)}]
+    world.batch.states["native-a"] = NativeStatus(state=NativeState.HELD, observed_at=90.0)
+    world.tick(after=1_000)
+    assert world.seen == [{number: ("", 50.0, 90.0)}]
+    world.batch.says("native-a", NativeState.WAITING)
+    world.tick(after=1_010)
+    assert world.seen == [{number: ("", None, 0.0)}]
+
+
+def test_what_is_unknown_stores_nothing(world):
     world.pilot("a")
-    world.batch.says("native-a", NativeState.RUNNING)
-    site = '[site.North.ce.cn.queue.short]\nBackend = "SLURM"\nCPUTime = 1000\n'
-    world.census.policy = Policy(load_resources([("sites.toml", site)]))
-    world.tick(after=_GIVEN_UP_SECONDS * 2)
-    assert (world.posted, world.slurm.asked) == ([], ["native-a"])
+    world.tick()
+    assert world.seen == []
+
+
+# --- cancelling wherever they are ---------------------------------------------------------------------------
+
+
+def native(number, stamp, backend="local", native_id="1"):
+    return Native(number, stamp, backend, native_id, SHORT)
+
+
+def test_pilots_are_cancelled_where_they_were_submitted():
+    here, there = Batch(), Batch()
+    here.known, there.known = {"a": "1"}, {"b": "1"}
+    pilots = [native(1, "a"), native(2, "b", "slurm"), native(3, "c", "slurm"), native(4, "d", "retired")]
+    assert cancel({"local": here, "slurm": there}, pilots) == {
+        "a": CancelOutcome.ORDERED,
+        "b": CancelOutcome.ORDERED,
+        "c": CancelOutcome.UNKNOWN,
+        "d": CancelOutcome.FAILED,
+    }
+    assert (here.cancelled, there.cancelled) == (["1"], ["1"])
+
+
+def test_a_batch_system_that_does_not_answer_cancels_nothing():
+    deaf, other = Batch(), Batch()
+    deaf.is_deaf, other.known = True, {"b": "1"}
+    found = cancel({"local": deaf, "slurm": other}, [native(1, "a"), native(2, "b", "slurm")])
+    assert found == {"a": CancelOutcome.FAILED, "b": CancelOutcome.ORDERED}
+
+
+def test_all_pilots_elsewhere_are_ended_and_waited_for(world, monkeypatch):
+    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    for stamp in "ab":
+        world.pilot(stamp, queue=LONG)
+        world.slurm.known[stamp] = f"native-{stamp}"
+    world.pilot("here")
+    ends = iter([CancelOutcome.FAILED, CancelOutcome.ORDERED, CancelOutcome.ENDED])
+
+    def cancel_slowly(pilots):
+        outcome = next(ends)
+        return dict.fromkeys(pilots, CancelOutcome.ENDED) | ({"b": outcome} if "b" in pilots else {})
+
+    world.slurm.cancel = cancel_slowly
+    assert end_all(world.base.db, {"slurm": world.slurm}, seconds=60.0) == []
+    assert list(ends) == []
+    assert world.batch.cancelled == []
+
+
+def test_pilots_that_do_not_end_are_named(world):
+    world.pilot("a", queue=LONG)
+    assert end_all(world.base.db, {"slurm": world.slurm}, seconds=0.0) == ["a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import NewPilot
+from lodesman.answers.service import NewPilot, StoredBreaker
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
@@ -37,6 +38,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.director import breakers, put_breakers
 from lodesman.store.journal import Change
 from lodesman.store.read.task_queues import queues_with_jobs
 from lodesman.why.facts import fresh_seconds
@@ -54,17 +56,15 @@ class Batch:
         self.cancelled: list[str] = []
         self.outcome = CancelOutcome.REMOVED
         self.calls = 0
+        self.backend = self
 
     def load(self, _queue):
         return self.now
 
-    def census(self, stamps):
-        return {stamp: f"native-{stamp}" for stamp in stamps}
-
-    def cancel(self, native_ids):
+    def cancel(self, pilots):
         self.calls += 1
-        self.cancelled += native_ids
-        return dict.fromkeys(native_ids, self.outcome)
+        self.cancelled += pilots.values()
+        return dict.fromkeys(pilots, self.outcome)
 
 
 class World:
@@ -77,7 +77,7 @@ class World:
         self.pool = PoolState(name="Local", running=0, queued=0, max=5, total=50)
         self.pilots = 0
         self.director = Director(
-            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), backends={"local": cast("Any", self.batch)},
+            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), watches={"local": cast("Any", self.batch)},
             post=partial(record, self.posted), pools=lambda: {"Local": self.pool},
             launch=lambda decision, offers: self.launched.append((decision, offers)), rng=random.Random(2),
         )  # fmt: skip
@@ -275,18 +275,17 @@ def test_a_pilot_unknown_to_the_batch_system_ends_whatever_its_queue_is_called_n
     """Its stamp is unknown, and its queue is no longer configured: it must not count for ever."""
     number = world.pilot()
     world.director.policy = Policy(load_resources([("sites.toml", "[site.East.ce.c.queue.q]\n")]))
-    world.batch.census = lambda _stamps: {}
+    world.batch.outcome = CancelOutcome.UNKNOWN
     assert [world.cancel(number, too_old=[number]) for _ in range(3)] == [[], [], [number]]
-    assert world.batch.cancelled == []
 
 
 @pytest.mark.parametrize("outcome", [CancelOutcome.ENDED, CancelOutcome.UNKNOWN])
 def test_a_pilot_that_joins_while_it_is_cancelled_is_not_aborted(world, outcome):
     number = world.pilot()
 
-    def joins(native_ids):
+    def joins(pilots):
         world.base.do(Change(join_pilot, world.base.live, "stamp1", "nonce", {}))
-        return dict.fromkeys(native_ids, outcome)
+        return dict.fromkeys(pilots, outcome)
 
     world.director._unknown = {number: 9}
     world.batch.cancel = joins
@@ -305,7 +304,7 @@ def test_pilots_are_sent_whatever_the_other_parts_of_an_iteration_meet_with(worl
         raise fault
 
     if broken == "cancel":
-        world.batch.census = fail
+        world.batch.cancel = fail
     else:
         world.director.post = lambda call, _body: fail() if call.path.endswith(broken) else None
     late = 1_000.0 + 6 * HOURS
@@ -555,3 +554,23 @@ def test_breakers_that_open_and_close_are_noted(world):
     world.director.note_outcome(SHORT, accepted=True, reason="", now=1_311.0)
     world.tick(now=1_311.0)
     assert noted() == [("breaker-closed", "North/cn/short", "")]
+
+
+def test_breakers_outlive_the_director(world):
+    for _ in range(3):
+        world.director.note_outcome(SHORT, accepted=False, reason="it is down", now=1_000.0)
+    world.tick(1_001.0)
+    (changed,) = [body for name, body in world.posted if name == "breakers"]
+    world.base.do(Change(put_breakers, [StoredBreaker(*one) for one in changed]))
+    again = replace(world.director, breakers={})
+    again.tick(1_001.5)
+    assert again.breakers == world.director.breakers
+    assert again.breakers[SHORT].reason == "it is down"
+    world.posted.clear()
+    world.tick(1_002.0)
+    assert "breakers" not in [name for name, _ in world.posted]
+    world.director.breakers = {}
+    world.tick(1_003.0)
+    (changed,) = [body for name, body in world.posted if name == "breakers"]
+    world.base.do(Change(put_breakers, [StoredBreaker(*one) for one in changed]))
+    assert breakers(world.base.db) == {}

@@ -84,7 +84,7 @@ def test_defaults_of_the_program_for_undeclared_values(config):
     found = parameters(config, "S/c/bare", vo="w")
     assumed = {name: (one.value, one.made_of) for name, one in found.items() if one.level == "built-in"}
     assert assumed == {
-        "Backend": ("T", "CEType"),
+        "Backend": ("t", "CEType"),
         "CPUScalingFactor": (1, ""),
         "MaxRAM": (4000, "Memory"),
         "NumberOfProcessors": (1, ""),

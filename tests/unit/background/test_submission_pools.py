@@ -9,16 +9,18 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import apsw
 import pytest
+from tests.kits.shell_pilots import PROGRAM
 from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotSettings, SubmissionPools
-from lodesman.batch.backend import SubmitRefusal, SubmitResult
+from lodesman.batch.backend import Sizes, SubmitRefusal, SubmitResult, join_token_of
 from lodesman.director.options import read_options
 from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
 from lodesman.director.placement import Placement
@@ -32,7 +34,7 @@ KEY = TaskQueueKey(
     owner="ann", group="physics", vo="lab", sites=("North",), platforms=("el9",), norm_cpu_seconds=900
 )
 HABITS = PilotSettings(
-    servers=("http://127.0.0.1:7777",), command=("python3", "pilot.pyz", "--file", "{pilot_file}"),
+    servers=("http://127.0.0.1:7777",), program=PROGRAM, python="python3.12",
     idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem",
 )  # fmt: skip
 
@@ -44,14 +46,13 @@ class Batch:
         self.submitted: list[Any] = []
         self.go = threading.Event()
         self.go.set()
-        self.answer = lambda copies: SubmitResult(
-            accepted={one.stamp: f"native-{one.stamp}" for one in copies}
-        )
+        self.sizes, self.backend, self.options = Sizes(), self, ("--qos=pilots",)
+        self.answer = lambda stamps: SubmitResult(accepted={one: f"native-{one}" for one in stamps})
 
-    def submit(self, spec, copies):
+    def submit(self, spec):
         assert self.go.wait(60)
-        self.submitted.append((spec, list(copies)))
-        return self.answer(copies)
+        self.submitted.append(spec)
+        return self.answer(list(spec.stamps().values()))
 
 
 class World:
@@ -65,7 +66,7 @@ class World:
         self.asked: list[Any] = []
         self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.vo_config(vo).offers}
         self.pools = SubmissionPools(
-            read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, settings=HABITS,
+            read_options({}), watches={"local": cast("Any", self.batch)}, post=self.post, settings=HABITS,
             note=lambda *words: self.told.append(words),
         )  # fmt: skip
 
@@ -150,7 +151,7 @@ def test_pilots_without_the_pools_of_their_queue_ask_for_them(world):
     world.refuse["pools-of-queues"] = Unavailable("Away.")
     world.launch(1)
     world.end()
-    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    papers = json.loads(world.batch.submitted[0].pilot_file)
     assert not {"submit_pools", "pools_pass", "pools_at"} & set(papers)
     assert papers["queue"] == "short"
 
@@ -165,22 +166,23 @@ def test_the_secret_is_in_the_pilot_s_own_file_and_only_its_hash_is_stored(world
     world.launch(3)
     world.end()
     rows = {row["stamp"]: row for row in world.diary[0][1]}
-    ((spec, copies),) = world.batch.submitted
-    assert len({one.stamp for one in copies}) == 3
-    for copy in copies:
-        papers = json.loads(copy.pilot_file)
-        assert papers["stamp"] == copy.stamp
-        wanted = hashlib.sha256(papers["join_token"].encode()).digest()
-        assert base64.b64decode(rows[copy.stamp]["join_hash"]) == wanted
-        assert papers["join_token"] not in json.dumps(world.diary)
-        assert papers["join_token"] not in repr((spec, copy))
-    assert spec.command == HABITS.command
+    (spec,) = world.batch.submitted
+    assert sorted(rows) == sorted(spec.stamps().values())
+    assert (spec.count, spec.program, spec.python) == (3, PROGRAM, "python3.12")
+    papers = json.loads(spec.pilot_file)
+    assert papers["submission"] == spec.submission
+    for number, stamp in spec.stamps().items():
+        token = join_token_of(papers["secret"], number)
+        assert base64.b64decode(rows[stamp]["join_hash"]) == hashlib.sha256(token.encode()).digest()
+        assert token not in json.dumps(world.diary)
+    for text in (json.dumps(world.diary), repr(spec), repr(HABITS)):
+        assert papers["secret"] not in text
 
 
 def test_the_pilot_s_file_has_its_queue_and_its_settings(world):
     world.launch(1)
     world.end()
-    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    papers = json.loads(world.batch.submitted[0].pilot_file)
     assert (papers["servers"], papers["site"], papers["ce"], papers["queue"]) == (
         ["http://127.0.0.1:7777"], "North", "cn", "short",
     )  # fmt: skip
@@ -199,17 +201,15 @@ def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, li
     world.offers["lab", SHORT] = replace(offer, settings=replace(offer.settings, wall_seconds=wall))
     world.launch(1)
     world.end()
-    ((spec, copies),) = world.batch.submitted
+    (spec,) = world.batch.submitted
     assert spec.wall_seconds == (wall or 0)
-    assert json.loads(copies[0].pilot_file)["options"]["life_seconds"] == life
+    assert json.loads(spec.pilot_file)["options"]["life_seconds"] == life
 
 
 def test_refused_copies_are_reported_with_the_reason(world):
-    world.batch.answer = lambda copies: SubmitResult(
-        accepted={copies[0].stamp: "native"},
-        refused={
-            one.stamp: SubmitRefusal(reason="the queue is closed", transient=True) for one in copies[1:]
-        },
+    world.batch.answer = lambda stamps: SubmitResult(
+        accepted={stamps[0]: "native"},
+        refused={one: SubmitRefusal(reason="the queue is closed", transient=True) for one in stamps[1:]},
     )
     world.launch(3)
     world.end()
@@ -220,8 +220,8 @@ def test_refused_copies_are_reported_with_the_reason(world):
 
 
 def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world):
-    world.batch.answer = lambda copies: SubmitResult(
-        refused={one.stamp: SubmitRefusal(reason="no such queue", transient=False) for one in copies}
+    world.batch.answer = lambda stamps: SubmitResult(
+        refused={one: SubmitRefusal(reason="no such queue", transient=False) for one in stamps}
     )
     world.launch(2)
     world.end()
@@ -231,7 +231,7 @@ def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world)
 def test_unknown_pools_are_not_an_answer(world):
     """The batch system cannot be asked: whether the pilots exist, the census finds out later."""
 
-    def broken(_copies):
+    def broken(_stamps):
         raise BackendFault("cannot be reached", transient=True)
 
     world.batch.answer = broken
@@ -274,16 +274,16 @@ def test_closing_waits_for_what_runs_and_drops_the_rest(policy):
     assert len(world.batch.submitted) == sum(1 for name, _ in world.diary if name == "submitted")
 
 
-def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world, monkeypatch):
-    monkeypatch.setattr(launch, "_MOST_PILOTS", 3)
+def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world):
+    world.batch.sizes = Sizes(copies=3)
     world.batch.go.clear()
     world.launch(8)
     assert [len(rows) for _, rows in world.diary] == [3, 3, 2]
     world.end()
-    assert sorted(len(copies) for _, copies in world.batch.submitted) == [2, 3, 3]
+    assert sorted(spec.count for spec in world.batch.submitted) == [2, 3, 3]
     stored = [row["stamp"] for name, rows in world.diary if name == "pilots" for row in rows]
     assert len(set(stored)) == 8
-    assert sorted(copy.stamp for _, copies in world.batch.submitted for copy in copies) == sorted(stored)
+    assert sorted(one for spec in world.batch.submitted for one in spec.stamps().values()) == sorted(stored)
 
 
 def test_rows_of_pilots_are_split_to_fit_into_a_request(world, monkeypatch):
@@ -341,12 +341,12 @@ class Steps:
         world.batch.submit = self.submit
         world.batch.go.clear()
 
-    def submit(self, _spec, copies):
+    def submit(self, spec):
         self.came.release()
         assert self.world.batch.go.wait(60)
         self.threads.append(threading.current_thread())
         self.went.release()
-        return SubmitResult(accepted={one.stamp: "native" for one in copies})
+        return SubmitResult(accepted=dict.fromkeys(spec.stamps().values(), "native"))
 
 
 def wait_for(semaphore, times):
@@ -402,7 +402,7 @@ def test_a_pilot_gets_its_platform_if_there_is_only_one(told, name):
     world = World(Policy(load_resources([("s.toml", text)])))
     world.launch(1)
     world.end()
-    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    papers = json.loads(world.batch.submitted[0].pilot_file)
     assert papers["options"]["platform"] == name
 
 
@@ -421,14 +421,15 @@ Memory = 16000
     world = World(Policy(load_resources([("s.toml", text)])))
     world.launch(1, vo=vo)
     world.end()
-    ((spec, copies),) = world.batch.submitted
+    (spec,) = world.batch.submitted
     assert (spec.cores, spec.memory_mb) == (cores, memory)
-    options = json.loads(copies[0].pilot_file)["options"]
+    options = json.loads(spec.pilot_file)["options"]
     assert (options["cores"], options["memory_mb"]) == (cores, memory)
 
 
 def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(world, policy):
     del world.offers["lab", SHORT]
+    world.pools.watches = dict.fromkeys(("local", "slurm"), world.batch)
     placements = []
     for vo, queue in (("lab", SHORT), ("other", LONG)):
         identity = PilotIdentity(
@@ -461,7 +462,7 @@ def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(worl
 def test_every_failure_of_a_submission_is_reported_and_counts_against_the_queue(world, fault, caplog):
     """The threads of the pools go on."""
 
-    def broken(_copies):
+    def broken(_stamps):
         raise fault
 
     world.batch.answer = broken
@@ -472,6 +473,30 @@ def test_every_failure_of_a_submission_is_reported_and_counts_against_the_queue(
     assert [name for name, _ in world.diary] == ["pilots"]  # the census finds out what became of them
     assert world.pools.states()["Local"].running == 0
     assert "Traceback" in caplog.text
+
+
+def test_log_lines_name_the_submission_pool(world, caplog):
+    """The seed's second proposed fix, for what is taken, refused and broken."""
+    caplog.set_level("INFO")
+    world.pools.configure(read_options({"SubmitPools": "Local, gLite"}))
+    world.launch(2, pool="gLite")
+    world.end()
+    full = SubmitRefusal(reason="full", transient=True)
+    world.batch.answer = lambda stamps: SubmitResult(refused=dict.fromkeys(stamps, full))
+    world.launch(1, pool="Local")
+    world.end()
+    world.batch.answer = Mock(side_effect=BackendFault("The batch system is away."))
+    world.launch(1, pool="gLite")
+    world.end()
+    found = [one for one in caplog.records if one.name.startswith("lodesman.pool.")]
+    assert [(one.name, one.levelname, one.getMessage()) for one in found] == [
+        ("lodesman.pool.gLite", "INFO", "a submission was answered"),
+        ("lodesman.pool.Local", "INFO", "a submission was answered"),
+        ("lodesman.pool.gLite", "WARNING", "a submission failed: The batch system is away."),
+    ]
+    numbers = [(vars(one)["accepted"], vars(one)["refused"], vars(one)["reason"]) for one in found[:2]]
+    assert numbers == [(2, 0, ""), (0, 1, "full")]
+    assert {vars(one)["queue"] for one in found} == {"North/cn/short"}
 
 
 def test_a_submission_for_which_no_thread_can_be_started_is_done_by_the_next_that_can(
@@ -485,6 +510,7 @@ def test_a_submission_for_which_no_thread_can_be_started_is_done_by_the_next_tha
         world.launch(1)
         world.launch(1)
     assert caplog.text.count("a submission waits for a thread") == 2
+    assert {one.name for one in caplog.records} == {"lodesman.pool.Local"}
     assert world.pools.states()["Local"].queued == 2
     world.launch(1)
     world.end()

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kits.shell_pilots import shell_spec
 
 from lodesman.batch.backend import (
     BatchLoad,
     CancelOutcome,
     NativeState,
     NativeStatus,
-    PilotCopy,
-    PilotSpec,
     SubmitRefusal,
     SubmitResult,
+    join_token_of,
+    split_stamp,
+    stamp_of,
     unusable,
 )
+from lodesman.pilot.context import parse_pilot_file
 from lodesman.resources import QueueId
 
 QUEUE = QueueId("site", "ce", "queue")
 
 
 def test_a_secret_is_not_printed():
-    copy = PilotCopy(stamp="s1", pilot_file=b'{"join_token": "hush"}')
-    assert "hush" not in repr(copy)
-    assert "s1" in repr(copy)
+    spec = shell_spec(QUEUE, "s1", "hush")
+    assert "hush" not in repr(spec)
+    assert "s1" in repr(spec)
 
 
 def test_values_are_frozen():
@@ -43,7 +47,7 @@ def test_an_unknown_number_is_not_zero():
 
 
 def test_states_are_their_words():
-    assert [str(state) for state in NativeState] == ["waiting", "running", "ended", "unknown"]
+    assert [str(state) for state in NativeState] == ["waiting", "held", "running", "ended", "unknown"]
     assert {str(outcome) for outcome in CancelOutcome} == {"removed", "ordered", "ended", "unknown", "failed"}
 
 
@@ -57,29 +61,47 @@ def test_results_are_empty_unless_reported():
 
 
 def test_nothing_is_asked_by_default():
-    spec = PilotSpec(queue=QUEUE, command=("true",))
+    spec = shell_spec(QUEUE, "s1")
     assert (spec.cores, spec.memory_mb, spec.wall_seconds, dict(spec.environment)) == (1, 0, 0, {})
 
 
+def test_a_stamp_names_submission_and_copy():
+    assert shell_spec(QUEUE, "abc", count=2).stamps() == {1: "abc-1", 2: "abc-2"}
+    assert split_stamp("abc-12") == ("abc", 12)
+
+
 @pytest.mark.parametrize(
-    ("command", "environment", "word"),
+    "text", ["", "abc", "abc-", "-1", "a-b-1", "abc-x", "abc-\u0661", "../b-1", "x" * 49 + "-1"]
+)
+def test_what_is_no_stamp_of_a_copy(text):
+    assert split_stamp(text) is None
+
+
+def test_the_pilot_derives_the_same_identity():
+    file = {"servers": ["http://127.0.0.1:1"], "submission": "abc", "secret": "hush"}
+    found = parse_pilot_file(json.dumps(file), 7)
+    assert (found.stamp, found.join_token) == (stamp_of("abc", 7), join_token_of("hush", 7))
+    assert join_token_of("hush", 7) != join_token_of("hush", 8)
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
     [
-        ((), {}, "empty"),
-        (("a\0b",), {}, "character"),
-        (("true",), {"A\0": "b"}, "character"),
-        (("true",), {"A": "b\0"}, "character"),
-        (("true",), {"A=B": "c"}, "character"),
-        (("true",), {"": "c"}, "character"),
-        (("true", "\ud800"), {}, "encoded"),
-        (("true",), {"A": "\ud800"}, "encoded"),
+        ({"python": "a\0b"}, "character"),
+        ({"options": ("a\0b",)}, "character"),
+        ({"environment": {"A\0": "b"}}, "character"),
+        ({"environment": {"A": "b\0"}}, "character"),
+        ({"environment": {"A=B": "c"}}, "character"),
+        ({"environment": {"": "c"}}, "character"),
+        ({"python": "\ud800"}, "encoded"),
+        ({"environment": {"A": "\ud800"}}, "encoded"),
     ],
 )
-def test_what_no_process_can_be_given_is_named(command, environment, word):
-    reason = unusable(PilotSpec(queue=QUEUE, command=command, environment=environment))
-    assert word in reason
+def test_what_no_process_can_be_given_is_named(more, word):
+    assert word in unusable(shell_spec(QUEUE, "s1", **more))
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_other_text_can_be_given(text):
-    spec = PilotSpec(queue=(text, text, text), command=("true", text), environment={"A": text})
+    spec = shell_spec(QueueId(text, text, text), "s1", python=text, environment={"A": text})
     assert unusable(spec) == ""

@@ -8,7 +8,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from lodesman.cli import serve
+from lodesman.cli import configured
 from lodesman.cli.arguments import Parsed
 from lodesman.cli.serve import LODE, sites_file
 from lodesman.config import ServerFile, load_config
@@ -329,7 +329,7 @@ def test_the_bash_script_is_bash(lode, tmp_path):
 
 
 def test_settings_keep_their_types():
-    setting = Parsed("setting", serve._setting)
+    setting = Parsed("setting", configured._setting)
     assert setting.convert("a.b=1", None, None) == ("a", "b", 1)
     assert setting.convert("a.b=[1, 2]", None, None) == ("a", "b", [1, 2])
     assert setting.convert("a.b=text", None, None) == ("a", "b", "text")

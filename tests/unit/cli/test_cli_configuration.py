@@ -98,8 +98,9 @@ def test_what_each_queue_will_do_is_listed(lode, files):
     ("setting", "words"),
     [
         ('Backend = "locall"', "there is no backend 'locall' here (perhaps local is meant)"),
-        ('CEType = "AREX"', "there is no backend 'arex' here"),
-        ('CEType = "HTCondorCE"', "there is no backend 'htcondorce' here"),
+        ('CEType = "CREAM"', "there is no backend 'cream' here"),
+        ('CEType = "SSH"', "there is no backend 'ssh@c' here"),
+        ('CEType = "Slurmm"', "there is no backend 'slurmm' here (perhaps slurm is meant)"),
     ],
 )
 def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):

@@ -288,7 +288,7 @@ def decided(server):
                                  "clamps": [["max-waiting", 38, 2, 2, "MaxWaitingJobs 2 - 0 waiting"]]},
                   "South/ce/q": {"wanted": 0, "room": 0, "clamps": []}},
     }  # fmt: skip
-    server.on("GET", "/v1/director", {"at": time.time() - 5, "plan": plan})
+    server.on("GET", "/v1/director", {"iteration": 12, "at": time.time() - 5, "plan": plan})
     return server
 
 
@@ -304,7 +304,7 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
 
     monkeypatch.setattr("lodesman.director.record.Stories", Told)
     out = at("director", "show").out
-    assert out.startswith("Decided 5 s ago for VO lab.\n")
+    assert out.startswith("Iteration 12, decided 5 s ago for VO lab.\n")
     assert (
         "Target 40 pilots for 40 waiting jobs in 2 task queues: 38 asked, 2 placed, 2 cancelled, 3 to spare."
         in out
@@ -346,7 +346,7 @@ def test_programs_get_what_people_see(at, decided, words, rows, rooms):
 
 
 def test_a_director_that_has_not_decided_yet(at, server):
-    server.on("GET", "/v1/director", {"at": None, "plan": None})
+    server.on("GET", "/v1/director", {"iteration": None, "at": None, "plan": None})
     result = at("director", "show")
     assert (result.code, result.out, "not decided anything yet" in result.err) == (0, "", True)
 

@@ -13,7 +13,7 @@ from tests.unit.commands.conftest import Pools
 
 from lodesman.commands.pool_map import _FEW_NEW, KnownPools, PoolMap
 from lodesman.masks.bits import numbered
-from lodesman.store import open_writer
+from lodesman.store import SqliteDatabase
 from lodesman.store.read.submit_pools import pass_requests
 
 NAMES = "uvwxyz"
@@ -73,7 +73,7 @@ def test_many_new_pools_at_once(count):
 
 
 def test_a_map_of_a_database(tmp_path):
-    db = open_writer(tmp_path / "lode.db")
+    db = SqliteDatabase(tmp_path / "lode.db").writer()
     with db:
         db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")
         rows = [("a", b"\x01\x02"), ("b", b""), ("c", b"\x00\x02")]
@@ -86,7 +86,7 @@ def test_a_map_of_a_database(tmp_path):
 
 
 def test_the_queues_of_a_pool_are_valid_only_for_their_version(tmp_path):
-    db = open_writer(tmp_path / "lode.db")
+    db = SqliteDatabase(tmp_path / "lode.db").writer()
     with db:
         db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")
         db.execute("INSERT INTO submit_pool_bits VALUES ('a', 'vo', '{}', ?, 0, NULL, 0)", (b"\x01\x02",))

@@ -10,7 +10,6 @@ from lodesman.config import load_config
 from lodesman.daemon import background as module
 from lodesman.daemon import bootstrap
 from lodesman.daemon.background import BackgroundProcess
-from lodesman.store import open_writer
 
 SITES = """
 [site.W]
@@ -58,7 +57,7 @@ class Files:
 
     def start(self):
         config = self.load()
-        writer = open_writer(config.database)
+        writer = config.database.writer()
         bootstrap.prepare(writer, config, now=5.0)
         writer.close()
         return BackgroundProcess(config, self.load)
@@ -72,7 +71,7 @@ def files(tmp_path, monkeypatch):
 
 def in_use(background):
     """What the parts of the process go by."""
-    parts = (background, background.director, background.side, background.census)
+    parts = (background, background.director, background.side)
     return (
         background.local.slots,
         {part.policy.digest for part in parts},

@@ -20,7 +20,6 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.log_lines import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
-from lodesman.store import open_writer
 from lodesman.store.accounts import principal_of, principals
 from lodesman.store.audit import entries
 
@@ -36,9 +35,23 @@ def config(tmp_path):
 
 @pytest.fixture
 def db(config):
-    found = open_writer(config.database)
+    found = config.database.writer()
     yield found
     found.close()
+
+
+def test_local_pilots_do_not_see_what_leads_into_the_database(tmp_path):
+    sites = tmp_path / "sites.toml"
+    sites.write_text(
+        '[site.S]\nVO=["lab"]\n[site.S.ce.c]\nBackend="local"\n[site.S.ce.c.queue.q]\nSlots=1\nCPUTime=9\n'
+    )
+    file, elsewhere = tmp_path / "lode.toml", tmp_path / "elsewhere" / "lode.db"
+    file.write_text(
+        f'[server]\ndata="data"\n[store]\nurl="sqlite://{elsewhere}"\n[resources]\nfiles=["sites.toml"]\n'
+    )
+    isolation = bootstrap.isolation_of(load_config(file))
+    assert isolation is not None
+    assert {str(file), str(elsewhere), f"{elsewhere}-wal", str(tmp_path / "data")} <= set(isolation.hidden)
 
 
 def token_in(path: Path) -> bytes:
@@ -87,7 +100,7 @@ def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_pat
     sites.write_text(TWO_VOS)
     overrides = {"server": {"data": str(tmp_path / "data")}, "resources": {"files": [str(sites)]}}
     config = load_config(None, overrides={**overrides, "admin": admin})
-    writer = open_writer(config.database)
+    writer = config.database.writer()
     bootstrap.prepare(writer, config, now=5.0)
     who = principal_of(writer, token_in(config.data / "admin.token"))
     writer.close()

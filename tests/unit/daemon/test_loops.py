@@ -13,7 +13,7 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.daemon.background import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
+from lodesman.daemon.loops import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
 from lodesman.daemon.server import _LONG_LIFE_SECONDS, _MOST_RESTART_SECONDS, _RESTART_SECONDS, next_rest
 from lodesman.errors import Unavailable
 
@@ -120,6 +120,25 @@ def test_no_step_begins_after_the_end():
         await Loops([Loop("late", 0.0, lambda: pytest.fail("a step began"))]).run(stop)
 
     asyncio.run(main())
+
+
+def test_a_loop_may_join_the_others_at_any_time():
+    ran = []
+
+    async def main():
+        stop = asyncio.Event()
+        loops = Loops([Loop("first", 60.0, lambda: loops.add(Loop("second", 60.0, lambda: end(stop))))])
+        own = asyncio.get_running_loop()
+
+        def end(stop):
+            ran.append("second")
+            own.call_soon_threadsafe(stop.set)
+
+        async with asyncio.timeout(PATIENCE):
+            await loops.run(stop)
+
+    asyncio.run(main())
+    assert ran == ["second"]
 
 
 def test_what_fails_again_and_again_is_named():

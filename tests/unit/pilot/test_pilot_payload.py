@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tarfile
 import threading
 import time
@@ -179,6 +180,23 @@ def test_released_attempts_bring_no_output(context, make_job):
     report = end_of(context)
     assert (report["state"], report["output"], report["signal"]) == ("Released", None, 15)
     assert not context.outbox.archive(AttemptKey(1, 1)).exists()
+
+
+@pytest.fixture
+def noticed():
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_what_a_batch_system_sends_to_all_processes_does_not_end_a_payload(noticed, play):
+    _, report = play("/bin/sh", "-c", "kill -USR2 $$; exit 3")
+    assert report["exit_code"] == 3
+
+
+def test_a_payload_can_use_the_signals_of_users(play):
+    _, report = play("/bin/sh", "-c", "trap 'exit 4' USR2; kill -USR2 $$; exit 3")
+    assert report["exit_code"] == 4
 
 
 def test_what_cannot_start(play, tmp_path):

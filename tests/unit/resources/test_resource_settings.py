@@ -4,6 +4,7 @@ import pytest
 from tests.unit.resources.conftest import load_toml
 
 from lodesman.answers.vocabulary import Kind
+from lodesman.errors import InvalidConfig
 from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 from lodesman.resources.kinds import WELL_KNOWN, parse_type, typed_value
 from lodesman.resources.model import ANY, BadValue, fold
@@ -122,8 +123,39 @@ def test_any_is_not_configured():
 
 
 def test_the_type_of_a_ce_stands_in_for_the_backend():
-    assert settings('CEType = "HTCondorCE"').backend == "HTCondorCE"
+    assert settings('CEType = "HTCondorCE"').backend == "htcondor@c"
     assert settings('CEType = "HTCondorCE"\nBackend = "local"').backend == "local"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("", ""),
+        ('Backend = " SLURM "', "slurm"),
+        ('Backend = "Slurm@login.example.org"', "slurm@login.example.org"),
+        ('Backend = "the cluster"', "the cluster"),
+        ('CEType = "Slurm"', "slurm"),
+        ('CEType = "SGE"', "gridengine"),
+        ('CEType = "AREX"', "arc@c"),
+        ('CEType = "SSH"\nSSHHost = "ann@login"\nBatchSystem = "GE"', "gridengine@ann@login"),
+        ('CEType = "SSH"\nBatchSystem = "SLURM"', "slurm@c"),
+        ('CEType = "CREAM"', "cream"),
+    ],
+)
+def test_all_spellings_of_a_batch_system_are_one_name(text, name):
+    assert settings(text).backend == name
+
+
+def test_options_for_the_submit_command_are_words():
+    assert settings("SubmitOptions = \"--qos=high --comment 'a b'\"").submit_options == (
+        "--qos=high", "--comment", "a b",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ['"\'"', '["a", "b"]'])
+def test_options_that_are_no_words_are_refused(value):
+    with pytest.raises(InvalidConfig, match="SubmitOptions"):
+        settings(f"SubmitOptions = {value}")
 
 
 def test_declared_units_are_converted():

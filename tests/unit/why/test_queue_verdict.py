@@ -23,7 +23,7 @@ from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.queues import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
-from lodesman.matching.offers import never_sent
+from lodesman.matching.offers import BACKENDS, never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.why.facts import RecordedIteration
@@ -72,7 +72,8 @@ def offer(name):
 def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **more):
     found = more.get("offer", offer("open"))
     demand = more.get("demand", Counter({Demand.ASKED: 2}))
-    never = judge_offer(found, configured=configured, backend_missing=missing)
+    closed = None if found is None else never_sent(found, BACKENDS)
+    never = judge_offer(found, closed, configured=configured, backend_missing=missing)
     return never or judge_work(found, fitting, demand, room, sends=sends)
 
 
@@ -139,7 +140,7 @@ def test_a_queue_where_not_even_the_least_job_could_run(name, criteria):
     ],
 )  # fmt: skip
 def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
-    found = never_sent(offer(name))
+    found = never_sent(offer(name), BACKENDS)
     assert (found and found.text) == text
 
 
@@ -179,6 +180,23 @@ def test_what_the_last_iteration_did_for_each_task_queue():
     assert iteration.demands([]) == {}
 
 
+@pytest.mark.parametrize(
+    ("target", "sends"),
+    [({"policy": "gap"}, True), ({"policy": "ratio"}, True), ({"policy": "adaptive"}, False), ({}, False)],
+)
+def test_a_target_of_no_pilots_is_a_fault_only_where_it_does_not_count_them(target, sends):
+    record = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "rooms": {}}
+    record |= {"plan": {"target": 0.0}, "target": target}
+    assert RecordedIteration(1, 5.0, record).sends is sends
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, 50.0), (20, 20.0), (60, 50.0)])
+def test_no_more_pilots_are_expected_than_an_iteration_asks_for(most, expected):
+    record = {"row_fields": ["tq_id", "asked", "cap", "mean"], "rows": [[1, 0, 0, 30.0], [2, 0, 0, 20.0]]}
+    record |= {"asks": [], "no_pool": [], "rooms": {}, "plan": {"target": 40.0}, "target": {"most": most}}
+    assert RecordedIteration(1, 5.0, record).expected_pilots == expected
+
+
 # --- the gate -------------------------------------------------------------------------------------------
 
 
@@ -194,7 +212,7 @@ class Batch:
 
 def director_of(load, **changes):
     return Director(
-        db=cast("Any", None), policy=POLICY, options=read_options({}), backends={"local": cast("Any", load)},
+        db=cast("Any", None), policy=POLICY, options=read_options({}), watches={"local": cast("Any", load)},
         post=lambda *_: None, pools=lambda: {"Local": PoolState(name="Local")}, launch=lambda *_: None,
         rng=random.Random(1), **changes,
     )  # fmt: skip

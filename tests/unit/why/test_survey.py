@@ -15,7 +15,7 @@ from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.request import PRIVATE
 from lodesman.matching.tables import KeyTable
-from lodesman.store import open_reader, open_writer
+from lodesman.store import SqliteDatabase
 from lodesman.why.survey import ALL, NAMES, SENDABLE, WaitingTaskQueues
 
 
@@ -186,7 +186,7 @@ def test_identity_does_not_count_for_a_pilot_that_is_yet_to_be_made():
 
 
 def test_a_survey_and_a_read_at_the_same_time_do_not_disturb_each_other(tmp_path):
-    writer = open_writer(tmp_path / "lode.db")
+    writer = SqliteDatabase(tmp_path / "lode.db").writer()
     list(writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
 
     def put(numbers):
@@ -196,7 +196,7 @@ def test_a_survey_and_a_read_at_the_same_time_do_not_disturb_each_other(tmp_path
             writer.execute("INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, 1)", (number,))
 
     put(range(1, 60))
-    known = KnownQueues(open_reader(tmp_path / "lode.db"))
+    known = KnownQueues(SqliteDatabase(tmp_path / "lode.db").reader())
     known.read()
     wrong: list[int] = []
     done = threading.Event()

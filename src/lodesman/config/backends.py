@@ -1,0 +1,151 @@
+"""The batch systems of a configuration: `[backend.NAME]` sections, and those that queues name without one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from lodesman.config.sections import Place, read_table
+from lodesman.resources import (
+    LOCAL,
+    MANUAL,
+    QueueTable,
+    ResourceConfig,
+    backend_type,
+    place_of,
+    queue_settings,
+)
+
+_MOST_PORT: Final = 65_535
+_CE_PORT: Final = 9619  # of the collector of an HTCondor-CE
+_ADDRESS: Final = "arc"  # is reached by an address; the others by their commands
+
+
+class BackendSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """A batch system. Its commands run on this machine, as `account` if one is given, or by SSH on `host`, which is
+    [USER@]HOST[:PORT].
+
+    `folder`, from the account's home there, keeps outputs; '' is the usual one. `submit_options` are words for the submit
+    command, and `environment` is added to that of all commands. Options that belong to one type stand in `_OF_TYPE`.
+    """
+
+    type: str = ""
+    host: str = ""
+    identity: str = ""
+    known_hosts: str = "~/.ssh/known_hosts"
+    account: str = ""
+    folder: str = ""
+    submit_options: str = ""
+    environment: dict[str, str] = {}
+    poll_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
+    parallel_environment: str = ""
+    memory_resource: str = ""
+    shared: bool = True
+    accounting_file: str = ""
+    schedd: str = ""
+    collector: str = ""
+    url: str = ""
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    token_file: str = ""
+
+
+_OF_TYPE: Final[Mapping[str, frozenset[str]]] = {
+    "slurm": frozenset(),
+    "gridengine": frozenset({"parallel_environment", "memory_resource", "shared", "accounting_file"}),
+    "htcondor": frozenset({"schedd", "collector"}),
+    "arc": frozenset({"url", "ca", "certificate", "key", "token_file"}),
+}
+_OF_COMMANDS: Final = frozenset(
+    {"host", "identity", "known_hosts", "account", "folder", "submit_options", "environment"}
+)
+
+
+def read_backends(
+    tables: Mapping[str, Any], complain: Callable[[Place, str], None]
+) -> dict[str, BackendSection]:
+    """The sections by name, in lower case."""
+    found = {}
+    for name, table in tables.items():
+        place = ("backend", name)
+        section = read_table(BackendSection, table, place, complain)
+        section = _implied(name.lower(), section)
+        for option, fault in _faults(name.lower(), section):
+            complain((*place, option) if option else place, fault)
+        found[name.lower()] = section
+    return found
+
+
+def with_implied(
+    sections: Mapping[str, BackendSection], resources: ResourceConfig
+) -> dict[str, BackendSection]:
+    """Together with those that queues name and that have no section, such as `slurm` or `slurm@login.example`; a name
+    that cannot stand for one is left out.
+    """
+    names = {name for name in _named(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
+    implied = {name: _implied(name, BackendSection()) for name in sorted(names)}
+    return {name: one for name, one in implied.items() if not any(_faults(name, one))} | dict(sections)
+
+
+def _named(resources: ResourceConfig) -> set[str]:
+    """The backends of all queues, as any VO sees them."""
+    found = set()
+    for vo in ("", *resources.vos):
+        table = QueueTable(resources, vo)
+        found |= {queue_settings(table.params(bit), table.types).backend for bit in table.queues}
+    return found
+
+
+def _implied(name: str, section: BackendSection) -> BackendSection:
+    """With what the name says and the section leaves out."""
+    kind, place = backend_type(section.type or name), place_of(name)
+    more: dict[str, str] = {"type": kind}
+    if kind == _ADDRESS:
+        address = place if ":" in place else f"{place}:443"
+        more["url"] = section.url or (f"https://{address}/arex" if place else "")
+    elif kind == "htcondor":
+        more["schedd"] = section.schedd or place.partition(":")[0]
+        more["collector"] = section.collector or (
+            place if not place or ":" in place else f"{place}:{_CE_PORT}"
+        )
+    else:
+        more["host"] = section.host or place
+    return msgspec.structs.replace(section, **more)
+
+
+def _faults(name: str, section: BackendSection) -> Iterator[tuple[str, str]]:
+    kind = section.type
+    if kind in (LOCAL, MANUAL):
+        yield "", f"{kind} needs no section; its options stand in [local]"
+    elif kind not in _OF_TYPE:
+        yield "type", f"the type of backend {name} is slurm, gridengine, arc or htcondor"
+    else:
+        yield from _foreign(section)
+    if kind == _ADDRESS and not section.url.startswith("https://"):
+        yield "url", "the address of an ARC CE begins with https://"
+    port = section.host.rpartition("@")[2].partition(":")[2]
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= _MOST_PORT):
+        yield "host", f"the port of {section.host} is no number from 1 to {_MOST_PORT}"
+    if section.host and section.account:
+        yield "account", "commands by SSH run as the user in `host`"
+    try:
+        shlex.split(section.submit_options)
+    except ValueError:
+        yield "submit_options", "a quotation mark in submit_options is not closed"
+
+
+def _foreign(section: BackendSection) -> Iterator[tuple[str, str]]:
+    """Options that mean nothing for this type."""
+    plain = BackendSection()
+    for kind, options in {**_OF_TYPE, "commands": _OF_COMMANDS}.items():
+        if kind == section.type or (kind == "commands" and section.type != _ADDRESS):
+            continue
+        whose = "batch systems with commands" if kind == "commands" else kind
+        for option in sorted(options):
+            if getattr(section, option) != getattr(plain, option):
+                yield option, f"{option} is an option of {whose}, not of {section.type}"

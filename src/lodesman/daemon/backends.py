@@ -1,0 +1,132 @@
+"""The batch systems of the background process: each with its watch, made and changed as the configuration says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from lodesman.background.census import BackendWatch, end_all
+from lodesman.batch.arc import ArcBackend
+from lodesman.batch.backend import Backend
+from lodesman.batch.gridengine import GridEngineBackend
+from lodesman.batch.htcondor import HTCondorBackend
+from lodesman.batch.run import Runner
+from lodesman.batch.run.here import Here
+from lodesman.batch.run.https import Https
+from lodesman.batch.run.ssh import Ssh
+from lodesman.batch.slurm import SlurmBackend
+from lodesman.config.backends import BackendSection
+from lodesman.matching.policy import Policy
+from lodesman.resources import LOCAL, QueueId
+from lodesman.store import Reader
+
+# A pilot gives its payloads 10 s to end, and then reports; its batch system takes a while to notice.
+END_SECONDS: Final = 45.0
+
+
+class Backends:
+    """The watches by name, the local one among them; any thread may read them. They never become fewer: one that is
+    configured no more is asked about the pilots that it has, and gets no others.
+
+    `make` makes a backend of its section, `watch` a watch of a backend. `begin` starts to poll: a watch, and the seconds
+    between two polls.
+    """
+
+    def __init__(
+        self,
+        local: Backend,
+        *,
+        make: Callable[[BackendSection], Backend],
+        watch: Callable[[str, Backend], BackendWatch],
+        begin: Callable[[BackendWatch, float], None],
+    ) -> None:
+        self._make = make
+        self._watch = watch
+        self._begin = begin
+        self._sections: dict[str, BackendSection] = {}
+        self.watches: Mapping[str, BackendWatch] = {LOCAL: watch(LOCAL, local)}
+
+    def configure(self, sections: Mapping[str, BackendSection], policy: Policy) -> None:
+        """Have these, with the queues of each."""
+        changed = {name: section for name, section in sections.items() if self._sections.get(name) != section}
+        made = {name: self._make(section) for name, section in changed.items()}
+        for name, backend in made.items():
+            known = self.watches.get(name)
+            if known is not None:
+                known.backend = backend
+                continue
+            new = self._watch(name, backend)
+            # Whoever goes through the watches at this moment goes on with those of before.
+            self.watches = {**self.watches, name: new}
+            self._begin(new, sections[name].poll_seconds)
+        self._sections.update(changed)
+        queues = queues_by_backend(policy)
+        for name, watch in self.watches.items():
+            if name != LOCAL:
+                watch.queues = queues.get(name, ()) if name in sections else ()
+            if name in sections:
+                watch.options = tuple(shlex.split(sections[name].submit_options))
+
+    def end_pilots(self, db: Reader) -> list[str]:
+        """End all pilots elsewhere; the stamps of those that are left after a while."""
+        others = {name: watch.backend for name, watch in self.watches.items() if name != LOCAL}
+        return end_all(db, others, seconds=END_SECONDS)
+
+
+def end_pilots(sections: Mapping[str, BackendSection], sockets: Path, db: Reader) -> list[str]:
+    """The same, where no background process is left to do it."""
+    made = {name: make_backend(one, sockets) for name, one in sections.items()}
+    return end_all(db, made, seconds=END_SECONDS)
+
+
+def queues_by_backend(policy: Policy) -> dict[str, tuple[QueueId, ...]]:
+    """The queues that any VO may use, by the name of their batch system."""
+    found: dict[str, dict[QueueId, None]] = {}
+    for vo in ("", *policy.config.vos):
+        for offer in policy.vo_config(vo).offers:
+            found.setdefault(offer.backend, {})[offer.queue] = None
+    return {name: tuple(queues) for name, queues in found.items()}
+
+
+def make_backend(section: BackendSection, sockets: Path) -> Backend:
+    """The batch system of a section; `sockets` is a folder for connections by SSH."""
+    if section.type == "arc":
+        return ArcBackend(service=Https(
+            url=section.url, ca=section.ca, certificate=section.certificate, key=section.key,
+            token_file=section.token_file,
+        ))  # fmt: skip
+    runner = _runner(section, sockets)
+    if section.type == "slurm":
+        return SlurmBackend(runner, folder=section.folder or SlurmBackend.folder)
+    if section.type == "htcondor":
+        return HTCondorBackend(
+            runner=runner, schedd=section.schedd, collector=section.collector, folder=section.folder
+        )
+    return GridEngineBackend(
+        runner=runner,
+        environment=section.environment,
+        parallel_environment=section.parallel_environment,
+        memory_resource=section.memory_resource,
+        shared=section.shared,
+        accounting_file=section.accounting_file,
+        folder=section.folder or GridEngineBackend.folder,
+    )
+
+
+def _runner(section: BackendSection, sockets: Path) -> Runner:
+    """On this machine, or by SSH on `host`, which is [USER@]HOST[:PORT]."""
+    if not section.host:
+        return Here(account=section.account, environment=section.environment)
+    user, _, place = section.host.rpartition("@")
+    host, _, port = place.partition(":")
+    return Ssh(
+        host=host,
+        user=user,
+        port=int(port or 0),
+        known_hosts=Path(section.known_hosts).expanduser(),
+        identity=Path(section.identity).expanduser() if section.identity else None,
+        environment=section.environment,
+        sockets=sockets,
+    )

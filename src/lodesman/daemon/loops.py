@@ -1,0 +1,110 @@
+"""The loops of the background process: each does one step again and again, in a thread, and keeps a record of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lodesman.errors import LodesmanError
+
+log = logging.getLogger(__name__)
+
+# A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
+_MANY_FAILURES: Final = 3
+_STUCK_SECONDS: Final = 300.0
+# Threads are started when they are needed.
+_MOST_THREADS: Final = 256
+
+
+@dataclass(slots=True)
+class Loop:
+    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success)."""
+
+    name: str
+    seconds: float
+    step: Callable[[], Any]
+    failures: int = 0
+    in_a_row: int = 0
+    fault: str = ""
+    begun_at: float | None = None
+    succeeded_at: float | None = None  # UNIX seconds
+
+    def once(self) -> None:
+        """Run the step; its faults are logged."""
+        self.begun_at = time.monotonic()
+        try:
+            self.step()
+        except Exception as fault:
+            self.failures += 1
+            self.in_a_row += 1
+            self.fault = f"{type(fault).__name__}: {fault}"[:500]
+            if isinstance(fault, LodesmanError):
+                log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
+            else:
+                log.exception("a step of upkeep failed", extra={"step": self.name})
+        else:
+            self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
+        finally:
+            self.begun_at = None
+
+    async def run(self, threads: Executor, stop: asyncio.Event) -> None:
+        """Run the step again and again until `stop` is set."""
+        while not stop.is_set():
+            await asyncio.get_running_loop().run_in_executor(threads, self.once)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.seconds):
+                    await stop.wait()
+
+    def trouble(self, ticks: float) -> str:
+        """Its fault, '' if there is none."""
+        begun = self.begun_at
+        if begun is not None and ticks - begun > _STUCK_SECONDS:
+            return f"it has been running for {ticks - begun:.0f} s"
+        return self.fault if self.in_a_row >= _MANY_FAILURES else ""
+
+
+@dataclass(slots=True)
+class Loops:
+    """All loops of a process; any thread may add one at any time."""
+
+    loops: list[Loop]
+    _begin: Callable[[Loop], object] | None = field(default=None, init=False)
+
+    def failing(self) -> Mapping[str, str]:
+        """The faults by the names of the steps."""
+        ticks = time.monotonic()
+        return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
+
+    def add(self, loop: Loop) -> None:
+        """Run one more, now or together with the others."""
+        self.loops = [*self.loops, loop]
+        if self._begin is not None:
+            self._begin(loop)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
+        tasks: list[asyncio.Task[None]] = []
+        running = asyncio.get_running_loop()
+        with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="upkeep") as threads:
+
+            def begin(loop: Loop) -> None:
+                tasks.append(asyncio.create_task(loop.run(threads, stop), name=loop.name))
+                tasks[-1].add_done_callback(lambda _: stop.set())  # a loop ends by itself only with a fault
+
+            for loop in self.loops:
+                begin(loop)
+            self._begin = lambda loop: running.call_soon_threadsafe(begin, loop)
+            try:
+                await stop.wait()
+            finally:
+                stop.set()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for fault in ended:
+            if isinstance(fault, BaseException):
+                raise fault

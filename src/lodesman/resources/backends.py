@@ -1,0 +1,50 @@
+"""The names of batch systems: TYPE, or TYPE@PLACE for one elsewhere, or the name of a `[backend.NAME]` section.
+
+DIRAC's spellings mean the same: `CEType` Slurm, SGE, AREX, HTCondorCE; and SSH with `SSHHost` and `BatchSystem`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOCAL: Final = "local"
+MANUAL: Final = "manual"
+"""The `Backend` of queues to which pilots come without being sent by this server."""
+# All spellings, in lower case -> the type.
+_TYPES: Final = {
+    "local": LOCAL, "manual": MANUAL, "slurm": "slurm",
+    "gridengine": "gridengine", "ge": "gridengine", "sge": "gridengine", "uge": "gridengine", "oge": "gridengine",
+    "arc": "arc", "arex": "arc", "htcondor": "htcondor", "condor": "htcondor", "htcondorce": "htcondor",
+}  # fmt: skip
+TYPES: Final = tuple(dict.fromkeys(_TYPES.values()))
+"""The types of batch systems."""
+_SSH: Final = frozenset({"ssh", "sshcomputingelement"})
+# Those of DIRAC that are reached over the network by the name of the CE.
+_REMOTE: Final = frozenset({"arc", "arex", "htcondorce"})
+
+
+def backend_type(name: str) -> str:
+    """The type of batch system that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' if it
+    stands for none.
+    """
+    return _TYPES.get(name.lower().partition("@")[0].strip(), "")
+
+
+def place_of(name: str) -> str:
+    """Where the batch system of this name is: what follows the @, '' for here."""
+    return name.partition("@")[2].strip()
+
+
+def backend_name(*, backend: str, ce_type: str, ce: str, ssh_host: str, batch_system: str) -> str:
+    """The name of a queue's batch system, as all spellings of it give it; '' if none is given."""
+    if backend:
+        return _spelled(backend)
+    kind = ce_type.strip().lower()
+    if kind in _SSH:
+        return _spelled(f"{batch_system.strip() or 'ssh'}@{ssh_host.strip() or ce}")
+    return _spelled(f"{kind}@{ce}" if kind in _REMOTE and ce else kind)
+
+
+def _spelled(name: str) -> str:
+    kind, at, place = name.strip().lower().partition("@")
+    return f"{_TYPES.get(kind.strip(), kind.strip())}{at}{place.strip()}"

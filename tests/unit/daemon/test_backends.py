@@ -1,0 +1,97 @@
+"""The batch systems of the background process follow the configuration, and forget none that may have pilots."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lodesman.config.backends import BackendSection
+from lodesman.daemon.backends import Backends, queues_by_backend
+from lodesman.errors import InvalidConfig
+from lodesman.matching.policy import Policy
+from lodesman.resources import QueueId, load_resources
+
+LOCAL, Q1, Q2 = QueueId("A", "l", "q"), QueueId("A", "c", "q1"), QueueId("A", "c", "q2")
+SLURM = BackendSection(type="slurm", host="login")
+
+
+def policy(text='Backend = "slurm"'):
+    sites = f"""
+[site.A]
+VO = ["lab"]
+[site.A.ce.l.queue.q]
+[site.A.ce.c]
+{text}
+[site.A.ce.c.queue.q1]
+[site.A.ce.c.queue.q2]
+"""
+    return Policy(load_resources([("sites.toml", sites)]))
+
+
+class World:
+    """Backends that are their sections."""
+
+    def __init__(self) -> None:
+        self.polled: list[tuple[str, float]] = []
+        self.found = Backends(
+            cast("Any", "the local one"), make=cast("Any", self.make), watch=cast("Any", self.watch),
+            begin=lambda watch, seconds: self.polled.append((watch.name, seconds)),
+        )  # fmt: skip
+
+    def make(self, section):
+        if section.type == "broken":
+            raise InvalidConfig("It cannot be.")
+        return section
+
+    def watch(self, name, backend):
+        return SimpleNamespace(name=name, backend=backend, queues=())
+
+    def queues(self):
+        return {name: watch.queues for name, watch in self.found.watches.items()}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_queues_by_backend():
+    assert queues_by_backend(policy()) == {"local": (LOCAL,), "slurm": (Q1, Q2)}
+
+
+def test_a_new_one_is_polled_with_its_queues(world):
+    world.found.configure({"slurm": SLURM}, policy())
+    assert world.found.watches["slurm"].backend == SLURM
+    assert world.queues() == {"local": (), "slurm": (Q1, Q2)}
+    assert world.polled == [("slurm", 30.0)]
+    world.found.configure({"slurm": SLURM}, policy())
+    assert world.polled == [("slurm", 30.0)]
+
+
+def test_a_changed_one_keeps_its_watch(world):
+    world.found.configure({"slurm": SLURM}, policy())
+    watch, other = world.found.watches["slurm"], BackendSection(type="slurm", host="another")
+    world.found.configure({"slurm": other}, policy())
+    assert world.found.watches["slurm"] is watch
+    assert watch.backend == other
+    assert len(world.polled) == 1
+
+
+def test_one_that_is_configured_no_more_is_asked_about_its_pilots_alone(world):
+    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({}, policy("Backend = 'local'"))
+    assert world.queues() == {"local": (), "slurm": ()}
+    world.found.configure({"slurm": SLURM}, policy())
+    assert world.queues() == {"local": (), "slurm": (Q1, Q2)}
+    assert len(world.polled) == 1
+
+
+def test_one_that_cannot_be_made_changes_nothing(world):
+    world.found.configure({"slurm": SLURM}, policy())
+    sections = {"slurm": BackendSection(type="slurm", host="another"), "x": BackendSection(type="broken")}
+    with pytest.raises(InvalidConfig):
+        world.found.configure(sections, policy())
+    assert world.found.watches["slurm"].backend == SLURM
+    assert list(world.found.watches) == ["local", "slurm"]
