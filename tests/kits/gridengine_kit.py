@@ -1,0 +1,82 @@
+"""Grid Engine: one that `tests/services/gridengine` starts, or the one that the environment names."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.kits.backend_kit import Kit, missing
+
+from lodesman.batch.gridengine import GridEngineBackend
+from lodesman.batch.run.here import Here
+from lodesman.resources import QueueId
+
+SERVICE = Path(__file__).parents[1] / "services" / "gridengine"
+ACCOUNT = "LODE_TEST_GRIDENGINE"
+QUEUE = QueueId("Contract.Site", "gridengine", "all.q")
+
+
+@contextmanager
+def started_gridengine() -> Iterator[dict[str, str]]:
+    """What its commands need in their environment, and the account of its pilots, by the name in `ACCOUNT`."""
+    if ACCOUNT in os.environ:
+        yield {name: value for name, value in os.environ.items() if name.startswith((ACCOUNT, "SGE_"))}
+        return
+    if os.geteuid() != 0:
+        missing("gridengine", "only root can start a Grid Engine")
+    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=10, check=False)
+    if there.returncode:
+        missing("gridengine", there.stderr.strip())
+    # Not a TemporaryDirectory: as this process ends, it would be removed before the engine is.
+    place = Path(tempfile.mkdtemp(prefix="lode-gridengine-"))
+    place.chmod(0o755)  # the account of the jobs passes through
+    folder = f"{place}/engine"
+    try:
+        subprocess.run([SERVICE, "start", folder], check=True, timeout=120)
+        command = [str(SERVICE), "env", folder]
+        said = subprocess.run(command, check=True, timeout=10, capture_output=True, text=True)
+        yield dict(line.split("=", 1) for line in said.stdout.splitlines())
+    finally:
+        subprocess.run([SERVICE, "purge", folder], check=True, timeout=120)
+        place.rmdir()
+
+
+@functools.cache
+def the_gridengine() -> Mapping[str, str]:
+    """One for all tests of this process, which ends with it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(started_gridengine())
+
+
+def gridengine_backend(service: Mapping[str, str]) -> GridEngineBackend:
+    """A new backend for it."""
+    runner = Here(account=service[ACCOUNT])
+    return GridEngineBackend(runner=runner, environment=service, parallel_environment="smp")
+
+
+def gridengine_kit(root: Path) -> Iterator[Kit]:
+    """A kit; folders of pytest are closed to the account of the jobs."""
+    service = the_gridengine()
+    with tempfile.TemporaryDirectory(prefix="lode-place-") as place:
+        Path(place).chmod(0o777)
+        backend = gridengine_backend(service)
+        yield Kit(
+            backend=backend,
+            queue=QUEUE,
+            place=Path(place),
+            again=lambda: gridengine_backend(service),
+            advance=lambda: threading.Event().wait(0.2),
+        )
+        backend.cancel(backend.census())
+
+
+GRIDENGINE_KITS = [pytest.param(gridengine_kit, id="gridengine", marks=pytest.mark.engines)]
