@@ -1,0 +1,65 @@
+"""HTCondor: a pool of one host with two cores, which `tests/services/htcondor` starts once for all tests of a process."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kits.backend_kit import Kit, missing
+
+from lodesman.batch.htcondor import HTCondorBackend
+from lodesman.batch.run.here import Here
+from lodesman.resources import QueueId
+
+SERVICE = Path(__file__).parents[1] / "services" / "htcondor"
+
+
+@functools.cache
+def service() -> Path:
+    """The folder of a pool that runs until this process ends, or of the one that the environment names."""
+    if "LODE_TEST_HTCONDOR" in os.environ:
+        return Path(os.environ["LODE_TEST_HTCONDOR"])
+    there = subprocess.run([SERVICE, "there"], check=False, capture_output=True, text=True, timeout=10)
+    if there.returncode:
+        missing("htcondor", there.stderr.strip())
+    folder = Path(tempfile.mkdtemp(prefix="lode-htcondor-", dir="/var/tmp"))
+
+    def stop() -> None:
+        subprocess.run([SERVICE, "stop", folder], check=False, timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(stop)
+    subprocess.run([SERVICE, "start", folder], check=True, timeout=900)
+    return folder
+
+
+def runner(account: str = "lode") -> Here:
+    """Commands of HTCondor, and those of a shell, run where the pool is, as an account there."""
+    return Here(environment={"PATH": f"{service()}/bin:/usr/bin:/bin", "ACCOUNT": account})
+
+
+def htcondor_kit(root: Path) -> Iterator[Kit]:
+    place = service() / "place" / secrets.token_hex(4)
+    place.mkdir()
+    place.chmod(0o777)
+    yield Kit(
+        backend=HTCondorBackend(runner=runner()),
+        queue=QueueId("Contract.Site", "condor", f"group_{secrets.token_hex(4)}"),
+        place=place,
+        again=lambda: HTCondorBackend(runner=runner()),
+        advance=lambda: threading.Event().wait(0.3),
+        patience=120.0,
+    )
+    runner().run(["condor_rm", "-all"])  # a test that failed may have left some
+
+
+HTCONDOR_KITS = [pytest.param(htcondor_kit, id="htcondor", marks=pytest.mark.engines)]
