@@ -8,7 +8,9 @@ import signal
 
 from tests.e2e.conftest import wait_until
 
-STEPS = set("backend census director snapshot reasons retention configuration reconciler purge alive".split())
+STEPS = set(
+    "backend census director snapshot reasons retention configuration hosts reconciler purge alive".split()
+)
 
 
 def background(server):

@@ -6,11 +6,13 @@ import http.client
 import shutil
 import time
 
+import pytest
 from tests.e2e.conftest import PATIENCE, wait_until
 
 from lodesman.daemon.bootstrap import PILOT_GRACE_SECONDS as GRACE_SECONDS
 
 
+@pytest.mark.sqlite
 def test_a_server_without_its_data_refuses_and_ends_with_a_clear_line(make_server):
     server = make_server().start()
     server.user("ann", "physics")

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.kits.shell_pilots import same, send
 
-from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
+from lodesman.batch.backend import NativeState
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
@@ -58,7 +59,10 @@ def wait_until(happened, what):
 @pytest.fixture
 def found(tmp_path) -> Isolation:
     """The isolation that this machine gives."""
-    found = find_isolation(Wishes(data=tmp_path, run_as=ACCOUNT, python=sys.executable), make_account=False)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    wishes = Wishes(data=tmp_path, run_as=ACCOUNT, python=sys.executable, shown=(programs,))
+    found = find_isolation(wishes, make_account=False)
     if not found.namespaces:
         pytest.skip(found.fault)
     return found
@@ -94,24 +98,25 @@ def test_the_servers_processes_are_closed_to_their_account(make_server):
 
 @pytest.fixture
 def backend(tmp_path, found):
-    made = LocalBackend(tmp_path / "pilots", {QUEUE: 1}, isolation=found, grace_seconds=0.5)
+    made = LocalBackend(
+        tmp_path / "pilots", {QUEUE: 1}, isolation=found, grace_seconds=0.5, programs=tmp_path / "programs"
+    )
     yield made
     made.stop_all()
 
 
-def run(backend, script, stamp="s1") -> PilotDirectory:
-    spec = PilotSpec(queue=QUEUE, command=("/bin/sh", "-c", script))
-    assert backend.submit(spec, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).refused == {}
+def run(backend, script, stamp="s1-1") -> PilotDirectory:
+    assert send(backend, QUEUE, stamp, script=script).refused == {}
     return PilotDirectory(backend.root / stamp)
 
 
-def wait_for_end(backend, stamp="s1"):
+def wait_for_end(backend, stamp="s1-1"):
     def ended():
         backend.tick()
-        return backend.status([stamp])[stamp].state is NativeState.ENDED
+        return backend.status(same(stamp))[stamp].state is NativeState.ENDED
 
     wait_until(ended, "the end")
-    return backend.status([stamp])[stamp]
+    return backend.status(same(stamp))[stamp]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,7 @@ def test_the_end_of_an_enclosed_pilot_is_its_own(backend, script, code):
 def test_orders_reach_an_enclosed_pilot(backend):
     pilot = run(backend, "trap 'exit 5' TERM; touch ready; while :; do sleep 0.05; done")
     wait_until((pilot.path / "work" / "ready").exists, "the pilot")
-    backend.cancel(["s1"])
+    backend.cancel(same("s1-1"))
     assert wait_for_end(backend).exit_code == 5
 
 
@@ -145,8 +150,8 @@ def test_nothing_outlives_keeper_and_guard(backend):
         lambda: all(read_process(pid) is None or not _is_sleeper(pid) for pid in begun), "the end of all"
     )
     assert "may have left" not in wait_for_end(backend).detail
-    assert run(backend, "exit 0", stamp="s2")
-    assert wait_for_end(backend, "s2").exit_code == 0
+    assert run(backend, "exit 0", stamp="s2-1")
+    assert wait_for_end(backend, "s2-1").exit_code == 0
 
 
 def _is_sleeper(pid):

@@ -20,9 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.kits.shell_pilots import same, send
 
 import lodesman
-from lodesman.batch.backend import PILOT_FILE, CancelOutcome, NativeState, PilotCopy, PilotSpec
+from lodesman.batch.backend import CancelOutcome, NativeState
 from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.batch.process_tree import Process, process_table, read_process, remove_cgroup, signal_process
@@ -34,7 +35,7 @@ PATIENCE = 60.0
 
 # Left-overs are found by stamp on the whole machine: two runs of these tests must not share one.
 RUN = os.urandom(4).hex()
-S1, S2 = f"s1-{RUN}", f"s2-{RUN}"
+S1, S2 = f"s1_{RUN}-1", f"s2_{RUN}-1"
 
 
 def wait_until(happened: Callable[[], object], what: str = "") -> None:
@@ -63,14 +64,10 @@ class Site:
 
     def submit(self, *stamps: str, code: str = "", script: str = "", **more) -> None:
         """Pilots that are a line of shell or a text of Python; their own file is their first argument."""
-        python = (sys.executable, "-I", "-S", "-c", code)
-        command = (*python, PILOT_FILE) if code else ("/bin/sh", "-c", script, "sh", PILOT_FILE)
-        spec = PilotSpec(queue=QUEUE, command=command, **more)
-        result = self.backend.submit(spec, [PilotCopy(stamp=stamp, pilot_file=b"{}") for stamp in stamps])
-        assert result.refused == {}
+        assert send(self.backend, QUEUE, *stamps, code=code, script=script, **more).refused == {}
 
     def state(self, stamp: str) -> NativeState:
-        return self.backend.status([stamp])[stamp].state
+        return self.backend.status(same(stamp))[stamp].state
 
     def pilot(self, stamp: str) -> PilotDirectory:
         return PilotDirectory(self.root / stamp)
@@ -221,14 +218,14 @@ def test_what_the_pilot_leaves_is_gone_before_it_has_ended(site, code):
     site.wait_for_end(S1)
     assert site.processes() == []
     assert (site.work(S1) / "ready").exists()
-    assert site.backend.status([S1])[S1].exit_code == 0
+    assert site.backend.status(same(S1))[S1].exit_code == 0
 
 
 def test_a_storm_of_forks_is_beaten(site):
     site.submit(S1, code=STORM)
     site.wait_for_file(S1, "ready")
     wait_until(lambda: len(site.processes()) >= 40, "the storm")
-    site.backend.cancel([S1])
+    site.backend.cancel(same(S1))
     site.wait_for_end(S1)  # long before the storm would end by itself
     assert site.processes() == []
 
@@ -240,7 +237,7 @@ def test_a_daemon_is_gone_before_its_pilot_has_ended(site):
     site.kill(S1, "pilot")
     site.wait_for_end(S1)
     assert read_process(daemon.pid) is None
-    status = site.backend.status([S1])[S1]
+    status = site.backend.status(same(S1))[S1]
     assert (status.exit_code, status.detail) == (137, "killed: signal 9")
 
 
@@ -270,7 +267,7 @@ def test_cgroups_are_removed(make_site):
     pilot = site.pilot(S1).record()["pilot"][0]
     assert str(pilot) in (cgroup / "cgroup.procs").read_text().split()
     (cgroup / "made-by-payload").mkdir()
-    site.backend.cancel([S1])
+    site.backend.cancel(same(S1))
     site.wait_for_end(S1)
     assert not cgroup.exists()
 
@@ -281,9 +278,9 @@ def test_cgroups_are_removed(make_site):
 def test_a_pilot_that_obeys_has_its_own_exit_code(site):
     site.submit(S1, script="trap 'exit 5' TERM; echo x > ready; while :; do sleep 0.01; done")
     site.wait_for_file(S1, "ready")
-    assert site.backend.cancel([S1]) == {S1: CancelOutcome.ORDERED}
+    assert site.backend.cancel(same(S1)) == {S1: CancelOutcome.ORDERED}
     site.wait_for_end(S1)
-    status = site.backend.status([S1])[S1]
+    status = site.backend.status(same(S1))[S1]
     assert (status.exit_code, status.detail) == (5, "stopped by order: exit code 5")
 
 
@@ -291,27 +288,27 @@ def test_a_pilot_that_does_not_obey_is_killed_after_its_grace(site):
     site.submit(S1, script="trap '' TERM; echo x > ready; while :; do sleep 1; done")
     site.wait_for_file(S1, "ready")
     begin = time.monotonic()
-    site.backend.cancel([S1])
+    site.backend.cancel(same(S1))
     site.wait_for_end(S1)
     assert 0.4 < time.monotonic() - begin < PATIENCE
-    assert site.backend.status([S1])[S1].exit_code == 137
+    assert site.backend.status(same(S1))[S1].exit_code == 137
 
 
 def test_the_wall_clock_limit_of_the_queue(make_site):
     site = make_site(grace=0.2)
     site.submit(S1, script="trap '' TERM; while :; do sleep 1; done", wall_seconds=1)
     site.wait_for_end(S1)
-    assert "wall clock" in site.backend.status([S1])[S1].detail
+    assert "wall clock" in site.backend.status(same(S1))[S1].detail
 
 
 def test_a_cancel_between_start_and_record_is_not_lost(make_site):
     # Straight after the submission: the keeper may be anywhere between its birth and the pilot's.
     site = make_site(slots=20, grace=PATIENCE, cgroups=True)
-    stamps = [f"s{number}-{RUN}" for number in range(20)]
+    stamps = [f"s{number}_{RUN}-1" for number in range(20)]
     site.submit(*stamps, script="sleep 1000")
-    assert set(site.backend.cancel(stamps).values()) == {CancelOutcome.ORDERED}
+    assert set(site.backend.cancel(same(*stamps)).values()) == {CancelOutcome.ORDERED}
     site.wait_for_end(*stamps)
-    details = [status.detail for status in site.backend.status(stamps).values()]
+    details = [status.detail for status in site.backend.status(same(*stamps)).values()]
     assert [detail for detail in details if "signal 9" in detail] == [], "all obeyed; none had to be killed"
 
 
@@ -326,13 +323,13 @@ def test_killing_one_of_the_two_leaves_nothing(make_site, victim):
     site.kill(S1, victim)
     if victim == "guard":
         assert site.state(S1) is NativeState.RUNNING
-        site.backend.cancel([S1])
+        site.backend.cancel(same(S1))
     # No tick: the other one does the work by itself.
     wait_until(lambda: site.state(S1) is NativeState.ENDED, "the end")
     assert read_process(daemon) is None
     assert site.processes() == []
     wanted = "stopped by order" if victim == "guard" else "keeper"
-    assert wanted in site.backend.status([S1])[S1].detail
+    assert wanted in site.backend.status(same(S1))[S1].detail
 
 
 def test_killing_both_kills_the_pilot_without_a_tick(make_site):
@@ -380,18 +377,18 @@ def test_stopping_all_does_not_wait_for_the_grace_of_a_cancel(make_site):
     begin = time.monotonic()
     assert site.backend.stop_all(grace_seconds=0.1, deadline_seconds=100.0) == ()
     assert time.monotonic() - begin < 60.0
-    assert site.backend.status([S1])[S1].detail == "stopped by order: signal 9", "by its own keeper"
+    assert site.backend.status(same(S1))[S1].detail == "stopped by order: signal 9", "by its own keeper"
 
 
 def test_stopping_all(site):
-    stamps = [f"s{number}-{RUN}" for number in range(6)]
+    stamps = [f"s{number}_{RUN}-1" for number in range(6)]
     site.submit(*stamps, code=STUBBORN_SESSION + "signal.pause()\n")
     for stamp in stamps[:4]:
         site.wait_for_file(stamp, "ready")
-    assert site.backend.load(QUEUE).waiting == 2
+    assert site.backend.loads([QUEUE])[QUEUE].waiting == 2
     assert site.backend.stop_all(grace_seconds=5.0, deadline_seconds=PATIENCE) == ()
     assert site.processes() == []
-    assert site.backend.load(QUEUE).running == 0
+    assert site.backend.loads([QUEUE])[QUEUE].running == 0
     assert {site.state(stamp) for stamp in stamps} == {NativeState.ENDED}
 
 
@@ -400,14 +397,14 @@ def test_stopping_all(site):
 SERVER = """
 import os, sys
 from pathlib import Path
-from lodesman.batch.backend import PilotCopy, PilotSpec
+from tests.kits.shell_pilots import send
 from lodesman.batch.local import LocalBackend
 root, log, first = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 queue = ("Restart.Site", "ce", "q")
 backend = LocalBackend(root, {queue: 3})
-spec = PilotSpec(queue=queue, command=("/bin/sh", "-c", f'echo "$LODESMAN_STAMP" >> {log}; sleep 0.05'))
+script = f'echo "$LODESMAN_STAMP" >> {log}; sleep 0.05'
 for number in range(first, first + 1000):
-    result = backend.submit(spec, [PilotCopy(stamp=f"r{number}-{os.getppid()}", pilot_file=b"")])
+    result = send(backend, queue, f"r{number}_{os.getppid()}-1", script=script)
     print(*result.accepted, flush=True)
     backend.tick()
 """
@@ -415,7 +412,10 @@ for number in range(first, first + 1000):
 
 def test_kill_minus_nine_of_the_backend_loses_nothing_and_starts_nothing_twice(tmp_path):
     root, log = tmp_path / "pilots", tmp_path / "log"
-    environment = {**os.environ, "PYTHONPATH": str(Path(lodesman.__file__).parents[1])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{Path(lodesman.__file__).parents[1]}:{Path(__file__).parents[2]}",
+    }
     accepted: list[str] = []
     for round_number in range(4):
         command = [sys.executable, "-c", SERVER, str(root), str(log), str(1000 * round_number)]
@@ -432,14 +432,14 @@ def test_kill_minus_nine_of_the_backend_loses_nothing_and_starts_nothing_twice(t
 
     def all_ended() -> bool:
         backend.tick()
-        load = backend.load(queue)
+        load = backend.loads([queue])[queue]
         assert load.running is not None
         assert load.running <= 3
         return (load.waiting, load.running) == (0, 0)
 
     wait_until(all_ended, "the end of all")
     assert sorted(log.read_text().split()) == sorted(stored)
-    assert {status.exit_code for status in backend.status(sorted(stored)).values()} == {0}
+    assert {status.exit_code for status in backend.status(same(*stored)).values()} == {0}
 
 
 def test_slots_are_respected_all_the_time(make_site, tmp_path):
@@ -448,19 +448,19 @@ def test_slots_are_respected_all_the_time(make_site, tmp_path):
     running.mkdir()
     # Each pilot writes how many run with it.
     script = f"touch {running}/$$; ls {running} | wc -l > seen; sleep 0.05; rm {running}/$$"
-    stamps = [f"s{number}-{RUN}" for number in range(12)]
+    stamps = [f"s{number}_{RUN}-1" for number in range(12)]
     site.submit(*stamps, script=script)
     site.wait_for_end(*stamps)
     seen = [int((site.work(stamp) / "seen").read_text()) for stamp in stamps]
     assert max(seen) <= 3
-    load = site.backend.load(QUEUE)
+    load = site.backend.loads([QUEUE])[QUEUE]
     assert (load.waiting, load.running) == (0, 0), "and all slots are free again"
 
 
 def test_two_backends_on_one_root_start_nothing_twice(make_site, tmp_path):
     site, other = make_site(slots=3), make_site(slots=3)
     log = tmp_path / "log"
-    stamps = [f"s{number}-{RUN}" for number in range(12)]
+    stamps = [f"s{number}_{RUN}-1" for number in range(12)]
     site.submit(*stamps, script=f'echo "$LODESMAN_STAMP" >> {log}')
     done = threading.Event()
 
@@ -566,15 +566,13 @@ def test_a_full_disk_refuses_for_now_and_recovers(make_site):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        spec = PilotSpec(queue=QUEUE, command=("/bin/true",))
-        copies = [PilotCopy(stamp=stamp, pilot_file=b"{}") for stamp in (S1, S2)]
-        result = site.backend.submit(spec, copies)
+        result = send(site.backend, QUEUE, S1, S2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert result.accepted == {}
     assert all(refusal.transient for refusal in result.refused.values())
     assert site.backend.census() == {}
-    assert sorted(site.backend.submit(spec, copies).accepted) == [S1, S2]
+    assert sorted(send(site.backend, QUEUE, S1, S2).accepted) == [S1, S2]
     site.wait_for_end(S1, S2)
 
 
@@ -589,8 +587,7 @@ def test_the_keeper_runs_on_python_3_9(tmp_path):
     except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip("no Python 3.9 here")
     backend = LocalBackend(tmp_path / "pilots", {QUEUE: 1}, python=asked.stdout.strip())
-    spec = PilotSpec(queue=QUEUE, command=("/bin/sh", "-c", "setsid sleep 1000 & exit 3"))
-    backend.submit(spec, [PilotCopy(stamp=S1, pilot_file=b"")])
-    wait_until(lambda: backend.status([S1])[S1].exit_code == 3, "the end")
+    send(backend, QUEUE, S1, script="setsid sleep 1000 & exit 3")
+    wait_until(lambda: backend.status(same(S1))[S1].exit_code == 3, "the end")
     assert backend.stop_all() == ()
     assert marked({S1: tmp_path / "pilots" / S1}, process_table()) == {}

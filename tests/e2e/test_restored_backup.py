@@ -6,11 +6,13 @@ import contextlib
 import shutil
 
 import apsw
+import pytest
 from tests.e2e.conftest import wait_until
 
 AT_BENCH = {"Site": "Bench", "CPUTime": 60}
 
 
+@pytest.mark.sqlite
 def test_a_pilot_from_before_cannot_touch_what_comes_after(make_server):
     server = make_server(**{"pilots.lease_seconds": 600}).start()
     server.user("ann", "physics")

@@ -365,7 +365,8 @@ def test_a_changed_configuration_is_taken_in_by_both_processes(make_server):
 def test_secrets_are_readable_by_their_owner_only(server):
     for path in (server.data, server.data / "run", server.data / "sandboxes"):
         assert path.stat().st_mode & 0o077 == 0
-    for path in (server.data / "admin.token", server.data / "run" / "service.token", server.data / "lode.db"):
+    tokens = (server.data / "admin.token", server.data / "run" / "service.token")
+    for path in (*tokens, *server.data.glob("lode.*")):
         assert path.stat().st_mode & 0o077 == 0
     log = server.log.read_text()
     assert not any(token in log for token in server.tokens.values())

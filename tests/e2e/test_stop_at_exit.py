@@ -10,8 +10,6 @@ import time
 
 import pytest
 
-from lodesman.store import open_reader
-
 ATTEMPTS = "SELECT outcome, cause FROM attempt WHERE job_id = ? ORDER BY number"
 SLEEPER = {"Executable": "/bin/sleep", "Arguments": ["1000"]}
 DEAF = {"Executable": "/bin/sh", "Arguments": ["-c", "trap '' TERM; while :; do sleep 0.1; done"]}
@@ -25,7 +23,7 @@ def wait_until(happened, what):
 
 
 def attempts(server, job):
-    with contextlib.closing(open_reader(server.data / "lode.db")) as db:
+    with contextlib.closing(server.database.reader()) as db:
         return [tuple(row) for row in db.execute(ATTEMPTS, (job,))]
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 
-import apsw
 import pytest
 from tests.e2e.conftest import SITES, wait_until
 
@@ -55,9 +54,7 @@ def last_pass(server):
 
 def nodes(server):
     """What pilots said of themselves when they joined."""
-    with contextlib.closing(
-        apsw.Connection(str(server.data / "lode.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    ) as db:
+    with contextlib.closing(server.database.reader()) as db:
         return [
             json.loads(text) for (text,) in db.execute("SELECT node FROM pilot WHERE joined_at IS NOT NULL")
         ]
