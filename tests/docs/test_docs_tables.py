@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 import pytest
 
@@ -19,6 +18,7 @@ from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, Queu
 from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.config import ServerFile, load_config
+from lodesman.config.backends import BackendSection
 from lodesman.director import options as director
 from lodesman.director.options import DirectorOptions
 from lodesman.jobs import read_description, read_job
@@ -28,7 +28,7 @@ from lodesman.matching.offers import CAUSES
 from lodesman.pilot import loop, protocol
 from lodesman.resources import load_resources
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
-from lodesman.store import open_writer
+from lodesman.store import SqliteDatabase
 from lodesman.submission import exclusions
 from lodesman.why.verdict import verdict_of
 
@@ -69,7 +69,8 @@ def as_lists(value: Any) -> Any:
     return json.loads(msgspec.json.encode(value))
 
 
-SECTIONS = [name for name in ServerFile.__struct_fields__ if name != "director"]
+# One is the section of each batch system, the other one has no struct.
+SECTIONS = [name for name in ServerFile.__struct_fields__ if name not in ("backend", "director")]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -78,6 +79,13 @@ def test_options_of_a_section(name):
     rows = table("administrators.md", first="option", below=f"### `[{name}]`")
     told = dict(zip(names(rows), (as_json(row[1]) for row in rows), strict=True))
     assert told == as_lists(section)
+    assert all(len(row) == 3 and row[2] for row in rows)
+
+
+def test_options_of_a_batch_system():
+    rows = table("administrators.md", first="option", below="### `[backend]`")
+    told = dict(zip(names(rows), (as_json(row[1]) for row in rows), strict=True))
+    assert told == as_lists(BackendSection())
     assert all(len(row) == 3 and row[2] for row in rows)
 
 
@@ -233,7 +241,7 @@ def test_metrics(tmp_path):
     from lodesman.api.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
 
     hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
-    db = open_writer(tmp_path / "lode.db")
+    db = SqliteDatabase(tmp_path / "lode.db").writer()
     text = render_metrics(database_metrics(db), hot, UpkeepFigures()).decode()
     db.close()
     told = names(table("administrators.md", first="metric"))
@@ -267,19 +275,3 @@ def test_examples_are_well_written():
             continue
         count += 1
     assert count > 10
-
-
-def test_the_backup_of_the_manual_is_a_database(tmp_path):
-    """What `VACUUM INTO` writes beside a running server is whole."""
-    live = open_writer(tmp_path / "lode.db")
-    live.execute("INSERT INTO account VALUES ('ada', 'local', '[]', 0, 1.0, NULL)")
-    text = (HOW_TO / "administrators.md").read_text(encoding="utf-8")
-    found = re.search(r'python3 -c "(import apsw.*)"$', text, re.MULTILINE)
-    assert found
-    code = found[1].replace("lode-data/lode.db", str(tmp_path / "lode.db"))
-    exec(code.replace("backup.db", str(tmp_path / "backup.db")))
-    live.close()
-    backup = apsw.Connection(str(tmp_path / "backup.db"))
-    assert list(backup.execute("SELECT name FROM account")) == [("ada",)]
-    assert list(backup.execute("PRAGMA integrity_check")) == [("ok",)]
-    backup.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.conftest import hasty
 
 from lodesman.commands.live import Live
 from lodesman.commands.submit_pools import number_at_start
@@ -13,7 +14,6 @@ from lodesman.director.record import _row
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal, Transaction
 
 RESOURCES = """
@@ -48,9 +48,8 @@ job_sharing = true
 class Base:
     """The writer's side of a database; `do` runs a command, `db` is a read connection. Its queues are those of RESOURCES."""
 
-    def __init__(self, path) -> None:
-        self.writer = open_writer(path)
-        list(self.writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
+    def __init__(self, database) -> None:
+        self.writer = hasty(database.writer())
         self.clock = 1_000.0
         with self.writer:
             tx = Transaction(self.writer, self.clock)
@@ -59,7 +58,7 @@ class Base:
         self.live = Live(self.writer, rng=random.Random(3), now=self.clock)
         self.journal = Journal(self.writer, clock=lambda: self.clock)
         self.journal.start()
-        self.db = open_reader(path)
+        self.db = database.reader()
 
     def do(self, command):
         return self.journal.call(command, 10.0)
@@ -76,8 +75,8 @@ def policy():
 
 
 @pytest.fixture
-def base(tmp_path, new_database):
-    found = Base(new_database(tmp_path / "lode.db"))
+def base(database):
+    found = Base(database)
     yield found
     found.close()
 
