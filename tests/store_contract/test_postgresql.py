@@ -331,7 +331,7 @@ def test_an_old_server_is_refused(database, monkeypatch):
         ("fe_sendauth: no password supplied", "refuses the password"),
         ('FATAL:  no pg_hba.conf entry for host "1.2.3.4"', "does not let this user in from here"),
         ("server does not support SSL, but SSL was required", "does not speak TLS"),
-        ('root certificate file "/root/.postgresql/root.crt" does not exist', "no certificate"),
+        ('root certificate file "/home/ann/.postgresql/root.crt" does not exist', "no certificate"),
         ("FATAL:  sorry, too many clients already", "has no connection left"),
         ("FATAL:  the database system is starting up", "is starting"),
     ],

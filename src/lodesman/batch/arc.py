@@ -66,11 +66,12 @@ class ArcBackend:
         """Describe all copies in one request, then bring each its script: a job without one never starts."""
         stamps = spec.stamps()
         if reason := backend.unusable(spec):
-            return SubmitResult(refused=dict.fromkeys(stamps.values(), _lasting(reason)))
+            return backend.refused(spec, reason, transient=False)
         if not stamps:
             return SubmitResult()
         there = self.census().keys() & set(stamps.values())
-        refused = dict.fromkeys(there, _lasting("a job of this name is there already"))
+        is_there = SubmitRefusal(reason="a job of this name is there already", transient=False)
+        refused = dict.fromkeys(there, is_there)
         stamps = {number: stamp for number, stamp in stamps.items() if stamp not in there}
         script = job_script(spec, copy="$1").encode(errors="surrogateescape")
         made: dict[str, str] = {}
@@ -345,10 +346,6 @@ class ArcBackend:
         raise BackendFault(
             f"{self.service.url} answered {answer.code} {answer.reason}.", hint=hint, transient=True
         )
-
-
-def _lasting(reason: str) -> SubmitRefusal:
-    return SubmitRefusal(reason=reason, transient=False)
 
 
 def _path(native_id: str, what: str) -> str:

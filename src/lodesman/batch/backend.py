@@ -110,6 +110,13 @@ class SubmitResult:
     refused: Mapping[str, SubmitRefusal] = field(default_factory=dict)
 
 
+def refused(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
+    """No copy was submitted, all for one reason."""
+    return SubmitResult(
+        refused=dict.fromkeys(spec.stamps().values(), SubmitRefusal(reason=reason, transient=transient))
+    )
+
+
 class NativeState(StrEnum):
     """The state of a pilot in the batch system. ENDED is final and means that no process is left. HELD: it waits, and does
     not start by itself.

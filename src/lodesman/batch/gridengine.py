@@ -22,7 +22,7 @@ from typing import Final
 
 from lodesman.batch import backend
 from lodesman.batch import gridengine_text as text
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.batch.job_script import job_script
 from lodesman.batch.run import Done, Runner
 from lodesman.errors import BackendFault
@@ -49,7 +49,7 @@ _UNCERTAIN: Final = re.compile(r"answer list|got read error|timeout|receive|aliv
 _START: Final = 'umask 077; cd "$HOME" 2>/dev/null || cd /; folder=$1; shift\n'
 # One line with the pilot's file in base64, then the job's script.
 _SUBMIT: Final = f"""{_START}new=$folder/$1; shift
-mkdir -p "$folder" && chmod 700 "$folder" || exit {_NO_FOLDER}
+mkdir -p -m 700 "$folder" || exit {_NO_FOLDER}
 mkdir "$new" 2>/dev/null || {{ [ -d "$new" ] && exit {_KNOWN}; echo "$new cannot be made" >&2; exit {_NO_FOLDER}; }}
 IFS= read -r file && printf %s "$file" | base64 -d >"$new/pilot.json" || {{ rm -rf "$new"; exit {_NO_FOLDER}; }}
 exec "$@"
@@ -115,7 +115,7 @@ class GridEngineBackend:
         """Submit one array job."""
         reason = backend.unusable(spec) or self._unfit(spec)
         if reason:
-            return _refused(spec, reason)
+            return backend.refused(spec, reason, transient=False)
         place = self.folder if self.folder.startswith("/") else f"$HOME/{self.folder}"
         kept = f"{place}/{spec.submission}/$JOB_ID.$TASK_ID" if self.shared else "/dev/null"
         file_at = f'"{place}/{spec.submission}/pilot.json"' if self.shared else ""
@@ -332,7 +332,7 @@ class GridEngineBackend:
     def _not_submitted(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
         """A refusal, if it is certain that nothing was submitted. Raises BackendFault."""
         if done.code == _KNOWN:
-            return _refused(spec, "this submission was made before")
+            return backend.refused(spec, "this submission was made before", transient=False)
         said = _short(done.err)
         passing = done.code in {_NO_FOLDER, _TRY_LATER} or bool(_PASSING.search(said))
         if not passing and ("Unable to run job" not in said or _UNCERTAIN.search(said)):
@@ -340,7 +340,7 @@ class GridEngineBackend:
         if done.code != _NO_FOLDER:
             with contextlib.suppress(BackendFault):  # so that it can be made later
                 self._script(_GIVE_UP, spec.submission)
-        return _refused(spec, said, transient=passing)
+        return backend.refused(spec, said, transient=passing)
 
 
 def _wanted(pilots: Mapping[str, str]) -> dict[text.Key, str]:
@@ -376,11 +376,6 @@ def _lines(lines: Iterable[str]) -> bytes:
 
 def _short(said: str) -> str:
     return " ".join(said.removesuffix("Exiting.\n").split())[:500]
-
-
-def _refused(spec: backend.PilotSpec, reason: str, *, transient: bool = False) -> SubmitResult:
-    refusal = SubmitRefusal(reason=reason, transient=transient)
-    return SubmitResult(refused=dict.fromkeys(spec.stamps().values(), refusal))
 
 
 def _fault(what: str, done: Done) -> BackendFault:

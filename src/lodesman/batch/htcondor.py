@@ -17,7 +17,7 @@ from typing import Final
 
 from lodesman.batch import backend
 from lodesman.batch import htcondor_text as text
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.batch.job_script import job_script
 from lodesman.batch.run import Done, Runner
 from lodesman.errors import BackendFault
@@ -44,10 +44,12 @@ file=$3; shift 3
 [ -e "$file" ] || [ $# -eq 0 ] || "$@" >/dev/null 2>&1
 [ -f "$file" ] || exit {_NO_FILE}
 exec tail -c {backend.OUTPUT_BYTES} "$file\""""
-# Folder; names are on stdin. What no pilot of ours can need any more goes too.
+# Folder; names are on stdin. What no pilot of ours can need any more goes too; the folder may have other things in it.
 _REMOVE: Final = """cd "${HOME:?}" && cd "$1" 2>/dev/null || exit 0
 xargs rm -rf
-find . -mindepth 1 -maxdepth 1 -type d '(' -mtime +60 -o -empty -mmin +10 ')' -exec rm -rf {} +"""
+find . -mindepth 1 -maxdepth 1 -type d -regextype posix-egrep -regex './[0-9a-f]{24}' \
+    '(' -mtime +60 -o -empty -mmin +10 ')' -exec sh -c '
+        for one; do rm -f "$one/script" "$one"/[0-9]*.out; rmdir "$one" 2>/dev/null || :; done' sh {} +"""
 _FREE: Final = "-- free cores --"
 # Folder (not used), constraint; the print format is on stdin. What is free is asked for in the same call, and may fail.
 _LOADS: Final = f"""condor_q -constraint "$2" -pr - || exit
@@ -88,7 +90,7 @@ class HTCondorBackend:
         if not spec.count:
             return SubmitResult()
         if reason := backend.unusable(spec):
-            return _refused(spec, reason, transient=False)
+            return backend.refused(spec, reason, transient=False)
         remote = bool(self.schedd)
         where = ["-remote", *self._where()[1:]] if remote else []
         words = ["-terse", "-single-cluster", *where, *spec.options, "-"]
@@ -97,9 +99,11 @@ class HTCondorBackend:
         spooled, size = "yes" if remote else "", str(len(script))
         done = self._shell(_SUBMIT, spec.submission, facts, spooled, size, *words, stdin=script)
         if done.code == _KNOWN:
-            return _refused(spec, "this submission was made before", transient=False)
+            return backend.refused(spec, "this submission was made before", transient=False)
         if done.code == _NO_FOLDER:
-            return _refused(spec, f"no folder on the submit host: {text.reason_of(done.err)}", transient=True)
+            return backend.refused(
+                spec, f"no folder on the submit host: {text.reason_of(done.err)}", transient=True
+            )
         cluster = text.submitted_cluster(done.out, spec.count) if not done.code else None
         if cluster is None:
             return self._after_no_answer(spec, done)
@@ -244,7 +248,7 @@ class HTCondorBackend:
             raise BackendFault(f"condor_submit gave no answer ({done.code}): {reason}.", transient=True)
         with contextlib.suppress(BackendFault):
             self._remove(spec.submission)
-        return _refused(spec, reason, transient=not text.is_permanent(done.err))
+        return backend.refused(spec, reason, transient=not text.is_permanent(done.err))
 
     def _remove(self, *names: str) -> None:
         """Files and folders of submissions."""
@@ -277,11 +281,6 @@ def _portions(pilots: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 def _submission(stamp: str) -> str:
     return stamp.rpartition("-")[0]
-
-
-def _refused(spec: backend.PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
-    refusal = SubmitRefusal(reason=reason, transient=transient)
-    return SubmitResult(refused=dict.fromkeys(spec.stamps().values(), refusal))
 
 
 def _outcome(before: text.CondorJob, after: text.CondorJob | None) -> CancelOutcome:

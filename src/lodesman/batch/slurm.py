@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from lodesman.batch import backend, slurm_text
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.batch.job_script import job_script
 from lodesman.batch.run import Done, Runner
 from lodesman.errors import BackendFault
@@ -66,18 +66,18 @@ class SlurmBackend:
         if not spec.count:
             return SubmitResult()
         if reason := backend.unusable(spec):
-            return _refused(spec, reason, transient=False)
+            return backend.refused(spec, reason, transient=False)
         try:
             account = self._known_account()
             folder = f"{account.folder}/{spec.submission}"
             made = self._run(["mkdir", "-m", "0700", "--", folder])
         except BackendFault as fault:  # nothing was submitted
-            return _refused(spec, fault.message, transient=True)
+            return backend.refused(spec, fault.message, transient=True)
         if made.code:
             known = "File exists" in made.err
             self._account = self._account if known else None  # the folder of outputs may be gone
             reason = "this submission was submitted before" if known else made.err.strip()
-            return _refused(spec, reason, transient=not known)
+            return backend.refused(spec, reason, transient=not known)
         return self._submit(spec, folder)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
@@ -205,7 +205,7 @@ class SlurmBackend:
         with contextlib.suppress(BackendFault):
             self._run(["rmdir", "--", folder])
         reason = reason or f"sbatch ended with exit code {done.code}"
-        return _refused(spec, reason, transient=slurm_text.may_pass(reason))
+        return backend.refused(spec, reason, transient=slurm_text.may_pass(reason))
 
     def _sbatch(self, spec: backend.PilotSpec, output: str) -> list[str]:
         """The command; of two options that contradict each other, the later one holds."""
@@ -299,7 +299,7 @@ class SlurmBackend:
                 folders = ["/".join([home, *parts[: at + 1]]) for at in range(len(parts))]
             if not name or not folders[-1].startswith("/"):
                 raise BackendFault("The account at the submit host has no name or no HOME.", transient=True)
-            self._good("install", self._run(["install", "-d", "-m", "0700", "--", *folders]))
+            self._good("mkdir", self._run(["mkdir", "-p", "-m", "0700", "--", *folders]))
             self._account = _Account(name=name, folder=folders[-1])
         return self._account
 
@@ -335,11 +335,6 @@ def _mark() -> str:
 
 def _script(spec: backend.PilotSpec) -> bytes:
     return job_script(spec, copy="${SLURM_ARRAY_TASK_ID}").encode()
-
-
-def _refused(spec: backend.PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
-    refusal = SubmitRefusal(reason=reason, transient=transient)
-    return SubmitResult(refused=dict.fromkeys(spec.stamps().values(), refusal))
 
 
 def _is_task(native_id: str) -> bool:

@@ -13,11 +13,12 @@ from lodesman.config.sections import Place, read_table
 from lodesman.resources import (
     LOCAL,
     MANUAL,
-    QueueTable,
     ResourceConfig,
+    all_queues,
+    backend_of,
     backend_type,
+    names_backend,
     place_of,
-    queue_settings,
 )
 
 _MOST_PORT: Final = 65_535
@@ -93,12 +94,12 @@ def with_implied(
 
 
 def _named(resources: ResourceConfig) -> set[str]:
-    """The backends of all queues, as any VO sees them."""
-    found = set()
-    for vo in ("", *resources.vos):
-        table = QueueTable(resources, vo)
-        found |= {queue_settings(table.params(bit), table.types).backend for bit in table.queues}
-    return found
+    """The backends of all queues, as any VO sees them: the queues are gone through for those alone that may see others."""
+    tree, types = resources.tree, resources.types
+    own = {vo for _, node in tree.nodes() for vo, params in node.overlays.items() if names_backend(params)}
+    return {
+        backend_of(params, types) for vo in ("", *own) for _, params in all_queues(tree, vo=vo, types=types)
+    }
 
 
 def _implied(name: str, section: BackendSection) -> BackendSection:

@@ -3,13 +3,13 @@
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.resources.backends import LOCAL, MANUAL, TYPES, backend_type, place_of
 from lodesman.resources.draft import Fault, refuse
-from lodesman.resources.inherit import Effective, effective_params
+from lodesman.resources.inherit import Effective, all_queues, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import ResourceConfig, fault_of, load_resources
 from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
 from lodesman.resources.queue_table import QueueTable
 from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
-from lodesman.resources.settings import QueueSettings, queue_settings
+from lodesman.resources.settings import QueueSettings, backend_of, names_backend, queue_settings
 
 __all__ = [
     "ANY",
@@ -32,12 +32,15 @@ __all__ = [
     "ResourceTree",
     "TypeTable",
     "access_refusal",
+    "all_queues",
+    "backend_of",
     "backend_type",
     "compile_requirements",
     "effective_params",
     "fault_of",
     "fold",
     "load_resources",
+    "names_backend",
     "place_of",
     "queue_settings",
     "refuse",

@@ -8,7 +8,7 @@ the `Memory` of the node. A memory, a time or a number of processors of 0 is, as
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lodesman.answers.vocabulary import Kind
@@ -23,6 +23,7 @@ _CAPS = ("MaxWaitingJobs", "MaxTotalJobs", "MaxRunningJobs", "MaxHeldJobs")
 _WHOLE = frozenset(map(fold, (*_CAPS, "Slots", "NumberOfProcessors")))
 _ABOVE_ZERO = fold("CPUScalingFactor")
 _WORDS = fold("SubmitOptions")
+_OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +98,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         factor = si00 / _SI00_OF_REFERENCE if si00 and minutes and not seconds else 1
     wall_seconds = reader.number("WallTime")
     return QueueSettings(
-        backend=backend_name(
-            backend=reader.text("Backend"),
-            ce_type=reader.text("CEType"),
-            ce=reader.text("CEName"),
-            ssh_host=reader.text("SSHHost"),
-            batch_system=reader.text("BatchSystem"),
-        ),
+        backend=backend_of(params, types),
         submit_options=tuple(shlex.split(reader.text("SubmitOptions"))),
         cpu_seconds=seconds or minutes * 60 or None,
         cpu_scaling_factor=factor,
@@ -121,6 +116,23 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         required_tags=reader.texts("RequiredTag"),
         vos=reader.texts("VO"),
     )
+
+
+def backend_of(params: Mapping[str, Effective], types: TypeTable) -> str:
+    """The name of a queue's batch system, the `backend` of its settings; '' if none is configured."""
+    reader = _Reader(params, types)
+    return backend_name(
+        backend=reader.text("Backend"),
+        ce_type=reader.text("CEType"),
+        ce=reader.text("CEName"),
+        ssh_host=reader.text("SSHHost"),
+        batch_system=reader.text("BatchSystem"),
+    )
+
+
+def names_backend(names: Iterable[str]) -> bool:
+    """Whether one of these parameters has a part in the name of a batch system."""
+    return any(fold(name) in _OF_BACKEND for name in names)
 
 
 class _Reader:

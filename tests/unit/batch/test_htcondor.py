@@ -206,23 +206,29 @@ def test_of_a_part_of_a_submission_the_rest_is_left_open():
 
 
 def test_what_nothing_needs_any_more_is_swept_with_the_rest(tmp_path):
-    """The script that removes, on this machine."""
-    names = ("old", "young", "emptied", "new_and_empty", "forgotten")
-    for name in names:
+    """The script that removes, on this machine; the folder is not ours alone."""
+    old, young, emptied, new_and_empty, with_more, forgotten = (digit * 24 for digit in "abcdef")
+    for name in (old, young, with_more, forgotten, "of-others"):
         (tmp_path / name).mkdir()
-        if not name.endswith(("empty", "emptied")):
-            (tmp_path / name / "script").touch()
-            (tmp_path / name / "1.out").touch()
+        (tmp_path / name / "script").touch()
+        (tmp_path / name / "1.out").touch()
+    (tmp_path / with_more / "notes").touch()
+    for name in (emptied, new_and_empty, "empty-of-others"):
+        (tmp_path / name).mkdir()
     day = 86_400
-    os.utime(tmp_path / "old", (time.time() - 61 * day,) * 2)
-    os.utime(tmp_path / "young", (time.time() - 50 * day,) * 2)
-    os.utime(tmp_path / "emptied", (time.time() - 700,) * 2)
-    fake = Fake(queue=[job("7.0", "forgotten", status=4)])
-    backend(fake).forget({"forgotten-1": "7.0"})
+    for name in (old, with_more, "of-others", "empty-of-others"):
+        os.utime(tmp_path / name, (time.time() - 61 * day,) * 2)
+    os.utime(tmp_path / young, (time.time() - 50 * day,) * 2)
+    os.utime(tmp_path / emptied, (time.time() - 700,) * 2)
+    fake = Fake(queue=[job("7.0", forgotten, status=4)])
+    backend(fake).forget({f"{forgotten}-1": "7.0"})
     done = Here().run([*fake.ran[-1][:4], str(tmp_path)], stdin=fake.stdins[-1])
     assert done == (0, "", "")
-    assert {path.name for path in tmp_path.iterdir()} == {"young", "new_and_empty", "forgotten"}
-    assert list((tmp_path / "forgotten").iterdir()) == []
+    left = {path.name: {file.name for file in path.iterdir()} for path in tmp_path.iterdir()}
+    assert left == {
+        young: {"script", "1.out"}, new_and_empty: set(), with_more: {"notes"}, forgotten: set(),
+        "of-others": {"script", "1.out"}, "empty-of-others": set(),
+    }  # fmt: skip
 
 
 def test_the_folder_of_a_submission_is_made_once_for_its_account_alone(tmp_path, monkeypatch):

@@ -123,10 +123,11 @@ def test_outputs_are_in_a_private_folder():
     slurm, commands = backend(sbatch=done("1234\n"))
     slurm.submit(SPEC)
     folder = "/home/pilot/.lodesman"
-    assert commands.words("install") == ["install", "-d", "-m", "0700", "--", folder, f"{folder}/output"]
-    assert commands.words("mkdir") == ["mkdir", "-m", "0700", "--", f"{folder}/output/ends"]
     slurm.submit(SPEC)
-    assert commands.count("install") == commands.count("id") == 1
+    of_outputs = ["mkdir", "-p", "-m", "0700", "--", folder, f"{folder}/output"]
+    of_submission = ["mkdir", "-m", "0700", "--", f"{folder}/output/ends"]
+    assert [one for one in commands.asked if one[0] == "mkdir"] == [of_outputs, of_submission, of_submission]
+    assert commands.count("id") == 1
 
 
 def test_a_banner_is_no_answer():
@@ -135,12 +136,13 @@ def test_a_banner_is_no_answer():
         sbatch=done(banner + "1234;here\n"), id=done(banner + "pilot\n"), printenv=done(banner + "/home/p\n")
     )
     assert slurm.submit(SPEC).accepted["ends-2"] == "1234_2"
-    assert commands.words("mkdir")[-1] == "/home/p/.lodesman/output/ends"
+    made = [one for one in commands.asked if one[0] == "mkdir"]
+    assert made[-1][-1] == "/home/p/.lodesman/output/ends"
 
 
 def test_a_known_submission_is_refused_for_good():
     err = "mkdir: cannot create directory '/home/pilot/.lodesman/output/ends': File exists\n"
-    slurm, commands = backend(mkdir=done(err=err, code=1))
+    slurm, commands = backend(mkdir=[done(), done(err=err, code=1)])
     refused = slurm.submit(SPEC).refused
     assert len(refused) == 8
     assert not any(one.transient for one in refused.values())
@@ -149,10 +151,10 @@ def test_a_known_submission_is_refused_for_good():
 
 def test_a_folder_that_is_gone_is_made_again():
     gone = done(err="mkdir: cannot create directory 'x': No such file or directory\n", code=1)
-    slurm, commands = backend(mkdir=[gone, done()], sbatch=done("5\n"))
+    slurm, commands = backend(mkdir=[done(), gone, done(), done()], sbatch=done("5\n"))
     assert all(one.transient for one in slurm.submit(SPEC).refused.values())
     assert slurm.submit(SPEC).accepted
-    assert commands.count("install") == 2
+    assert [one[1] for one in commands.asked if one[0] == "mkdir"] == ["-p", "-m", "-p", "-m"]
 
 
 REFUSED = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
