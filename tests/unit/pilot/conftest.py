@@ -14,8 +14,6 @@ from lodesman.pilot.protocol import AssignedJob, AttemptKey, PayloadLimits
 from lodesman.pilot.warden import Nursery
 
 STAMP = "s1"
-# As every pilot: the wardens of payloads become children of this process.
-kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
 
 
 class Hands:
@@ -37,6 +35,16 @@ class QuickContext(PilotContext):
     def delay(self, failures: int) -> float:
         self.delays.append(failures)
         return 0.001
+
+
+@pytest.fixture(autouse=True)
+def _subreaper():
+    """As every pilot: the wardens of payloads become children of this process. No longer than that: others wait until
+    the daemons that they stopped are gone, which as our children they would never be.
+    """
+    kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
+    yield
+    kernel.set_attribute(kernel.CHILD_SUBREAPER, 0)
 
 
 @pytest.fixture
