@@ -102,6 +102,23 @@ def test_a_member_s_key_decides_its_task_queue(house):
     assert sorted((q["norm_cpu_seconds"], q["waiting"]) for q in queues) == [(100, 1), (200, 2)]
 
 
+def test_jobs_for_generic_pilots_have_a_task_queue_of_their_own(house):
+    """Also within one submission, where jobs that are alike are judged once."""
+    house.submitted({}, {"ForceGeneric": True}, {"PilotType": "private"})
+    house.submitted(
+        texts=[
+            'Executable = "/bin/true"; CPUTime = 500; ForceGeneric = true;',
+            "Executable = /bin/true\nCPUTime = 500\nForceGeneric = yes\n",
+        ]
+    )
+    queues = house.get("/v1/task-queues")["task_queues"]
+    found = sorted((one["force_generic"], one["pilot_type"], one["waiting"]) for one in queues)
+    assert found == [(False, "", 1), (False, "private", 1), (True, "", 3)]
+    told = error(house.submit(text='Executable = "x";\nPilotType = "private"; forcegeneric = 1;'), 400)
+    assert (told["data"]["attribute"], told["data"]["line"]) == ("ForceGeneric", 2)
+    assert house.counted() == 5
+
+
 # --- all or nothing -------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ queues = st.fixed_dictionaries(
         "Backend": st.sampled_from(["local", "local", "moon", "manual"]),
         "MaxTotalJobs": st.sampled_from([0, 10, 10]),
         "MaxWaitingJobs": st.sampled_from([0, 10, 10]),
+        "GenericPilots": st.sampled_from(["yes", "no"]),
         "CPUTime": st.sampled_from([1_000, 100_000]),
         "Memory": st.sampled_from([2_000, 8_000]),
         "NumberOfProcessors": st.sampled_from([1, 4]),
@@ -45,6 +46,7 @@ jobs = st.fixed_dictionaries(
         "Platform": st.sampled_from(["el8", "el9"]),
         "Site": st.sampled_from(["S0", "S1"]),
         "Tag": st.just("SSD"),
+        "ForceGeneric": st.booleans(),
         "Requirements": st.sampled_from([{"Software": "root"}, {"Nonsense": "x"}]),
     },
 )
@@ -248,6 +250,10 @@ def two_queues(**more):
 @example(world=two_queues(closings=[(0, False, "after", None), (1, False, "after", None)]))
 @example(world=two_queues(closings=[(0, False, "opened", None), (1, True, "before", None)]))
 @example(world=two_queues(queues=[{}, {}], closings=[(0, False, "after", None)]))
+@example(world=two_queues(queues=[{"GenericPilots": "no"}, {"GenericPilots": "no"}]))
+@example(
+    world=two_queues(queues=[{"GenericPilots": "no"}, {"Tag": ["SSD"]}], pilots=[(0, "busy"), (0, "coming")])
+)
 @example(
     world=two_queues(
         closings=[(0, False, "after", 5.0), (1, True, "after", None)], job={"CPUTime": 1, "Tag": "SSD"}

@@ -24,7 +24,7 @@ from lodesman.director.options import DirectorOptions
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec
-from lodesman.matching.offers import CAUSES
+from lodesman.matching.offers import CAUSES, PRIVATE_ONLY
 from lodesman.pilot import loop, protocol
 from lodesman.resources import load_resources
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
@@ -216,7 +216,8 @@ def test_scopes():
 def test_what_excludes_queues():
     told = names(table("troubleshooting.md", first="excluded by"))
     assert told[0] == "Requirements.NAME"
-    assert set(told[1:]) == {exclusions.REQUIREMENTS, *exclusions.ATTRIBUTES.values(), *CAUSES}
+    pilots = {*CAUSES, PRIVATE_ONLY.parameter}
+    assert set(told[1:]) == {exclusions.REQUIREMENTS, *exclusions.ATTRIBUTES.values(), *pilots}
 
 
 @pytest.mark.parametrize(

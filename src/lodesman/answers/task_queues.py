@@ -30,6 +30,7 @@ class TaskQueueFacts(Struct):
     platforms: list[str]
     tags: list[str]
     pilot_type: str
+    force_generic: bool
     submission_pools: list[str]
     submit_pool: str
     cores: int

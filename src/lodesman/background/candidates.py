@@ -112,6 +112,7 @@ class CandidateMaker:
             closed=self.mask.reason(queue_id, self.now),
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
+            private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
         )
 
 

@@ -157,7 +157,11 @@ class Explainer:
             denied = access_refusal(params.get("vo"), vo)
         survey = None
         if offer is not None:
-            survey = self.keeper.task_queues.survey(replace(offer.request, submit_pools=served), SENDABLE)
+            survey = self.keeper.task_queues.survey(
+                replace(offer.request, submit_pools=served),
+                SENDABLE,
+                private_pools=None if offer.settings.generic_pilots else self.policy.private_pools,
+            )
         return QueueFacts(
             place=place,
             vo=vo,

@@ -77,11 +77,14 @@ class KnownQueues:
             self._waiting = waiting
         return [(tq_id, self._keys[tq_id], count) for tq_id, count in sorted(waiting.items())]
 
-    def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
-        """All of them, as of the last `read`, held against a resource."""
+    def survey(
+        self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
+        private_pools: Collection[str] | None = None,
+    ) -> Survey:  # fmt: skip
+        """All of them, as of the last `read`, held against a resource (`WaitingTaskQueues.survey`)."""
         with self._changing:
             queues = WaitingTaskQueues(table=self.table, keys=self._keys, waiting=self._waiting)
-            return queues.survey(request, criteria)
+            return queues.survey(request, criteria, private_pools=private_pools)
 
 
 class SnapshotKeeper:

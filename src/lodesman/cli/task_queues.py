@@ -54,6 +54,7 @@ def conditions(key: TaskQueueFacts) -> str:
         (key.memory_mb, f"{key.memory_mb:,} MB"),
         (key.submit_pool, f"SubmitPool {key.submit_pool[:16]}"),
         (key.pilot_type, f"{key.pilot_type} pilots"),
+        (key.force_generic, "generic pilots"),
         (key.user_priority != 1, f"UserPriority {key.user_priority}"),
     )
     return "; ".join(parts + [text for asked_for, text in rest if asked_for])

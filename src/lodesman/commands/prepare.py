@@ -31,11 +31,12 @@ _VERDICTS_KEPT = 100_000
 Runs = tuple[tuple[int, int], ...]
 _ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
-_OF_JOBS = {"RequiredTag": "Tag"}
+_OF_JOBS = {"RequiredTag": "Tag", "GenericPilots": "PilotType"}
 # The fields of a spec that decide its task queue, but for the Requirements.
 _KEY_VALUES = attrgetter(
     *("job_class", "variant", "project", "job_type", "user_priority", "sites", "banned_sites", "grid_ces"),
-    *("platforms", "tags", "pilot_type", "submission_pools", "cores", "memory_mb", "norm_cpu_seconds"),
+    *("platforms", "tags", "pilot_type", "force_generic", "submission_pools"),
+    *("cores", "memory_mb", "norm_cpu_seconds"),
 )
 
 

@@ -35,6 +35,7 @@ from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
 from lodesman.daemon.connections import OwnProtocol
+from lodesman.director.orders import private_pools
 from lodesman.errors import Conflict, Unavailable
 from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
@@ -311,6 +312,7 @@ def policy_of(
         backends=config.backend_names,
         add_eligible_sites=config.submit_pools.add_eligible_sites,
         submission_pools=frozenset(config.director.pools),
+        private_pools=private_pools(config.director),
         life_seconds=life_seconds,
         loaded_at=time.time(),
         bits=bits,

@@ -79,6 +79,7 @@ class TypeReason(StrEnum):
     """What decided between private and generic."""
 
     TASK_QUEUE = "the task queue asks for private pilots"
+    FORCED = "the task queue asks for generic pilots"
     DRAWN = "drawn by PrivatePilotFraction"
 
 
@@ -102,21 +103,24 @@ class PilotIdentity:
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
     """The identity of the pilots of one submission; `options` are those of the pool drawn for it."""
-    key = demand.key
-    if key.pilot_type.lower() == PRIVATE:
-        pilot_type, reason, draw = PRIVATE, TypeReason.TASK_QUEUE, None
+    key, draw = demand.key, None
+    private_tq = key.pilot_type.lower() == PRIVATE
+    if key.force_generic or private_tq:
+        is_private = not key.force_generic
+        reason = TypeReason.TASK_QUEUE if is_private else TypeReason.FORCED
     else:
-        pilot_type, reason, draw = GENERIC, TypeReason.DRAWN, rng.random()
-        if not wants_private(options.private_fraction, draw, legacy=options.legacy_fraction):
-            owner, group = options.generic_owner, options.generic_group
-            return PilotIdentity(private=False, owner=owner, group=group, reason=reason, draw=draw)
+        reason, draw = TypeReason.DRAWN, rng.random()
+        is_private = wants_private(options.private_fraction, draw, legacy=options.legacy_fraction)
+    if not is_private:
+        owner, group = options.generic_owner, options.generic_group
+        return PilotIdentity(private=False, owner=owner, group=group, reason=reason, draw=draw)
     return PilotIdentity(
         private=True,
         owner=key.owner,
         group=key.group,
         serves_owner="" if demand.job_sharing else key.owner,
         serves_group=key.group,
-        pilot_type=pilot_type,
+        pilot_type=PRIVATE if private_tq else GENERIC,
         reason=reason,
         draw=draw,
     )
@@ -125,6 +129,15 @@ def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Rando
 def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool:
     """Does a draw from [0, 1) give a private pilot? With `legacy` the page's inverted test."""
     return fraction < draw if legacy else fraction > draw
+
+
+def private_pools(options: DirectorOptions) -> frozenset[str]:
+    """The pools that draw private pilots for task queues that take both kinds; '' if one of the default pools does."""
+    drawing = {
+        name for name, one in options.pools.items()
+        if (one.private_fraction < 1 if one.legacy_fraction else one.private_fraction > 0)
+    }  # fmt: skip
+    return frozenset(drawing | ({""} if drawing.intersection(options.default_submission_pools) else set()))
 
 
 def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_pool: str) -> ResourceRequest:

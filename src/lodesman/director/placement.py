@@ -204,10 +204,12 @@ def _outcomes(
         placed[number] += count
     for number, (order, mask) in enumerate(zip(orders, eligible, strict=True)):
         served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
+        refusing = places.refusing(order)
         refused = _refused(
             (RefusalKind.OTHER_POOL, places.full & ~served),
             (RefusalKind.OTHER_VO, served & ~of_vo),
-            (RefusalKind.INELIGIBLE, served & of_vo & ~mask),
+            (RefusalKind.PRIVATE_ONLY, served & of_vo & refusing),
+            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~mask),
         )
         if placed[number] < order.count:
             refused += _refused(

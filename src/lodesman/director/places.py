@@ -72,7 +72,7 @@ class _VOPlaces:
 class Places:
     """All candidate queues of an iteration, by their bits; `full`: the mask of all."""
 
-    __slots__ = ("_of_pool", "_of_vo", "_serving", "_shown", "full", "queues")
+    __slots__ = ("_of_pool", "_of_vo", "_private_only", "_serving", "_shown", "full", "queues")
 
     def __init__(self, queues: Sequence[CandidateQueue], serving: PoolServing) -> None:
         self.queues = {queue.bit: queue for queue in queues}
@@ -80,12 +80,16 @@ class Places:
         self._serving = serving
         in_pool: defaultdict[str, list[int]] = defaultdict(list)
         of_vo: defaultdict[str, list[tuple[int, ResourceRequest]]] = defaultdict(list)
+        private_only: defaultdict[str, list[int]] = defaultdict(list)
         for bit, queue in self.queues.items():
             for pool in queue.submission_pools:
                 in_pool[pool].append(bit)
             for vo, template in queue.templates.items():
                 of_vo[vo].append((bit, template))
+            for vo in queue.private_only:
+                private_only[vo].append(bit)
         self._of_pool = {pool: mask_of(members) for pool, members in in_pool.items()}
+        self._private_only = {vo: mask_of(members) for vo, members in private_only.items()}
         self._of_vo = {vo: _VOPlaces(templates) for vo, templates in of_vo.items()}
         # What pilots present, by queue and by all of their identity and pool that shows: most orders share it.
         self._shown: dict[tuple[int, str, tuple[str | None, ...]], ResourceRequest] = {}
@@ -98,10 +102,14 @@ class Places:
         """The queues that serve a VO."""
         return self._of_vo[vo].mask if vo in self._of_vo else 0
 
+    def refusing(self, order: PilotOrder) -> int:
+        """The queues that take no pilots of the order's kind."""
+        return 0 if order.identity.private else self._private_only.get(order.key.vo, 0)
+
     def eligible(self, order: PilotOrder) -> int:
         """The queues where a pilot of the order would be given jobs of its task queue."""
         key = order.key
-        mask = self.of_pool(order.pool) & self.of_vo(key.vo)
+        mask = self.of_pool(order.pool) & self.of_vo(key.vo) & ~self.refusing(order)
         if key.submit_pool:
             mask &= self._serving.mask(key.submit_pool) or 0
             key = replace(key, submit_pool="")

@@ -5,7 +5,7 @@ Unknown or stale loads let nothing through. What the program submitted counts wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -90,10 +90,10 @@ class OwnPilots:
 class CandidateQueue:
     """A CE queue to which pilots may be sent; `bit`: in all masks of CE queues.
 
-    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools.
-    submission_pools: the director's pools that serve the queue. slots: pilots that can run there at once, None if
-    unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an administrator's, for its breaker.
-    no_backend: why there is nothing to send pilots to, empty if there is.
+    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
+    whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
+    can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
+    administrator's, for its breaker. no_backend: why there is nothing to send pilots to, empty if there is.
     """
 
     queue_id: QueueId
@@ -107,6 +107,7 @@ class CandidateQueue:
     closed: str = ""
     order: BreakerOrder | None = None
     no_backend: str = ""
+    private_only: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ ATTRIBUTES: Final = (
     Attribute("Platform", "platforms", "key", values.names("ANY"), _NAMES, ("Platforms",)),
     Attribute("Tag", "tags", "key", values.names(), _NAMES, ("Tags",)),
     Attribute("PilotType", "pilot_type", "key", values.private, _PRIVATE, ("PilotTypes",)),
+    Attribute("ForceGeneric", "force_generic", "key", values.flag, "true or false"),
     Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
     Attribute("CPUTime", "norm_cpu_seconds", "key", values.whole(1, 10**9), _CPU_SECONDS),

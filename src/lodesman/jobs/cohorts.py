@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS
+from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, invalid
 from lodesman.jobs.members import Scope, read_filled, value_at
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
@@ -37,10 +37,12 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
     """The cohorts of a description, by their first members. Raises InvalidJob, also for too many."""
     spec, members = description.spec, description.members
     if members is None:
+        _check_together(spec, places)
         return [CohortSpec(spec=spec, runs=((0, 1),))]
     scope = Scope(members)
     keys = [(attribute, value) for attribute, value in scope.deferred(spec) if attribute.use == "key"]
     if not keys:
+        _check_together(spec, places)
         return [CohortSpec(spec=spec, runs=((0, members.count),))]
     tokens = sorted(frozenset[str]().union(*(value.tokens for _attribute, value in keys)))
     # For each member the values of the tokens decide its cohort.
@@ -64,6 +66,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
             for one, value in keys
         }
         filled = replace(spec, **read, deferred=deferred)
+        _check_together(filled, places, member=first)
         # Different values can read as one key ("1" and 1): such cohorts become one.
         key = msgspec.json.encode({field: getattr(filled, field) for field in sorted(KEY_FIELDS)})
         known = by_key.setdefault(key, (filled, []))
@@ -72,6 +75,13 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
         if size > _MAX_KEY_BYTES:
             raise _too_large([one.name for one, _ in keys])
     return [CohortSpec(spec=one, runs=_joined(sorted(runs))) for one, runs in by_key.values()]
+
+
+def _check_together(spec: JobSpec, places: PositionMap, **data: int) -> None:
+    """Raises InvalidJob where attributes contradict each other; `data`: which member it is."""
+    if spec.force_generic and spec.pilot_type:
+        text = f"asks for generic pilots, PilotType = {spec.pilot_type} for the others"
+        raise invalid("ForceGeneric", text, places, right="one of the two", **data)
 
 
 def _too_large(names: list[str]) -> InvalidJob:

@@ -49,6 +49,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     platforms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     pilot_type: str = ""
+    force_generic: bool = False
     submission_pools: tuple[str, ...] = ()
     cores: int = 1
     memory_mb: int = 0

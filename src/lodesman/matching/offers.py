@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from lodesman.matching.criteria import Reason, explain
-from lodesman.matching.request import ResourceRequest
+from lodesman.matching.request import PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import (
     ANY,
@@ -129,6 +129,19 @@ class WithoutPilots(NamedTuple):
 
     parameter: str
     text: str
+
+
+PRIVATE_ONLY: Final = WithoutPilots("GenericPilots", "it takes private pilots only: GenericPilots is no")
+"""Why no generic pilot is sent to a queue whose `generic_pilots` is false."""
+
+
+def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
+    """Whether the director ever sends private pilots for a key. `private_pools`: the submission pools that draw some for
+    task queues that take both kinds; '' stands for the default ones.
+    """
+    if key.force_generic or key.pilot_type == PRIVATE:
+        return not key.force_generic
+    return not set(key.submission_pools or ("",)).isdisjoint(private_pools)
 
 
 def not_sent(offer: QueueOffer, backends: Collection[str]) -> WithoutPilots | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lodesman.masks.bits import Plane, bits, mask_of, numbered
 from lodesman.matching.criteria import CRITERIA
-from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
+from lodesman.matching.offers import BACKENDS, PRIVATE_ONLY, QueueOffer, gets_private, never_sent, offers_of
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
 from lodesman.matching.tables import PLACE, RequestTable
@@ -38,8 +38,9 @@ class VOConfig:
     """The configuration for one VO.
 
     `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
-    `residents`: the pilots that live in queues to which none is ever sent. `pools`: the names of the submission pools,
-    None if they are unknown. `version`: equal for equal configurations.
+    `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the names of the
+    submission pools, None if they are unknown; `private_pools`: see `gets_private`. `version`: equal for equal
+    configurations.
     """
 
     vo: str
@@ -48,6 +49,7 @@ class VOConfig:
     backends: Collection[str] = BACKENDS
     residents: Residents = field(default_factory=lambda: Residents(frozenset()))
     pools: frozenset[str] | None = None
+    private_pools: frozenset[str] = frozenset()
     version: str = ""
 
     @cached_property
@@ -79,6 +81,11 @@ class VOConfig:
             if found is not None:
                 closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.bit
         return tuple(closed.items())
+
+    @cached_property
+    def private_only(self) -> int:
+        """The queues that take no generic pilots."""
+        return mask_of(offer.bit for offer in self.offers if not offer.settings.generic_pilots)
 
     @cached_property
     def hopeless(self) -> int:
@@ -115,13 +122,16 @@ class VOConfig:
 
     @cached_property
     def uninhabitable(self) -> frozenset[QueueId]:
-        """The queues to which no pilot is ever sent."""
-        return frozenset(self.by_bit[bit].queue for _, mask in self.never_sent for bit in bits(mask))
+        """The queues to which no pilot, or no generic one, is ever sent."""
+        masks = (self.private_only, *(mask for _, mask in self.never_sent))
+        return frozenset(self.by_bit[bit].queue for mask in masks for bit in bits(mask))
 
     def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
-        """By parameter, the queues to which none is ever sent, and where no pilot is that could take jobs of the key."""
-        served = self.served_by_residents(key)
-        for name, mask in self.never_sent:
+        """By parameter, the queues to which none is ever sent for the key, and where no pilot could take its jobs."""
+        served, closed = self.served_by_residents(key), list(self.never_sent)
+        if self.private_only and not gets_private(key, self.private_pools):
+            closed.append((PRIVATE_ONLY.parameter, self.private_only))
+        for name, mask in closed:
             if mask & ~served:
                 yield name, mask & ~served
 
@@ -154,13 +164,15 @@ class Policy:
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
     configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
     numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
-    queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
+    queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown;
+    `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
     """
 
     config: ResourceConfig
     add_eligible_sites: bool = False
     submission_pools: frozenset[str] | None = None
+    private_pools: frozenset[str] = frozenset()
     backends: Collection[str] = BACKENDS
     life_seconds: int = 0
     loaded_at: float | None = None
@@ -176,7 +188,8 @@ class Policy:
     def digest(self) -> str:
         """Equal for equal resources and pools, in every process."""
         pools = None if self.submission_pools is None else sorted(self.submission_pools)
-        resources = repr((self.config.types.all(), self.config.tree, pools, sorted(self.backends)))
+        names = pools, sorted(self.backends), sorted(self.private_pools)
+        resources = repr((self.config.types.all(), self.config.tree, *names))
         return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
@@ -192,9 +205,9 @@ class Policy:
             offers = offers_of(table, vo, life_seconds=self.life_seconds)
             known = self._of_vo[vo] = VOConfig(
                 vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest,
-                backends=self.backends,
+                backends=self.backends, private_pools=self.private_pools,
             )  # fmt: skip
-        if not known.never_sent:
+        if not known.uninhabitable:
             return known
         there, before = self.inhabited(known.uninhabitable), known.residents.requests
         if there is not before and there != before:

@@ -31,6 +31,7 @@ class TaskQueueKey:
     platforms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     pilot_type: str = ""
+    force_generic: bool = False
     submission_pools: tuple[str, ...] = ()
     submit_pool: str = ""
     cores: int = 1

@@ -273,6 +273,7 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="VO", kind=Kind.LIST),
     ParameterType(name="Backend", kind=Kind.STRING),
     ParameterType(name="CEType", kind=Kind.STRING),
+    ParameterType(name="GenericPilots", kind=Kind.BOOLEAN),
 )
 """The parameters that the program itself works with (`settings`), in the units in which it counts."""
 WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}

@@ -32,7 +32,8 @@ class QueueSettings:
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
     `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
-    `slots`: pilots that run there at once. `submit_options`: words for the submit command of the batch system.
+    `slots`: pilots that run there at once. `generic_pilots`: it takes them, not private ones alone. `submit_options`: words
+    for the submit command of the batch system.
     """
 
     backend: str = ""
@@ -45,6 +46,7 @@ class QueueSettings:
     max_running_jobs: int | None = None
     max_held_jobs: int | None = None
     slots: int | None = None
+    generic_pilots: bool = True
     waiting_to_running_ratio: Number | None = None
     processors: int | None = None
     memory_mb: int | None = None
@@ -108,6 +110,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         max_running_jobs=reader.whole("MaxRunningJobs"),
         max_held_jobs=reader.whole("MaxHeldJobs"),
         slots=reader.whole("Slots"),
+        generic_pilots=reader.value("GenericPilots") is not False,
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
         processors=reader.whole("NumberOfProcessors") or None,
         memory_mb=reader.whole("MaxRAM") or reader.whole("Memory") or None,
@@ -143,21 +146,24 @@ class _Reader:
         self._types = types
 
     def number(self, name: str) -> Number | None:
-        folded = fold(name)
-        found = self._params.get(folded)
-        if found is None or isinstance(found.value, str | tuple):
+        folded, value = fold(name), self.value(name)
+        if value is None or isinstance(value, str | tuple):
             return None
         unit = WELL_KNOWN_BY_NAME[folded].unit
         declared = self._types.get_folded(folded)
-        return convert(found.value, unit=declared.unit if declared else unit, to=unit)
+        return convert(value, unit=declared.unit if declared else unit, to=unit)
+
+    def value(self, name: str) -> Value | None:
+        found = self._params.get(fold(name))
+        return None if found is None else found.value
 
     def whole(self, name: str) -> int | None:
         number = self.number(name)
         return None if number is None else int(number)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        found = self._params.get(fold(name))
-        return () if found is None else tuple(map(as_text, as_scalars(found.value)))
+        value = self.value(name)
+        return () if value is None else tuple(map(as_text, as_scalars(value)))
 
     def text(self, name: str) -> str:
         return (*self.texts(name), "")[0]

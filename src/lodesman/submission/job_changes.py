@@ -16,8 +16,9 @@ from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Op
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
-from lodesman.matching.offers import CAUSES, never_sent
+from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
 from lodesman.matching.policy import VOConfig
+from lodesman.matching.request import PRIVATE
 from lodesman.resources.requirement import Requirement, capacities, capacity_order
 
 _SHOWN_NAMES: Final = 8
@@ -160,6 +161,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
         if closed and step.criterion in CAUSES:
             step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
             reasons.append(closed.text)
+    reasons += [PRIVATE_ONLY.text] if PRIVATE_ONLY.parameter in change.criteria else []
     return JobChange(
         change=[step.criterion for step in steps],
         text=joined(steps),
@@ -306,6 +308,12 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
     return found
 
 
+def _private(case: _ChangedJob, name: str) -> Made:
+    text = f"PilotType -> {PRIVATE}{' and ForceGeneric left out' if case.key.force_generic else ''}"
+    step = _step_of(name, text, asked=case.key.pilot_type or None, instead=PRIVATE)
+    return step, case.changed(pilot_type=PRIVATE, force_generic=False)
+
+
 _STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "Site": _one_of("sites", "site"),
     "BannedSite": _banned,
@@ -317,4 +325,5 @@ _STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "NumberOfProcessors": _number("cores"),
     "Memory": _number("memory_mb"),
     "CPUTime": _number("norm_cpu_seconds"),
+    PRIVATE_ONLY.parameter: _private,
 }

@@ -19,7 +19,7 @@ from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import JobShare, JobStep
 from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
-from lodesman.matching.offers import CAUSES, never_sent
+from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
 from lodesman.why import verdict
@@ -33,7 +33,7 @@ _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("site", ("Site", "BannedSite", "GridCE")),
     ("platform", ("Platform", "Tag", "RequiredTag", "JobType")),
     ("size", ("NumberOfProcessors", "Memory", "CPUTime")),
-    ("sending", CAUSES),
+    ("sending", (*CAUSES, PRIVATE_ONLY.parameter)),
 )
 _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.CLOSED: ", but no pilot is there and all of them are closed: {closings}",
@@ -85,9 +85,9 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
         reasons = [f"VO {config.vo} may not use it" if known else "there is no such queue"]
     else:
         criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
-        never = never_sent(offer, config.backends)
+        nevers = (never_sent(offer, config.backends), PRIVATE_ONLY)
         reasons = list(facts.exclusions.reasons(offer.bit))
-        reasons += [never.text] if never and never.parameter in criteria else []
+        reasons += [one.text for one in nevers if one and one.parameter in criteria]
         if not config.has_pool_for(facts.exclusions.key):
             reasons.append(
                 f"there is no submission pool {' or '.join(facts.exclusions.key.submission_pools)}"

@@ -17,7 +17,7 @@ from lodesman.answers.nodes import Closing, QueueSetting
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_queues import QueueGate, QueueStep
 from lodesman.matching import QueueOffer
-from lodesman.matching.offers import WithoutPilots
+from lodesman.matching.offers import PRIVATE_ONLY, WithoutPilots
 from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.why import verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
@@ -184,6 +184,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     ]
     reasons = list(dict.fromkeys(filter(None, texts)))
     sent = "pilots there are started manually" if offer.backend == MANUAL else f"backend {offer.backend}"
+    sent += "" if offer.settings.generic_pilots else f"; {PRIVATE_ONLY.text}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
 

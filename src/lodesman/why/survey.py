@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.answers import why_pilots as answers
-from lodesman.masks.bits import NearMiss, bits, near_misses, passing
+from lodesman.masks.bits import NearMiss, bits, mask_of, near_misses, passing
 from lodesman.masks.table import Values
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, MatchCriterion, explain
-from lodesman.matching.offers import as_if_made_for
+from lodesman.matching.offers import PRIVATE_ONLY, as_if_made_for, gets_private
 from lodesman.matching.tables import PLACE, KeyTable
 from lodesman.submission.exclusions import ATTRIBUTES
 from lodesman.why.verdict import excluded
@@ -57,14 +57,23 @@ class WaitingTaskQueues:
     keys: Mapping[int, TaskQueueKey]
     waiting: Mapping[int, int]
 
-    def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
-        """Hold them all against a resource, by the criteria of these names."""
+    def survey(
+        self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
+        private_pools: Collection[str] | None = None,
+    ) -> Survey:  # fmt: skip
+        """Hold them all against a resource, by the criteria of these names. `private_pools` (see `gets_private`): of a queue
+        that takes private pilots only, else None.
+        """
         full = self.table.full
         planes = [(one.name, mask) for one, mask in self.table.lost(full, request) if one.name in criteria]
+        if private_pools is not None:
+            generic = (tq_id for tq_id, key in self.keys.items() if not gets_private(key, private_pools))
+            planes.append((PRIVATE_ONLY.parameter, mask_of(map(self.table.bit, generic))))
+        planes = [one for one in planes if one[1]]
         fitting = self._ids(passing(planes, full))
         of_vo = full & ~dict(planes).get("vo", 0)  # no change makes a resource serve another VO
         nearest = near_misses(planes, of_vo)[:_MOST_CHANGES]
-        counts = [(NAMES[name], mask.bit_count()) for name, mask in planes]
+        counts = [(NAMES.get(name, name), mask.bit_count()) for name, mask in planes]
         counts.sort(key=lambda one: (-one[1], one[0]))
         work = answers.Work(
             task_queues=full.bit_count(),
@@ -82,7 +91,10 @@ class WaitingTaskQueues:
         example = self._fullest(ids)
         key, keys = self.keys[example], [self.keys[tq_id] for tq_id in ids]
         steps = [change_step(one, request, keys) for one in CRITERIA if one.name in change.criteria]
-        reasons = explain(key, request if made else as_if_made_for(key, request))
+        reasons = [*map(str, explain(key, request if made else as_if_made_for(key, request)))]
+        if PRIVATE_ONLY.parameter in change.criteria:
+            steps.append(_generic_too(len(ids)))
+            reasons.append(PRIVATE_ONLY.text)
         return answers.ResourceChange(
             change=[step.criterion for step in steps],
             text=" and ".join(step.text for step in steps),
@@ -90,7 +102,7 @@ class WaitingTaskQueues:
             jobs=self._jobs(ids),
             steps=steps,
             example=answers.ExampleTaskQueue(
-                task_queue=example, owner=key.owner, group=key.group, reasons=[str(one) for one in reasons]
+                task_queue=example, owner=key.owner, group=key.group, reasons=reasons
             ),
         )
 
@@ -135,6 +147,12 @@ def change_step(
         offered=offered,
         options=[answers.ResourceOption(value=value, task_queues=n) for value, n in options],
     )
+
+
+def _generic_too(task_queues: int) -> answers.ResourceChangeStep:
+    """For task queues that a queue excludes as it takes private pilots only."""
+    name, yes = PRIVATE_ONLY.parameter, answers.ResourceOption(value="yes", task_queues=task_queues)
+    return answers.ResourceChangeStep(criterion=name, text=f"{name} -> yes", offered=["no"], options=[yes])
 
 
 _Pick = Callable[[Values, Values], Iterable[str]]

@@ -167,6 +167,12 @@ def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
     assert {vo: request.cores for vo, request in found.templates.items()} == {"a": 8, "b": 1}
 
 
+def test_generic_pilots_of_one_vo_may_be_unwanted(views):
+    found, by_vo = views(overlay("", a="GenericPilots = false"))
+    assert (found.private_only, set(found.templates)) == (["a"], {"a", "b"})
+    assert by_vo == {"a": found, "b": found}
+
+
 @pytest.mark.parametrize(
     "never",
     ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Slots = 0", "Backend = 'slurm'", "Backend = 'manual'"],

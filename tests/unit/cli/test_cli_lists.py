@@ -177,7 +177,7 @@ def tq_row(number, **changes):
         "sites": [],
     }
     row |= {"main_reason": "no-room-for-pilots", "detail": "breaker", "since": 1.0}
-    return {**row, "submit_pool": "", "pilot_type": "", **changes}
+    return {**row, "submit_pool": "", "pilot_type": "", "force_generic": False, **changes}
 
 
 def test_why_jobs_wait_counted(at, server):

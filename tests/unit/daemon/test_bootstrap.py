@@ -262,3 +262,17 @@ def test_a_process_that_cannot_start_says_why_in_one_line(monkeypatch, capsys, n
         logging.getLogger().setLevel(level)
     (line,) = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
     assert (line["level"], line["process"], "port" in line["message"]) == ("critical", name, True)
+
+
+@pytest.mark.parametrize(("fraction", "default", "found"), [
+    (0.0, "Fast", set()), (0.5, "Local", {"Fast"}), (0.5, "Fast", {"Fast", ""}),
+])  # fmt: skip
+def test_the_policy_knows_the_pools_that_draw_private_pilots(tmp_path, fraction, default, found):
+    director = {
+        "SubmitPools": "Local, Fast",
+        "DefaultSubmitPools": default,
+        "Fast": {"PrivatePilotFraction": fraction},
+    }
+    config = load_config(None, overrides={"server": {"data": str(tmp_path)}, "director": director})
+    policy = bootstrap.policy_of(config, {}, life_seconds=0, inhabited=lambda _: frozenset())
+    assert policy.private_pools == policy.vo_config("lab").private_pools == found

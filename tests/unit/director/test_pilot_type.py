@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import PoolOptions
-from lodesman.director.orders import TypeReason, choose_identity, presented, wants_private
+from lodesman.director.options import DirectorOptions, PoolOptions
+from lodesman.director.orders import TypeReason, choose_identity, presented, private_pools, wants_private
+from lodesman.matching.offers import gets_private
 
 
 def identity(demand, seed=1, **options):
@@ -75,6 +76,39 @@ def test_a_private_task_queue_always_gets_private_pilots(demand, spelling):
     assert chosen.pilot_type == "private"
     assert chosen.reason is TypeReason.TASK_QUEUE
     assert chosen.draw is None
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_task_queue_that_asks_for_generic_pilots_gets_no_others(demand, legacy):
+    for fraction in (0.0, 0.5, 1.0):
+        chosen = identity(demand(force_generic=True), private_fraction=fraction, legacy_fraction=legacy)
+        assert (chosen.private, chosen.pilot_type, chosen.draw) == (False, "", None)
+        assert chosen.reason is TypeReason.FORCED
+
+
+def test_as_in_the_seed_generic_goes_before_private(demand):
+    """No description has both."""
+    assert not identity(demand(force_generic=True, pilot_type="private")).private
+
+
+@given(
+    st.sampled_from([(), ("A",), ("B",), ("A", "B")]), st.sampled_from(["", "private"]), st.booleans(),
+    st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.sampled_from([("A",), ("B",), ("A", "B")]),
+)  # fmt: skip
+def test_private_pilots_are_drawn_exactly_for_the_keys_that_may_get_some(
+    demand, named, kind, forced, fraction, legacy, default
+):
+    wanted = demand(submission_pools=named, pilot_type=kind, force_generic=forced)
+    drawing = PoolOptions(name="A", private_fraction=fraction, legacy_fraction=legacy)
+    pools = {"A": drawing, "B": PoolOptions(name="B")}
+    options = DirectorOptions(submission_pools=("A", "B"), default_submission_pools=default, pools=pools)
+    rng = random.Random(3)
+    drawn = {
+        choose_identity(wanted, options=pools[name], rng=rng).private
+        for name in named or default
+        for _ in range(40)
+    }
+    assert gets_private(wanted.key, private_pools(options)) == (True in drawn)
 
 
 def test_the_draw_is_recorded(demand):

@@ -115,6 +115,19 @@ def test_only_queues_of_the_vo_are_used(ask, put, queue):
     assert result.placements[0].request.vo == "other"
 
 
+def test_no_generic_pilot_goes_to_a_queue_that_takes_private_ones_only(ask, put, queue):
+    asks = [
+        ask(1), ask(2, force_generic=True), ask(3, fraction=1.0), ask(4, pilot_type="private"),
+        ask(5, pilot_type="private", vo="other"), ask(6, vo="other"), ask(7, sites=("B",)),
+    ]  # fmt: skip
+    result = put(asks, [queue("A", private_only=("lab",), vos=("lab", "other"))])
+    assert {one.order.tq_id for one in result.placements} == {3, 4, 5, 6}
+    for number in (0, 1, 6):
+        (refusal,) = refusals(result, number)
+        assert (refusal.kind, refusal.reasons, refusal.clamps) == (RefusalKind.PRIVATE_ONLY, (), ())
+    assert result.rooms[A].wanted == 40
+
+
 @pytest.mark.parametrize(("most", "used"), [(1, 1), (4, 4), (16, 16), (40, 16)])
 def test_what_goes_to_each_queue_is_one_of_the_submissions_that_the_pool_takes(ask, put, queue, most, used):
     queues = [queue(f"S{number}", caps=caps(5)) for number in range(16)]

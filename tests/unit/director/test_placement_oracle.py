@@ -59,6 +59,8 @@ class Pairwise:
                 refused.append((RefusalKind.OTHER_POOL, queue.queue_id, (), ()))
             elif template is None:
                 refused.append((RefusalKind.OTHER_VO, queue.queue_id, (), ()))
+            elif ask.key.vo in queue.private_only and not ask.identity.private:
+                refused.append((RefusalKind.PRIVATE_ONLY, queue.queue_id, (), ()))
             else:
                 template = replace(template, submit_pools=self.pools.of(queue.queue_id))
                 request = presented(template, ask.identity, submission_pool=ask.pool)
@@ -237,6 +239,7 @@ def queues_of(draw, queue, queue_id: QueueId, bit: int) -> CandidateQueue:
         caps=QueueCaps(max_waiting=draw(CAP), max_total=draw(CAP)),
         slots=draw(st.one_of(st.none(), st.integers(0, 9))),
         closed=draw(seldom(seldom(st.just("banned"), ""), "")),
+        private_only=draw(seldom(some("lab", "ego"), ())),
     )
 
 

@@ -124,6 +124,18 @@ def test_deferred_values_that_are_no_keys_stay_deferred():
         ({"Parameters": [1, -1], "Requirements": {"M": "%s"}}, "Requirements", 1, "is negative"),
         ({"Parameters": ["private", "x"], "PilotType": "%s"}, "PilotType", 1, "unknown"),
         ({"Parameters": 13, "ParameterStep": 1, "Priority": "%s"}, "Priority", 10, "too large"),
+        (
+            {"Parameters": ["", "private"], "PilotType": "%s", "ForceGeneric": 1},
+            "ForceGeneric",
+            1,
+            "PilotType",
+        ),
+        (
+            {"Parameters": [0, 1], "PilotType": "private", "ForceGeneric": "%s"},
+            "ForceGeneric",
+            1,
+            "PilotType",
+        ),
     ],
 )
 def test_a_cohort_that_is_wrong_is_named_by_its_first_member(attributes, attribute, member, words):
@@ -133,6 +145,17 @@ def test_a_cohort_that_is_wrong_is_named_by_its_first_member(attributes, attribu
     assert (error.data["attribute"], error.data["member"]) == (attribute, member)
     assert f"of member {member}" in error.message
     assert words in error.message
+
+
+@pytest.mark.parametrize("more", [{}, {"Parameters": 3}, {"Parameters": 3, "Site": "S%n"}])
+def test_private_and_generic_pilots_at_once_are_refused(more):
+    with pytest.raises(InvalidJob) as caught:
+        cohorts(described(PilotType="Private", ForceGeneric=True, **more))
+    assert "asks for generic pilots, PilotType = private for the others." in caught.value.message
+    assert caught.value.hint == "Give one of the two."
+    for one in ({"PilotType": "private", "ForceGeneric": "no"}, {"ForceGeneric": True}):
+        (cohort,) = cohorts(described(**one))
+        assert cohort.spec.force_generic == (one["ForceGeneric"] is True)
 
 
 def test_the_position_is_reported_if_it_is_known():

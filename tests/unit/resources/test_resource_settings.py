@@ -158,6 +158,14 @@ def test_options_that_are_no_words_are_refused(value):
         settings(f"SubmitOptions = {value}")
 
 
+@pytest.mark.parametrize(
+    ("text", "generic"),
+    [("", True), ("true", True), ("'yes'", True), ("false", False), ("'no'", False), ("0", False), ("'ANY'", True)],
+)  # fmt: skip
+def test_a_queue_takes_generic_pilots_unless_it_says_no(text, generic):
+    assert settings(f"GenericPilots = {text}" if text else "").generic_pilots is generic
+
+
 def test_declared_units_are_converted():
     found = settings(
         "Memory = 4\nCPUTime = 2", '[job_description]\nMemory = "number GB"\nCPUTime = "number h"'
@@ -171,7 +179,7 @@ def test_a_declaration_may_not_change_what_the_program_works_with():
     for known in WELL_KNOWN:
         assert parse_type(known.name, known.kind.value).unit == known.unit
         with pytest.raises(BadValue, match=f"needs a {known.kind.value}"):
-            parse_type(known.name, "boolean")
+            parse_type(known.name, "version")
     with pytest.raises(BadValue, match="does not fit"):
         parse_type("Memory", "number s")
     with pytest.raises(BadValue, match="does not fit"):
@@ -192,6 +200,7 @@ def test_a_declaration_may_not_change_what_the_program_works_with():
         ("NumberOfProcessors", -1),
         ("Memory", (1, 2)),
         ("CEType", ("a", "b")),
+        ("GenericPilots", (True, False)),
         ("WaitingToRunningRatio", -0.1),
     ],
 )

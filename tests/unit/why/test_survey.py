@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lodesman.background.snapshot import KnownQueues
 from lodesman.matching import ANY, ResourceRequest, TaskQueueKey
 from lodesman.matching.criteria import CRITERIA, explain
-from lodesman.matching.offers import as_if_made_for
+from lodesman.matching.offers import as_if_made_for, gets_private
 from lodesman.matching.request import PRIVATE
 from lodesman.matching.tables import KeyTable
 from lodesman.store import SqliteDatabase
@@ -35,6 +35,7 @@ KEYS = st.builds(
     platforms=some("pq", 2),
     tags=some("tu", 2),
     pilot_type=st.sampled_from(["", PRIVATE]),
+    force_generic=st.booleans(),
     submission_pools=some("12", 1),
     submit_pool=st.sampled_from(["", "x", "y"]),
     cores=st.sampled_from([1, 2, 4]),
@@ -134,6 +135,25 @@ def test_the_nearest_are_refused_by_the_fewest_criteria(keys, request, names):
         assert len(one.example.reasons) == fewest
         assert all(step.options for step in one.steps)
         assert one.text == " and ".join(step.text for step in one.steps)
+
+
+@given(st.lists(KEYS, max_size=7), REQUESTS, st.sampled_from([(), ("",), ("1",), ("", "2")]))
+def test_a_queue_for_private_pilots_excludes_whoever_gets_none(keys, request, pools):
+    known, private = field(keys), {10 + n for n, key in enumerate(keys) if gets_private(key, pools)}
+    found = known.survey(request, SENDABLE, private_pools=pools)
+    assert set(found.fitting) == private.intersection(known.survey(request, SENDABLE).fitting)
+    assert counts_of(found).get("GenericPilots", 0) == len(keys) - len(private)
+    for one in found.work.nearest:
+        assert all(step.options for step in one.steps)
+        assert one.text == " and ".join(step.text for step in one.steps)
+        assert len(one.example.reasons) == len(one.change)
+
+
+def test_the_change_for_generic_pilots_is_the_queue_s():
+    found = field([KEY, KEY]).survey(HERE, SENDABLE, private_pools=())
+    (near,) = found.work.nearest
+    assert (near.text, near.task_queues) == ("GenericPilots -> yes", 2)
+    assert near.example.reasons == ["it takes private pilots only: GenericPilots is no"]
 
 
 def test_an_empty_field_fits_nothing_and_refuses_nothing():
