@@ -101,7 +101,7 @@ def test_what_slurm_refuses_can_be_submitted_again(kit, partition, transient):
 
 def test_whether_a_pilot_could_ever_run(kit):
     assert kit.backend.check(kit.spec("true")).possible
-    never = kit.backend.check(kit.spec("true", cores=1000))
+    never = kit.backend.check(replace(kit.spec("true", cores=1000), program=b"", pilot_file=b""))
     assert never.possible is False
     assert "not available" in never.detail
     assert kit.backend.check(on(kit, "nosuch").spec("true")).possible is False

@@ -14,6 +14,7 @@ from math import inf
 from typing import Protocol
 
 from lodesman.answers.nodes import BreakerOrder
+from lodesman.background.list_match import ListMatch
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.site_mask import SiteMask
@@ -47,7 +48,7 @@ class OwnQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
     """Makes the candidates of an iteration. `pools`: submission pools, which serve every queue; `mask`: what is closed;
-    `orders`: of administrators, for breakers.
+    `orders`: of administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues.
     """
 
     policy: Policy
@@ -57,6 +58,7 @@ class CandidateMaker:
     now: float
     mask: SiteMask = field(default_factory=SiteMask)
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
+    list_match: ListMatch = field(default_factory=ListMatch)
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
@@ -90,6 +92,7 @@ class CandidateMaker:
         seen_at = min((load.observed_at for load in loads), default=self.now)
         source = ", ".join(names) if loads else "no backend"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
+        shapes = frozenset(offer.shape for offer in offers.values())
         closed = None if loads else not_sent(next(iter(offers.values())), self.policy.backends)
         return CandidateQueue(
             queue_id=queue_id,
@@ -112,6 +115,8 @@ class CandidateMaker:
             closed=self.mask.reason(queue_id, self.now),
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
+            shapes=shapes,
+            never=self.list_match.never(shapes),
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
         )
 

@@ -23,6 +23,7 @@ from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
 from lodesman.background.launch import Offers
+from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import standing_of
 from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import CancelOutcome
@@ -79,6 +80,7 @@ class Director:
     vos: Sequence[str] = ()
     iterated_at: float | None = None
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
+    list_match: ListMatch = field(default_factory=ListMatch)
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
@@ -114,6 +116,7 @@ class Director:
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
         self.iterated_at = now
+        self.list_match.want(decision.placement, self.options, now)
         faults = []
         for part in (self._store, self._launch, self._cancel, self._note_breakers):
             try:
@@ -254,6 +257,7 @@ class Director:
             now=now,
             mask=mask,
             orders=self.orders,
+            list_match=self.list_match,
         )
 
     def gate(

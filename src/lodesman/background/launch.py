@@ -240,7 +240,7 @@ class SubmissionPools:
             submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
             backend=offer.backend,
         )  # fmt: skip
-        common = {**self._common(offer), **place, **served}
+        common, shape = {**self._common(offer), **place, **served}, offer.shape
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
         for part in portions(range(placement.count), most):
             submission, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
@@ -251,10 +251,10 @@ class SubmissionPools:
                 program=self._settings.program,
                 pilot_file=msgspec.json.encode({**common, "submission": submission, "secret": secret}),
                 python=self._settings.python,
-                cores=offer.request.cores,
-                memory_mb=offer.settings.memory_mb or 0,
-                wall_seconds=offer.settings.wall_seconds or 0,
-                options=(*watch.options, *offer.settings.submit_options),
+                cores=shape.cores,
+                memory_mb=shape.memory_mb,
+                wall_seconds=shape.wall_seconds,
+                options=(*watch.options, *shape.options),
             )
             rows = [
                 msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join_token_of(secret, n)))

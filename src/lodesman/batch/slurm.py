@@ -151,7 +151,7 @@ class SlurmBackend:
         """What `sbatch --test-only` says of it."""
         if reason := backend.unusable(spec):
             return backend.Check(possible=False, detail=reason)
-        done = self._run([*self._sbatch(spec, "/dev/null"), "--test-only"], stdin=_script(spec))
+        done = self._run([*self._sbatch(spec, "/dev/null"), "--test-only"], stdin=b"#!/bin/sh\n")
         reason = slurm_text.refusal_of(done.err)
         if not done.code:
             return backend.Check(possible=True, detail=reason)

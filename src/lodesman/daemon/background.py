@@ -144,6 +144,8 @@ class BackgroundProcess:
 
     def _poll(self, watch: BackendWatch, seconds: float) -> None:
         self.loops.add(Loop(f"poll {watch.name}", seconds, lambda: watch.tick(time.time())))
+        match = self.director.list_match
+        self.loops.add(Loop(f"list-match {watch.name}", seconds, lambda: match.tick(watch, time.time())))
         self.loops.add(Loop(f"forget {watch.name}", 600.0, lambda: watch.forget(time.time())))
 
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:

@@ -6,7 +6,7 @@ The section of a submission pool, inside the director's, overrides it for the op
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import pairwise
@@ -184,7 +184,8 @@ class ExcessRules:
 class PoolOptions:
     """What a submission pool may set for itself; the director's section gives the defaults.
 
-    Threads: from the start, at most, and tasks waiting for one. The two of the list-match change nothing (ADR-0009).
+    Threads: from the start, at most, and tasks waiting for one. With enable_list_match batch systems are asked whether they
+    ever run the pilots of their queues, again after list_match_delay_minutes (ADR 0045).
     private_fraction is the fraction of *private* pilots for task queues that take both kinds (ADR 0039); with
     legacy_fraction its complement. Generic pilots run as generic_owner of generic_group.
     """
@@ -222,6 +223,13 @@ class DirectorOptions:
     breaker: BreakerRules = BreakerRules()
     rate: RateRules = RateRules()
     excess: ExcessRules = ExcessRules()
+
+    def list_match_seconds(self, pools: Iterable[str]) -> float | None:
+        """How long an answer is kept about a queue that these pools serve; None: it is not asked about."""
+        found = (self.pools[name] for name in pools if name in self.pools)
+        return min(
+            (60.0 * one.list_match_delay_minutes for one in found if one.enable_list_match), default=None
+        )
 
 
 class _Rule(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
+from lodesman.matching.offers import PilotShape
 from lodesman.matching.request import ResourceRequest
 
 
@@ -93,7 +94,8 @@ class CandidateQueue:
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
     whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
     can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
-    administrator's, for its breaker. no_backend: why there is nothing to send pilots to, empty if there is.
+    administrator's, for its breaker. no_backend: why there is nothing to send pilots to, empty if there is. shapes: what
+    pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is not known.
     """
 
     queue_id: QueueId
@@ -108,6 +110,8 @@ class CandidateQueue:
     order: BreakerOrder | None = None
     no_backend: str = ""
     private_only: Collection[str] = ()
+    shapes: Collection[PilotShape] = ()
+    never: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,8 @@ def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Ite
         yield Limit(name=ClampName.CLOSED, limit=0, detail=queue.closed)
     if queue.no_backend:
         yield Limit(name=ClampName.NO_BACKEND, limit=0, detail=queue.no_backend)
+    if queue.never:
+        yield Limit(name=ClampName.LIST_MATCH, limit=0, detail=queue.never)
     doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)
     if doubts:
         yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)

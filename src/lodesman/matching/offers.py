@@ -45,6 +45,29 @@ JOIN_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PilotShape:
+    """What the pilots of a CE queue ask of its batch system; 0 MB and 0 s ask for nothing. `options`: words for the submit
+    command, of the queue alone.
+    """
+
+    backend: str
+    queue: QueueId
+    cores: int
+    memory_mb: int
+    wall_seconds: int
+    options: tuple[str, ...]
+
+    def __str__(self) -> str:
+        sizes = (
+            (self.cores, f"core{'s' * (self.cores != 1)}"),
+            (self.memory_mb, "MB"),
+            (self.wall_seconds, "s"),
+        )
+        text = ", ".join(f"{n} {unit}" for n, unit in sizes if n)
+        return f"{text} with {' '.join(self.options)}" if self.options else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffer:
     """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
     a mask says whether it serves a pool.
@@ -59,6 +82,19 @@ class QueueOffer:
     def backend(self) -> str:
         """The name of the batch system behind the queue; the local one unless it is configured."""
         return self.settings.backend or LOCAL
+
+    @property
+    def shape(self) -> PilotShape:
+        """What its pilots ask for."""
+        settings = self.settings
+        return PilotShape(
+            backend=self.backend,
+            queue=self.queue,
+            cores=self.request.cores,
+            memory_mb=settings.memory_mb or 0,
+            wall_seconds=settings.wall_seconds or 0,
+            options=settings.submit_options,
+        )
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
         """Why a pilot made for this key could never take its jobs here; () if it could.

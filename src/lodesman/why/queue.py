@@ -97,6 +97,11 @@ class QueueFacts(SnapshotFacts):
         return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
 
     @property
+    def never_run(self) -> str:
+        """Why its batch system never runs pilots like those that are sent there; '' if that is not known."""
+        return next((text for name, text in self.limits if name == ClampName.LIST_MATCH), "")
+
+    @property
     def fitting(self) -> int:
         """The task queues that could be run there."""
         return 0 if self.survey is None else len(self.survey.fitting)
@@ -109,6 +114,7 @@ class QueueFacts(SnapshotFacts):
             self.never,
             configured=self.configured is not None,
             backend_missing=bool(self.no_backend),
+            never_run=bool(self.never_run),
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
@@ -181,6 +187,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
         facts.no_backend,
         *map(str, verdict.least_job_refused(offer)),
         "" if never is None else never.text,
+        facts.never_run,
     ]
     reasons = list(dict.fromkeys(filter(None, texts)))
     sent = "pilots there are started manually" if offer.backend == MANUAL else f"backend {offer.backend}"

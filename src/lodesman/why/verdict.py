@@ -55,6 +55,7 @@ WHO: Final[Mapping[Judged, str]] = {
     QueueReason.NO_BACKEND: f"{_SITES}: Backend",
     QueueReason.NO_JOB_FITS: _SITES,
     QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
+    QueueReason.NEVER_RUN: f"{_SITES}: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or {_BATCH}",
     QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
     QueueReason.MANUAL: "the person who starts pilots there",
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
@@ -73,7 +74,7 @@ WHO: Final[Mapping[Judged, str]] = {
 """Every reason -> who can change it."""
 _NEVER: Final = frozenset(
     {MainReason.IMPOSSIBLE, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
-     QueueReason.NO_JOB_FITS, QueueReason.CAPPED}
+     QueueReason.NO_JOB_FITS, QueueReason.CAPPED, QueueReason.NEVER_RUN}
 )  # fmt: skip
 _NOW: Final = frozenset(
     {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
@@ -87,6 +88,7 @@ SHUT_OUT: Final = frozenset(
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
+    ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
     ClampName.RAMP: "time, twice as many pilots may come as run there",
@@ -180,10 +182,15 @@ def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
 
 
 def judge_offer(
-    offer: QueueOffer | None, closed: WithoutPilots | None, *, configured: bool, backend_missing: bool
+    offer: QueueOffer | None,
+    closed: WithoutPilots | None,
+    *,
+    configured: bool,
+    backend_missing: bool,
+    never_run: bool = False,
 ) -> QueueReason | None:
     """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it;
-    `closed`: what `never_sent` says of it.
+    `closed`: what `never_sent` says of it; `never_run`: its batch system never runs what is sent there.
     """
     if not configured:
         return QueueReason.NOT_CONFIGURED
@@ -193,7 +200,7 @@ def judge_offer(
         return QueueReason.NO_BACKEND
     if least_job_refused(offer):
         return QueueReason.NO_JOB_FITS
-    return None if closed is None else QueueReason.CAPPED
+    return QueueReason.CAPPED if closed else QueueReason.NEVER_RUN if never_run else None
 
 
 def judge_work(

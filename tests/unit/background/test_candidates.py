@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -165,6 +166,21 @@ def test_slots_declared_for_one_vo_hold_for_all(views):
 def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
     found, _ = views(overlay("NumberOfProcessors = 1", a="NumberOfProcessors = 8"))
     assert {vo: request.cores for vo, request in found.templates.items()} == {"a": 8, "b": 1}
+
+
+def test_a_candidate_has_what_its_pilots_ask_for_and_what_is_said_of_it():
+    """As each VO has it; equal ones are one."""
+    policy = overlay("MaxRAM = 2000", a="NumberOfProcessors = 8")
+    said = SimpleNamespace(never=lambda shapes: f"never {len(shapes)}")
+    maker = CandidateMaker(
+        policy=policy, watches={"local": cast("Any", Batch(BatchLoad(observed_at=1.0)))}, pools=("Local",), own={},
+        now=150.0, list_match=cast("Any", said),
+    )  # fmt: skip
+    (found,) = maker.make(("a", "b"))
+    assert {(one.cores, one.memory_mb) for one in found.shapes} == {(8, 2_000), (1, 2_000)}
+    assert found.never == "never 2"
+    (alone,) = maker.make(("b",))
+    assert (len(alone.shapes), alone.never) == (1, "never 1")
 
 
 def test_generic_pilots_of_one_vo_may_be_unwanted(views):

@@ -20,7 +20,7 @@ from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import _EMPTY_SECONDS, Director
 from lodesman.background.snapshot import KnownQueues
-from lodesman.batch.backend import BatchLoad, CancelOutcome
+from lodesman.batch.backend import BatchLoad, CancelOutcome, Check
 from lodesman.commands.pilots import (
     drain_pilots,
     end_pilot,
@@ -133,6 +133,34 @@ def world(base, policy, make_key):
 def test_without_jobs_nothing_is_sent(world):
     assert world.tick() == 0
     assert world.launched == []
+
+
+def test_what_an_iteration_wants_is_asked_about_beside_it_and_clamps_the_next(world):
+    """A batch system is never asked by the iteration itself."""
+    asked = []
+    world.batch.check = lambda spec: (
+        asked.append(spec.queue) or Check(possible=False, detail="No such partition")
+    )
+    watch = cast("Any", SimpleNamespace(name="local", backend=world.batch, options=()))
+    world.submit()
+    assert world.tick(1_000.0) > 0
+    assert asked == []
+    assert world.director.list_match.tick(watch, 1_001.0) == 1
+    assert asked == [SHORT]
+    assert world.tick(1_010.0) == 0
+    (room,) = [body["plan"]["rooms"]["North/cn/short"] for name, body in world.posted if name == "iteration"]
+    name, *_, text = room["clamps"][0]
+    assert (name, room["room"]) == ("list-match", 0)
+    assert text.startswith("local says that it never runs pilots of 4 cores")
+    assert text.endswith("there: No such partition")
+    # A dry run goes by what is known, and asks nothing.
+    dry = replace(world.director, rng=random.Random(1))
+    (candidate,) = [one for one in dry.look(1_010.0).queues if one.queue_id == SHORT]
+    assert candidate.never == text
+    world.director.options = read_options({"EnableListMatch": "no", "extraPilots": 0})
+    world.tick(1_020.0)
+    assert world.tick(1_030.0) > 0
+    assert world.director.list_match.tick(watch, 9_999.0) == 0
 
 
 def test_an_iteration_without_anything_to_decide_is_stored_now_and_then(world):

@@ -18,7 +18,7 @@ from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
-from lodesman.background import launch
+from lodesman.background import launch, list_match
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import Sizes, SubmitRefusal, SubmitResult, join_token_of
 from lodesman.director.options import read_options
@@ -423,6 +423,9 @@ Memory = 16000
     world.end()
     (spec,) = world.batch.submitted
     assert (spec.cores, spec.memory_mb) == (cores, memory)
+    asked = list_match._spec(world.offers[vo, SHORT].shape, world.batch.options)
+    same = ("queue", "cores", "memory_mb", "wall_seconds", "options")
+    assert [getattr(asked, name) for name in same] == [getattr(spec, name) for name in same]
     options = json.loads(spec.pilot_file)["options"]
     assert (options["cores"], options["memory_mb"]) == (cores, memory)
 

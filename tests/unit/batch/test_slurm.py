@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,9 @@ def test_one_command_submits_all():
 def test_the_secret_is_on_standard_input_alone():
     slurm, commands = backend(sbatch=done("1234\n"))
     slurm.submit(SPEC)
-    slurm.check(SPEC)
     assert b"END-OF-PILOT" in commands.stdin["sbatch"]
+    slurm.check(replace(SPEC, program=b""))
+    assert commands.stdin["sbatch"] == b"#!/bin/sh\n", "nothing of the pilot is needed to be refused"
     assert all(len(word) < 200 for words in commands.asked for word in words)
 
 

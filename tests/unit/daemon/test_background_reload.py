@@ -121,3 +121,13 @@ def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypat
     assert after[2:] == (("Other",), ("Other",), 20.0)
     background._reload()
     assert in_use(background) == after
+
+
+def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files):
+    background = files.start()
+    files.write("Backend = 'slurm'")
+    background._reload()
+    found = {loop.name: loop for loop in background.loops.loops}
+    assert {"poll slurm", "forget slurm", "list-match slurm"} <= found.keys()
+    assert not any(name.endswith(" local") for name in found)
+    assert found["list-match slurm"].step() == 0, "nothing is wanted"

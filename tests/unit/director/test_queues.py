@@ -104,6 +104,15 @@ def test_a_missing_backend_is_listed_after_the_closing(queue):
     assert granted(queue(no_backend="x")).count == 0
 
 
+def test_what_a_batch_system_never_runs_is_not_sent_whatever_else_is_in_the_way(queue):
+    """A load that is unknown or a breaker that is open passes; this does not."""
+    opened = Breaker(state=BreakerState.OPEN, retry_at=NOW + 60)
+    result = granted(queue(never="slurm says no", waiting=None), breaker=opened)
+    assert [(bite.name, bite.after, bite.detail) for bite in result.clamps] == [
+        (ClampName.LIST_MATCH, 0, "slurm says no")
+    ]
+
+
 def test_an_open_breaker_stops_and_a_half_open_one_lets_one_through(queue):
     opened = Breaker(state=BreakerState.OPEN, failures=3, retry_at=NOW + 60, reason="sbatch: error")
     assert granted(queue(), breaker=opened).count == 0
@@ -119,11 +128,12 @@ def test_tokens_are_the_last_limit(queue):
 
 
 def test_every_limit_is_there_in_the_documented_order(queue):
-    crowded = queue(closed="x", no_backend="y", own=OwnPilots(waiting=9), caps=CAPS)
+    crowded = queue(closed="x", no_backend="y", never="z", own=OwnPilots(waiting=9), caps=CAPS)
     names = [one.name for one in limits(crowded, breaker=Breaker(state=BreakerState.OPEN), tokens=3)]
     assert names == [
         ClampName.CLOSED,
         ClampName.NO_BACKEND,
+        ClampName.LIST_MATCH,
         ClampName.BREAKER,
         ClampName.MAX_WAITING,
         ClampName.MAX_TOTAL,

@@ -73,7 +73,9 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
     found = more.get("offer", offer("open"))
     demand = more.get("demand", Counter({Demand.ASKED: 2}))
     closed = None if found is None else never_sent(found, BACKENDS)
-    never = judge_offer(found, closed, configured=configured, backend_missing=missing)
+    never = judge_offer(
+        found, closed, configured=configured, backend_missing=missing, never_run=more.get("never_run", False)
+    )
     return never or judge_work(found, fitting, demand, room, sends=sends)
 
 
@@ -88,6 +90,9 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
         ({"offer": offer("manual"), "fitting": 0}, QueueReason.NO_WORK),
         ({"offer": offer("brief")}, QueueReason.NO_JOB_FITS),
         ({"offer": offer("shut"), "room": 0}, QueueReason.CAPPED),
+        ({"offer": offer("shut"), "never_run": True}, QueueReason.CAPPED),
+        ({"never_run": True, "room": 0}, QueueReason.NEVER_RUN),
+        ({"never_run": True, "fitting": 0}, QueueReason.NEVER_RUN),
         ({"fitting": 0, "demand": Counter()}, QueueReason.NO_WORK),
         ({"demand": None}, QueueReason.NOT_DECIDED),
         ({"room": None}, QueueReason.NOT_DECIDED),
@@ -152,6 +157,9 @@ def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
          ("time, it is tried again by itself; or the administrator of the batch system; "
           "the administrator of the batch system, by making it report its load")),
         (["closed"], "an administrator: lode site open"),
+        (["list-match", "list-match"],
+         ("the site administrator: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or "
+          "the administrator of the batch system")),
         (["no-backend"], "the site administrator: Backend; or the person who starts pilots there"),
         (["unknown", "no-demand"], "the server, at the director's next iteration"),
         ([], "time, as pilots there start or end; or the site administrator"),
