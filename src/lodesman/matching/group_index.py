@@ -5,8 +5,9 @@ The lottery settles the group first, so masks are only as wide as one group, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from lodesman.masks.bits import Slots, bits
@@ -50,9 +51,10 @@ class IndexedQueue:
 class OwnerQueues:
     """The task queues of one owner (of all owners if the group shares jobs), by UserPriority weight."""
 
-    __slots__ = ("by_weight", "everyone", "place", "weighted")
+    __slots__ = ("by_weight", "everyone", "name", "place", "weighted")
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, name: str, place: int) -> None:
+        self.name = name
         self.place = place  # in the list that the lottery draws from
         self.everyone = Cell()
         self.by_weight: dict[float, Cell] = {}
@@ -83,11 +85,12 @@ class GroupIndex:
     `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks. `number` is
     its place in the lists of a view. `arrived` counts arrivals (`birth` makes it different for each group), `recent` are
     the last ones: remembered masks catch up by them (not by departures: `open` has no bit for a free slot).
+    `owner_weights`: of owners that are not drawn like the others; empty: all are alike.
     """
 
     __slots__ = (
-        "_numbers", "_where", "alive", "arrived", "changes", "job_sharing", "name", "number", "occupied",
-        "open", "owners", "owners_drawn", "recent", "slots", "vo",
+        "_numbers", "_sums", "_where", "alive", "arrived", "changes", "job_sharing", "name", "number", "occupied",
+        "open", "owner_weights", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
     def __init__(self, vo: str, name: str, *, number: int, birth: int) -> None:
@@ -103,6 +106,8 @@ class GroupIndex:
         self.slots = Slots[IndexedQueue]()
         self.owners: dict[str, OwnerQueues] = {}
         self.owners_drawn: list[OwnerQueues] = []
+        self.owner_weights: Mapping[str, float] = {}
+        self._sums: list[float] = []
         self.occupied = 0
         self._where = Table(one.relation.of_keys() for one in WHERE)
         self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
@@ -189,8 +194,21 @@ class GroupIndex:
         self.job_sharing = job_sharing
         self.owners = {}
         self.owners_drawn = []
+        self._sums = []
         for queue in self.queues(self.occupied):
             self._plant(queue)
+
+    def weigh_owners(self, weights: Mapping[str, float]) -> None:
+        """Draw owners by these weights; those without one have 1."""
+        self.owner_weights = weights
+        self._sums = []
+
+    def owner_sums(self) -> list[float]:
+        """The running sums of the weights of `owners_drawn`, summed anew when an owner came or went."""
+        if not self._sums:
+            weight = self.owner_weights.get
+            self._sums = list(accumulate(weight(one.name, 1.0) for one in self.owners_drawn))
+        return self._sums
 
     def _owner_of(self, queue: IndexedQueue) -> str:
         return _ALL_OWNERS if self.job_sharing else queue.key.owner
@@ -199,8 +217,9 @@ class GroupIndex:
         name = self._owner_of(queue)
         owner = self.owners.get(name)
         if owner is None:
-            owner = self.owners[name] = OwnerQueues(len(self.owners_drawn))
+            owner = self.owners[name] = OwnerQueues(name, len(self.owners_drawn))
             self.owners_drawn.append(owner)
+            self._sums = []
         owner.add(queue.slot, priority_weight(queue.key.user_priority))
 
     def _uproot(self, queue: IndexedQueue) -> None:
@@ -210,6 +229,7 @@ class GroupIndex:
         if owner.everyone.size:
             return
         del self.owners[name]
+        self._sums = []
         last = self.owners_drawn.pop()
         if last is not owner:
             self.owners_drawn[owner.place] = last

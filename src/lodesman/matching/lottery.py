@@ -1,7 +1,7 @@
 """The three-level lottery, drawn anew for every job.
 
 1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
-2. An owner inside it, equal among those with an eligible task queue (not if the group shares jobs).
+2. An owner inside it, by weight among those with an eligible task queue (not if the group shares jobs).
 3. A task queue of the owner, by UserPriority weight.
 
 Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is repeated
@@ -95,6 +95,7 @@ class Lottery:
         settings = [(group, self.shares.get(group.name, DEFAULT_GROUP)) for group in groups]
         for group, setting in settings:
             group.set_job_sharing(setting.job_sharing)
+            group.weigh_owners(setting.owner_weights)
         return Ballot(
             groups=tuple(group for group, setting in settings if setting.share > 0),
             cumulative=tuple(accumulate(setting.share for _, setting in settings if setting.share > 0)),
@@ -131,9 +132,10 @@ def _draw_in(
     owner = owners[0]
     if count > 1:
         if found is not None and found.owners is not None:
-            owner, mask = found.owners[int(draw() * len(found.owners))]
+            known, sums = found.owners, found.owner_sums
+            owner, mask = known[int(draw() * len(known)) if sums is None else _by_sums(sums, draw)]
         else:
-            owner, mask = _draw_owner(owners, mask, draw, found)
+            owner, mask = _draw_owner(group, mask, draw, found)
     if not mask & (mask - 1):
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
@@ -142,18 +144,28 @@ def _draw_in(
 
 
 def _draw_owner(
-    owners: Sequence[OwnerQueues], mask: int, draw: Callable[[], float], found: Found | None
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None
 ) -> tuple[OwnerQueues, int]:
+    owners = group.owners_drawn
     count = len(owners)
+    sums = group.owner_sums() if group.owner_weights else None
     for _ in range(_TRIES):
-        owner = owners[int(draw() * count)]
+        owner = owners[int(draw() * count) if sums is None else _by_sums(sums, draw)]
         theirs = mask & owner.everyone.read()
         if theirs:
             return owner, theirs
     eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    if sums is not None:
+        weight = group.owner_weights.get
+        sums = list(accumulate(weight(one.name, 1.0) for one, _ in eligible))
     if found is not None:
-        found.owners = eligible
-    return eligible[int(draw() * len(eligible))]
+        found.owners, found.owner_sums = eligible, sums
+    return eligible[int(draw() * len(eligible)) if sums is None else _by_sums(sums, draw)]
+
+
+def _by_sums(sums: Sequence[float], draw: Callable[[], float]) -> int:
+    """The place of one, drawn by the running sums of the weights."""
+    return bisect(sums, draw() * sums[-1], 0, len(sums) - 1)
 
 
 def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> int:

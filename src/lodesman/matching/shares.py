@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Final
 
@@ -24,12 +24,14 @@ class GroupShare:
 
     A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners
     in the group are not distinguished. `background`: the director gives task queues of very low UserPriority
-    the least weight instead of a part of the share (AllowBackgroundTQs).
+    the least weight instead of a part of the share (AllowBackgroundTQs). `owner_weights`: of owners that are not drawn
+    like the others, whose weight is 1.
     """
 
     share: float = DEFAULT_SHARE
     job_sharing: bool = False
     background: bool = False
+    owner_weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isfinite(self.share):
@@ -53,7 +55,7 @@ def director_weights(
 ) -> dict[int, float]:
     """The director weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
 
-    `queues` are (id, key, waiting). A group's share is parted equally among its owners (not with job sharing), an
+    `queues` are (id, key, waiting). A group's share is parted among its owners by weight (not with job sharing), an
     owner's by UserPriority among task queues; nothing is below 0.001. Task queues that differ only in sites and banned
     sites get the sum of their weights: at one site mostly one of them competes.
     """
@@ -68,9 +70,11 @@ def director_weights(
         owners[key.vo, key.group].add(owner)
     weights: dict[int, float] = {}
     twins: dict[TaskQueueKey, list[int]] = defaultdict(list)
-    for (vo, group, _owner), members in entities.items():
+    for (vo, group, owner), members in entities.items():
         group_share = shares.get(group, DEFAULT_GROUP)
-        share = max(group_share.share, 0.0) / len(owners[vo, group])
+        weight_of = group_share.owner_weights
+        all_weights = sum(weight_of.get(one, 1.0) for one in owners[vo, group])
+        share = max(group_share.share, 0.0) * weight_of.get(owner, 1.0) / all_weights
         weights.update(_within_entity(members, share=share, background=group_share.background))
         for tq_id, key in members:
             twin = replace(key, sites=(), banned_sites=()) if key.sites or key.banned_sites else key

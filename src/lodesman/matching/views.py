@@ -62,7 +62,8 @@ class Shortlist:
 class Found:
     """The open slots of a group that a resource with these numbers may draw from, and what it was made of.
 
-    `owners`: those who have some of them and which, once they had to be listed.
+    `owners`: those who have some of them and which, once they had to be listed; `owner_sums`: the running sums of their
+    weights, None if these are alike.
     """
 
     changes: int
@@ -70,6 +71,7 @@ class Found:
     numbers: Sequence[int]
     mask: int
     owners: list[tuple[OwnerQueues, int]] | None = None
+    owner_sums: list[float] | None = None
 
 
 class View:

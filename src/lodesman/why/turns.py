@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from lodesman.answers.why_jobs import StartEstimate
 from lodesman.masks.bits import mask_of
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
 from lodesman.matching.policy import VOConfig
-from lodesman.matching.shares import priority_weight
+from lodesman.matching.shares import DEFAULT_GROUP, priority_weight
 
 SOON_SECONDS: Final = 60.0
 
@@ -189,6 +190,8 @@ class Contest:
         self._owners: dict[tuple[str, str], dict[str, tuple[int, float]]] = {}
         # Of each task queue the weight of the older ones of its owner, and its waiting jobs.
         self._own: dict[int | None, tuple[float, int]] = {}
+        # (VO, group) -> the running sums of the weights of its owners.
+        self._sums: dict[tuple[str, str], list[float]] = {}
         # Groups that compete -> group -> its part, and those of the groups before it.
         self._parts: dict[frozenset[str], dict[str, tuple[float, float]]] = {}
         for tq_id, key, jobs in waiting:
@@ -212,7 +215,8 @@ class Contest:
         part, older = self._parts_of({*groups, key.group}, shares)[key.group]
         owners = self._owners.get((key.vo, key.group), {})
         rank, total = owners.get(self._owner(key), (len(owners), 0.0))
-        each = part / max(len(owners), rank + 1)
+        before_owner, of_owner = self._owner_parts(key, shares, rank)
+        each = part * of_owner
         weight, jobs = priority_weight(key.user_priority), 0
         before, total = total, total + weight
         if tq_id in self._own:
@@ -221,8 +225,25 @@ class Contest:
             ahead=ahead,
             others=max(0, sum(groups.values()) - jobs),
             part=each * weight / total,
-            older=older + each * (rank + before / total),
+            older=older + part * before_owner + each * before / total,
         )
+
+    def _owner_parts(
+        self, key: TaskQueueKey, shares: Mapping[str, GroupShare], rank: int
+    ) -> tuple[float, float]:
+        """Of what the group gets, the part of the owners before this one, and that of this one, which may be new."""
+        weights = shares.get(key.group, DEFAULT_GROUP).owner_weights
+        owners = self._owners.get((key.vo, key.group), {})
+        if not weights:
+            count = max(len(owners), rank + 1)
+            return rank / count, 1 / count
+        sums = self._sums.get((key.vo, key.group))
+        if sums is None:
+            sums = [0.0, *accumulate(weights.get(one, 1.0) for one in owners)]
+            self._sums[key.vo, key.group] = sums
+        own = weights.get(self._owner(key), 1.0)
+        total = sums[-1] + (own if rank == len(owners) else 0.0)
+        return sums[rank] / total, own / total
 
     def _parts_of(
         self, groups: Collection[str], shares: Mapping[str, GroupShare]

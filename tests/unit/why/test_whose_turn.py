@@ -54,6 +54,22 @@ def test_owners_are_not_distinguished_where_jobs_are_shared():
     assert {turn.part for turn in found.values()} == {0.25}
 
 
+def test_owners_with_weights_get_their_parts_and_a_new_owner_one_of_its_own():
+    shares = {"a": GroupShare(owner_weights={"ann": 2.5, "new": 0.5})}
+    waiting = [queue(1, 100), queue(2, 100, owner="bob"), queue(3, 100, owner="bob", priority=3)]
+    contest = Contest(waiting)
+    groups = contest.jobs["lab"]
+
+    def turn(key, number):
+        return contest.turn(key, number, ahead=0, groups=groups, shares=shares)
+
+    found = [turn(key, number) for number, key, _ in waiting]
+    assert [one.part for one in found] == pytest.approx([2.5 / 3.5, 0.25 / 3.5, 0.75 / 3.5])
+    assert [one.older for one in found] == pytest.approx([0.0, 2.5 / 3.5, 2.75 / 3.5])
+    new = turn(queue(4, 1, owner="new")[1], None)
+    assert (new.part, new.older) == (0.5 / 4.0, 3.5 / 4.0)
+
+
 def test_what_the_others_leave_is_its_own():
     found = turns(queue(1, 100), queue(2, 1, "b"))
     assert (found[1].allotted(10), found[2].allotted(10)) == (9, 2)
