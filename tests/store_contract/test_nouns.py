@@ -277,3 +277,33 @@ def test_a_claim_that_fails_leaves_front_and_log_as_they_were(store):
     with pytest.raises(Exception, match="nothing was stored"):
         store.do(broken)
     assert claim(store, queue) == base
+
+
+def test_what_task_queues_used(store):
+    """Starts, and seconds since two times, of attempts that ended, run, and have not started."""
+    one, other = add_queue(store), add_queue(store, replace(KEY, group="g2"))
+    add_jobs(store, one, 3)
+    add_jobs(store, other)
+    store.now = 1_000.0
+    for _ in range(3):
+        claim(store, one)
+    store.now = 1_500.0
+    claim(store, other)
+
+    def times(tx):
+        tx.write("UPDATE attempt SET started_at = 900, ended_at = 1100 WHERE id = 1")
+        tx.write("UPDATE attempt SET started_at = 1200 WHERE id = 2")
+        tx.write("UPDATE attempt SET started_at = 1550 WHERE id = 4")
+
+    store.do(times)
+    begins, now = [500.0, 1_400.0], 1_600.0
+
+    def used(currency, after=0, last=4):
+        return sorted(usage.used_by_queue(store.db, currency, begins, now, after=after, last=last))
+
+    assert used("starts") == [(one, 3, 0), (other, 1, 1)]
+    # The first ran from its claim on, whatever its node says.
+    assert used("core-seconds") == [(one, 100 + 400, 200), (other, 50, 50)]
+    assert used("core-seconds", after=1, last=3) == [(one, 400, 200)]
+    assert usage.used_by_older(store.db, "core-seconds", begins, now, last=3) == [(one, 400, 200)]
+    assert usage.used_by_older(store.db, "core-seconds", begins, now, last=1) == []

@@ -56,10 +56,7 @@ def test_backends_that_queues_name_need_no_section(load):
 
 def test_backends_that_only_one_vo_sees_are_there_too(load, tmp_path):
     path = load("") and tmp_path / "lode.toml"
-    more = (
-        '[site.A.vo.lab]\nCEType = "Slurm"\n'
-        '[site.A.ce.g.queue.q.vo.lab]\nBackend = "sge@far"\n'
-    )
+    more = '[site.A.vo.lab]\nCEType = "Slurm"\n[site.A.ce.g.queue.q.vo.lab]\nBackend = "sge@far"\n'
     (tmp_path / "sites.toml").write_text(SITES + more)
     assert {"slurm", "gridengine@far"} < load_config(path).backends.keys()
 

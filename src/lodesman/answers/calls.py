@@ -15,6 +15,7 @@ from lodesman.answers import (
     plans,
     server,
     service,
+    shares,
     task_queues,
     why_jobs,
     why_pilots,
@@ -253,6 +254,7 @@ BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)
 ITERATION = _service("iteration", service.Iteration, Nothing)
 REASONS = _service("reasons", service.Reasons, Nothing)
 HOSTS_JUDGED = _service("hosts", hosts.HostsJudged, Nothing)
+USAGE_FOUND = _service("usage", shares.UsageFound, Nothing, SUBMIT_BODY)
 NUMBER_QUEUES = _service("queue-bits", list[nodes.QueueId], Nothing, SUBMIT_BODY)
 REKEY_POOLS = _service("pool-renewals", service.Renewals, Nothing, SUBMIT_BODY)
 POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)

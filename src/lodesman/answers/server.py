@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lodesman.answers.nodes import Remark
+from lodesman.answers.shares import ShareCorrection
 from lodesman.answers.vocabulary import PilotState
 
 
@@ -175,7 +176,9 @@ class PilotCount(Struct):
 
 
 class Usage(Struct):
-    """Jobs by state, attempts by site, job starts by group, waiting and running times, failures by reason."""
+    """Jobs by state, attempts by site, job starts by group, waiting and running times, failures by reason. `claims`: of the
+    shares that were most often in use; `correction` None: shares are not corrected by usage.
+    """
 
     states: dict[str, int]
     sites: list[SiteOutcomes]
@@ -186,3 +189,4 @@ class Usage(Struct):
     faulty: list[Faulty]
     attempts: AttemptCounts
     pilots: list[PilotCount]
+    correction: ShareCorrection | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import deque
@@ -109,6 +110,8 @@ class Core:
     limits: LimitSection = field(default_factory=LimitSection)
     # How local pilots are isolated, in words, while the server has this number of accounts.
     local_pilots: Callable[[int], str] = lambda _: ""
+    # When the usage that shares are corrected by is too old, by `ticks`.
+    usage_until: float = math.inf
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
     claims: int = 0

@@ -15,7 +15,7 @@ from typing import Any
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
-from lodesman.api import claims, hosts, pilots, service, sites, users, wire
+from lodesman.api import claims, hosts, pilots, service, shares, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
@@ -107,7 +107,7 @@ class InnerApp(Dispatcher[Core]):
     """What the server's own processes ask, on a Unix socket (`daemon.connections.OwnProtocol`)."""
 
     def __init__(self, core: Core) -> None:
-        super().__init__("inner", core, (hosts, service))
+        super().__init__("inner", core, (hosts, service, shares))
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
         """By the token of the background process."""

@@ -234,7 +234,7 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.U
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)
     facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
-    return usage_for(facts, side.policy, may)
+    return usage_for(facts, side.policy, may, vo=vo)
 
 
 @serves(calls.DIRECTOR)

@@ -30,6 +30,7 @@ from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
 from lodesman.matching import GroupShare, TaskQueueKey, wanted_of
+from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
 from lodesman.resources import FilePosition
 from lodesman.resources.draft import ConfigDraft, RawParam
@@ -177,9 +178,9 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
             hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
             raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
     shares, notices = _as_configured(wanted)
-    before = policy.shares()
+    before = policy.configured_shares()
     new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
-    change = ShareChange(before=before, after={**before, **new})
+    change = ShareChange(before=policy.shares(), after=policy.corrected({**before, **new}))
     drawn, private = _starts_an_hour(state)
     return answers.SharesPlan(
         changed=[
@@ -190,8 +191,16 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
         private_starts_an_hour=private,
         without_waiting_jobs=sorted(shares.keys() - with_jobs),
         places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
-        notices=notices + _outside_shares(state),
+        notices=notices + corrected_by_usage(policy) + _outside_shares(state),
     )
+
+
+def corrected_by_usage(policy: Policy) -> list[Remark]:
+    """That the shares in the answer are not those of the configuration."""
+    if policy.usage is None:
+        return []
+    words = "The shares of groups are corrected by usage, before and after. The present factors: lode usage."
+    return [Remark(words, source="", section="shares", line=0)]
 
 
 def _outside_shares(state: LiveState) -> list[Remark]:

@@ -18,7 +18,7 @@ from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director, pilot_view
-from lodesman.background.plans import LiveState
+from lodesman.background.plans import LiveState, corrected_by_usage
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.batch.backend import BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
@@ -86,7 +86,7 @@ def plan_resources(
         task_queues=plan.planned_task_queues(task_queues, limit),
         submit_pools=plan.planned_pools(pools, limit),
         director=_director(state, old, new, task_queues, limit),
-        notices=[Remark(**notice.as_dict()) for notice in after.notices],
+        notices=[Remark(**notice.as_dict()) for notice in after.notices] + corrected_by_usage(policy),
     )
 
 

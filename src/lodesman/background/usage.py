@@ -8,19 +8,25 @@ from itertools import islice
 from typing import Final, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.answers.server import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage
+from lodesman.answers.shares import CorrectedShare, ShareCorrection
+from lodesman.matching.correction import corrections
 from lodesman.matching.policy import Policy
 from lodesman.store.read.usage import AttemptSums, UsageFacts
 
 _MOST_FAULTY: Final = 2_000
+_MOST_OWNERS: Final = 1_000
+# Corrected shares change again and again.
+_MOST_CLAIMS: Final = 1_000
 
 # (owner, group, VO) -> whether the caller may see their jobs.
 May = Callable[[str, str, str], bool]
 
 
-def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
-    """The answer to a caller; of failures only those of jobs that `may` admits."""
+def usage_for(facts: UsageFacts, policy: Policy, may: May, *, vo: str = "") -> Usage:
+    """The answer to a caller: of one VO, '' for all; of failures and owners only those of jobs that `may` admits."""
     seen = (one for one in facts.faults if may(one.owner, one.group, one.vo))
     faulty = sorted(islice(seen, _MOST_FAULTY), key=lambda one: one.id)
     starts: Counter[tuple[str, str | None]] = Counter()
@@ -34,7 +40,7 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
         states=facts.states,
         sites=_sites(facts.attempts),
         groups=_groups(claims, policy),
-        claims=claims,
+        claims=sorted(claims, key=lambda one: -one.count)[:_MOST_CLAIMS],
         waiting_seconds=facts.waiting,
         running_seconds=facts.running,
         faulty=[
@@ -43,7 +49,25 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
         ],
         attempts=AttemptCounts(starts.total(), facts.started, facts.same_number_twice),
         pilots=list(facts.pilots),
+        correction=_correction(policy, may, vo),
     )
+
+
+def _correction(policy: Policy, may: May, vo: str) -> ShareCorrection | None:
+    known = policy.usage
+    if known is None:
+        return None
+    vo_of = {group: one.vos[0] for one in known.arenas if vo in ("", *one.vos) for group in one.groups}
+
+    def seen(one: CorrectedShare) -> CorrectedShare:
+        owners = [owner for owner in one.owners if may(owner.owner, one.group, vo or vo_of[one.group])]
+        owners.sort(key=lambda owner: (-sum(owner.used), owner.owner))
+        return replace(one, owners=owners[:_MOST_OWNERS])
+
+    found = corrections(policy.configured_shares(), known)
+    slices = [one.time_slice for one in known.slices]
+    groups = [seen(one) for one in found if one.group in vo_of]
+    return ShareCorrection(known.at, known.currency, slices, known.most, groups)
 
 
 def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:

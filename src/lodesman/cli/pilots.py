@@ -12,6 +12,7 @@ from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import DrainBody, PilotAt, PilotsQuery
 from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
+from lodesman.answers.shares import ShareCorrection
 from lodesman.cli.arguments import PILOT_RANGES, limit_option, merged, total
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
@@ -19,6 +20,7 @@ from lodesman.cli.words import age, counted, number, path_of, percent, plain_lin
 from lodesman.errors import InvalidRequest, NotFound
 
 _MOST_DRAINED = 10_000
+_MOST_OWNERS = 10
 _PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "owner", "remark")
 
 
@@ -86,6 +88,8 @@ def usage(session: Session, /) -> None:
         say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
     say(f"Attempts: {answer.attempts.attempts:,} of {counted(answer.attempts.jobs, 'job')}.")
     _show_groups(answer.groups)
+    if answer.correction is not None:
+        _show_correction(answer.correction)
     _show_sites(answer.sites, answer.pilots)
     _show_faulty(answer.faulty)
 
@@ -108,6 +112,27 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
         say(
             f"Not part of actual and target: {counted(private, 'start')} by private pilots, which serve one group."
         )
+
+
+def _show_correction(found: ShareCorrection) -> None:
+    word = "core-hours" if found.currency == "core-seconds" else "job starts"
+    rows: list[list[Cell]] = []
+    for one in found.groups:
+        factor = f"{one.factor:.3g}"
+        rows.append(
+            [one.group, "", *_used(one.used, found), factor, number(one.share), number(one.corrected)]
+        )
+        for owner in one.owners[:_MOST_OWNERS] if len(one.owners) > 1 else ():
+            factor, weight = f"{owner.factor:.3g}", f"{owner.weight:.3g}"
+            rows.append([one.group, owner.owner, *_used(owner.used, found), factor, "1", weight])
+    used = [f">in {span(one.time_span)}" for one in found.slices]
+    show_table(("group", "owner", *used, ">factor", ">share", ">corrected"), rows, apart=True)
+    say(f"Shares are corrected by usage, in {word}, as of {age(found.at)} ago.")
+
+
+def _used(amounts: Sequence[float], found: ShareCorrection) -> list[str]:
+    by_hours = found.currency == "core-seconds"
+    return [number(amount / 3_600) if by_hours else f"{amount:,.0f}" for amount in amounts]
 
 
 def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.answers.accounts import LimitSection
+from lodesman.answers.shares import ShareSection
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
 from lodesman.director.options import DirectorOptions, read_options
@@ -108,6 +109,7 @@ class ServerConfig(Struct, frozen=True):
     admin: sections.AdminSection
     submit_pools: sections.SubmitPoolSection
     local: sections.LocalSection
+    shares: ShareSection
     backends: dict[str, BackendSection]
     director: DirectorOptions
     polling_seconds: float
@@ -190,6 +192,8 @@ class _ConfigReader:
         file = None if "url" in self._overrides.get("store", {}) else self.sources.own
         for message in sections.store_faults(stated.store.url, file):
             self._complain(("store", "url"), message)
+        for message in sections.slice_faults(stated.shares, server.keep_days):
+            self._complain(("shares", "slices"), message)
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(files.items(), faults=self._faults)
@@ -202,6 +206,7 @@ class _ConfigReader:
             admin=stated.admin,
             submit_pools=stated.submit_pools,
             local=stated.local,
+            shares=stated.shares,
             backends=with_implied(backends, resources),
             director=options,
             polling_seconds=polling,

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from lodesman.answers.accounts import LimitSection
+from lodesman.answers.shares import ShareSection
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
 
@@ -102,6 +103,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     resources: ResourceSection = ResourceSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     local: LocalSection = LocalSection()
+    shares: ShareSection = ShareSection()
     backend: dict[str, Any] = {}
     director: dict[str, Any] = {}
 
@@ -117,17 +119,17 @@ def read_table(kind: type[S], table: object, path: Place, complain: _Complain) -
     if not isinstance(table, dict):
         complain(path, f"a table [{'.'.join(path)}] is expected")
         return kind()
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in table.items():
         here = (*path, name)
         if name not in fields:
             complain(here, _unknown(name, fields, path))
-        elif isinstance(fields[name], type) and issubclass(fields[name], Struct):
-            values[name] = read_table(fields[name], value, here, complain)
+        elif isinstance(fields[name].type, type) and issubclass(fields[name].type, Struct):
+            values[fields[name].name] = read_table(fields[name].type, value, here, complain)
         else:
             try:
-                values[name] = msgspec.convert(value, fields[name])
+                values[fields[name].name] = msgspec.convert(value, fields[name].type)
             except msgspec.ValidationError as wrong:
                 message = str(wrong)
                 complain(here, f"{name}: {message[:1].lower()}{message[1:]}")
@@ -139,6 +141,13 @@ def _unknown(name: str, fields: dict[str, Any], path: Place) -> str:
     close = get_close_matches(name, fields, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(fields)}"
     return f"{name[:80]} is not {what} of the configuration; {hint}"
+
+
+def slice_faults(shares: ShareSection, keep_days: float) -> Iterator[str]:
+    """What is wrong with time slices: usage is known as long as jobs are kept."""
+    longest = max(one.time_span for one in shares.slices)
+    if shares.corrector != "none" and 0 < keep_days * 86_400 < longest:
+        yield f"a TimeSpan of {longest:g} s is longer than jobs are kept (keep_days = {keep_days:g} in [server])"
 
 
 def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:

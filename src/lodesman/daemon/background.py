@@ -33,6 +33,7 @@ from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
+from lodesman.background.usage_watch import UsageWatch
 from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
@@ -106,6 +107,7 @@ class BackgroundProcess:
         self.reasons = MainReasons(config.database.reader(), self.side.keeper)
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
 
@@ -213,7 +215,9 @@ class BackgroundProcess:
         slots = local_slots(policy)
         self.pools.configure(config.director)
         self._serve_queues(config, policy, slots)
+        policy.know_usage(self.policy.usage)
         self.policy = self.director.policy = self.side.policy = policy
+        self.usage.options = config.shares
         self.director.options = config.director
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.side.most_files = config.limits.input_files
@@ -280,6 +284,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip

@@ -20,6 +20,7 @@ import uvicorn
 from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
@@ -248,13 +249,17 @@ class Server:
             self.core.limits = config.limits
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
-            self.core.policy = await asyncio.to_thread(self._policy, config, bits)
+            policy = await asyncio.to_thread(self._policy, config, bits)
+            if config.shares.corrector != "none":
+                policy.know_usage(self.core.policy.usage)
+            self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None
         elif not self._offered:
             self._offered = await self._offer_anew()
+        await forget_old_usage(self.core)
 
     async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
         """Let live pilots offer what their queues are now; `vos` will have pilots soon. False: try again, storing failed."""

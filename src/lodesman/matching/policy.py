@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from lodesman.answers.shares import KnownUsage
 from lodesman.masks.bits import Plane, bits, mask_of, numbered
+from lodesman.matching.correction import corrected_shares
 from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import BACKENDS, PRIVATE_ONLY, QueueOffer, gets_private, never_sent, offers_of
 from lodesman.matching.request import ANY, ResourceRequest
-from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
+from lodesman.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare
 from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId, QueueTable, ResourceConfig
@@ -167,6 +169,7 @@ class Policy:
     queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown;
     `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
+    `usage`: what corrects the shares; None: they are as configured.
     """
 
     config: ResourceConfig
@@ -179,10 +182,13 @@ class Policy:
     bits: Mapping[QueueId, int] = field(default_factory=dict)
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
+    usage: KnownUsage | None = None
+    _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bits = numbered(self.config.tree.queue_ids(), self.bits)
+        self.know_usage(self.usage)
 
     @cached_property
     def digest(self) -> str:
@@ -216,7 +222,20 @@ class Policy:
             self.verdicts = {}
         return known
 
+    def know_usage(self, usage: KnownUsage | None) -> None:
+        """Correct the shares by this from now on; None: not at all."""
+        self.usage = usage
+        self._shares = self.corrected(self.configured_shares())
+
+    def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:
+        """What would be drawn by if these shares were configured."""
+        return shares if self.usage is None else corrected_shares(shares, self.usage)
+
     def shares(self) -> Mapping[str, GroupShare]:
+        """The shares that are drawn by, and the settings, of groups that are configured or take part in the correction."""
+        return self._shares
+
+    def configured_shares(self) -> Mapping[str, GroupShare]:
         """Shares and settings of all configured groups."""
         return {
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
@@ -224,9 +243,13 @@ class Policy:
         }
 
     def share_of(self, group: str) -> float:
-        """The share of a group, the default one if it is not configured."""
+        """The configured share of a group, the default one if it is not configured."""
         found = self.config.groups.get(group)
         return DEFAULT_SHARE if found is None else found.share
+
+    def drawn_share(self, group: str) -> float:
+        """The share of a group that is drawn by."""
+        return self._shares.get(group, DEFAULT_GROUP).share
 
     def sharing_groups(self) -> frozenset[str]:
         """The groups whose members share their jobs."""

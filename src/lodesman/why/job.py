@@ -196,7 +196,8 @@ def _turn(facts: JobFacts, share: JobShare) -> JobStep:
     if share.part is not None:
         others = share.groups_waiting - 1
         beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"
-        text += f"; group {share.group} has {share.part:.0%} of the starts, {beside}"
+        corrected = "" if facts.policy.usage is None else " (its share corrected by usage)"
+        text += f"; group {share.group}{corrected} has {share.part:.0%} of the starts, {beside}"
     text += "" if turn.part == 1.0 else f", its task queue {turn.part:.2g} of them"
     return JobStep("share", facts.reason is not MainReason.QUEUED, text, facts.age(facts.snapshot.at))
 
@@ -283,7 +284,7 @@ def _share(facts: JobFacts) -> JobShare:
     """
     group = facts.exclusions.key.group
     groups = {group, *facts.groups}
-    shares = {name: facts.policy.share_of(name) for name in groups}
+    shares = {name: facts.policy.drawn_share(name) for name in groups}
     return JobShare(
         group=group,
         share=shares[group],

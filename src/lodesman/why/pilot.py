@@ -285,7 +285,7 @@ def _limit(name: str) -> str:
 def _share(case: PilotCase) -> PilotStep:
     chances = case.now.chances
     groups = [
-        answers.GroupDrawn(group=name, share=case.policy.share_of(name), task_queues=n)
+        answers.GroupDrawn(group=name, share=case.policy.drawn_share(name), task_queues=n)
         for name, n in (*chances.groups, *chances.without_share)
     ]
     names = ", ".join(one.group for one in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])

@@ -399,6 +399,42 @@ def test_how_things_stand(at, server):
     assert at("usage", "--json").json == {**USAGE, "claims": []}
 
 
+def correction(**changes):
+    def owner(number, used, factor):
+        return {"owner": f"u{number:02}", "used": used, "factor": factor, "weight": factor / 1.5}
+
+    owners = [owner(number, [float(number), 0.0], 3.0) for number in reversed(range(12))]
+    alone = [owner(0, [7_200.0, 0.0], 1.0)]
+    group = {"share": 1_000.0, "factor": 1.25, "corrected": 1_111.1}
+    return {
+        "at": time.time() - 60, "currency": "starts", "most": 5.0,
+        "slices": [{}, {"TimeSpan": 86_400.0}],
+        "groups": [
+            {**group, "group": "bio", "used": [1_234.0, 56.0], "owners": owners},
+            {**group, "group": HOSTILE, "used": [7_200.0, 0.0], "owners": alone},
+        ],
+        **changes,
+    }  # fmt: skip
+
+
+def test_shares_that_are_corrected(at, server):
+    server.on("GET", "/v1/usage", {**USAGE, "correction": correction()})
+    out = at("usage").out
+    assert "Shares are corrected by usage, in job starts, as of 60 s ago." in out
+    table = [line.split() for line in out.splitlines()]
+    assert ["GROUP", "OWNER", "IN", "7", "D", "IN", "24.0", "H", "FACTOR", "SHARE", "CORRECTED"] in table
+    assert ["bio", "-", "1,234", "56", "1.25", "1,000", "1,111.1"] in table
+    # The owners who used most; one alone has nobody to be held against.
+    assert ["bio", "u11", "11", "0", "3", "1", "2"] in table
+    assert ["bio", "u02", "2", "0", "3", "1", "2"] in table
+    assert not any(line[1:2] in (["u01"], ["u00"]) for line in table)
+    assert "\x1b" not in out
+    server.on("GET", "/v1/usage", {**USAGE, "correction": correction(currency="core-seconds")})
+    out = at("usage").out
+    assert "in core-hours" in out
+    assert any(line.split()[-5:-3] == ["2", "0"] for line in out.splitlines())
+
+
 def test_nothing_stands_anywhere_yet(at, server):
     nothing = {
         **USAGE,

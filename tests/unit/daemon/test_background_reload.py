@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.config import load_config
 from lodesman.daemon import background as module
 from lodesman.daemon import bootstrap
@@ -131,3 +132,18 @@ def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files
     assert {"poll slurm", "forget slurm", "list-match slurm"} <= found.keys()
     assert not any(name.endswith(" local") for name in found)
     assert found["list-match slurm"].step() == 0, "nothing is wanted"
+
+
+def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
+    background = files.start()
+    usage = KnownUsage(
+        at=5.0, currency="starts", most=5.0, owners={}, arenas=[Arena(["local"], ["a", "b"])],
+        slices=[SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})],
+    )  # fmt: skip
+    background.policy.know_usage(usage)
+    files.write("Slots = 7")
+    with (files.folder / "lode.toml").open("a") as file:
+        file.write("\n[shares]\ncorrector = 'usage'\n")
+    background._reload()
+    assert background.usage.options.corrector == "usage"
+    assert background.side.policy.drawn_share("a") < 1000 < background.side.policy.drawn_share("b")

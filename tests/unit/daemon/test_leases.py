@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,14 +12,18 @@ import pytest
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.server import ConfigurationState
+from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.api.core import Core
 from lodesman.commands import report
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
+from lodesman.commands.submit_pools import set_shares
 from lodesman.daemon import leases as leases_module
 from lodesman.daemon import server as server_module
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.server import Server
 from lodesman.errors import Unavailable
+from lodesman.matching.policy import Policy
+from lodesman.resources import load_resources
 
 
 class Quiet:
@@ -201,8 +206,49 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
             server._watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},)
         )
 
-    server.core = cast("Core", SimpleNamespace(note=note))
+    core = SimpleNamespace(note=note, ticks=lambda: 0.0, usage_until=math.inf)
+    server.core = cast("Core", core)
     server._watch = cast("Any", SimpleNamespace(state=state, poll=poll))
     asyncio.run(server._watch_config())
     asyncio.run(server._watch_config())
     assert found == [AuditNote("configuration-refused", "lode.toml", detail="CPUTime: 5 parsec")]
+
+
+@pytest.mark.parametrize(("corrector", "share"), [("usage", 500.0), ("none", 1000.0)])
+def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no_corrector(
+    monkeypatch: pytest.MonkeyPatch, corrector: str, share: float
+) -> None:
+    monkeypatch.setattr(server_module, "keep", lambda *_: None)
+    monkeypatch.setattr(server_module, "kept_file", lambda _: None)
+    resources = load_resources([("g.toml", "[group.a]\n[group.b]\n")])
+    slices = [SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})]
+    known = KnownUsage(
+        at=0.0, currency="starts", most=5.0, slices=slices, arenas=[Arena([""], ["a", "b"])], owners={}
+    )
+    state, drawn = ConfigurationState(), []
+
+    async def command(change: Any) -> Any:
+        if change.change is set_shares:
+            drawn.append(change.values[1]["a"].share)
+        return {}
+
+    async def note(_notes: list[AuditNote]) -> None:
+        pass
+
+    async def offer_anew(_vos: Any) -> bool:
+        return True
+
+    shares = SimpleNamespace(corrector=corrector)
+    config = SimpleNamespace(limits=None, resources=resources, shares=shares)
+    core = SimpleNamespace(
+        note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
+        usage_until=math.inf,
+    )  # fmt: skip
+    server = Server.__new__(Server)
+    server.core, server.config = cast("Core", core), cast("Any", config)
+    server._changed, server._offered = None, True
+    server._watch = cast("Any", SimpleNamespace(state=state, poll=lambda: config))
+    monkeypatch.setattr(server, "_policy", lambda *_: Policy(resources))
+    monkeypatch.setattr(server, "_offer_anew", offer_anew)
+    asyncio.run(server._watch_config())
+    assert drawn == [share]

@@ -31,10 +31,10 @@ _WRONG_COUNTS = f"""SELECT q.tq_id, q.jobs, coalesce(n.jobs, 0) FROM queue_jobs 
 
 
 def last_of_portion(
-    db: Reader, table: Literal["job", "task_queue_count"], after: int, portion: int
+    db: Reader, table: Literal["job", "attempt", "task_queue_count"], after: int, portion: int
 ) -> int | None:
     """The greatest id of the next portion of a table; None if there are no more."""
-    column = "id" if table == "job" else "tq_id"
+    column = "tq_id" if table == "task_queue_count" else "id"
     ids = f"SELECT {column} AS id FROM {table} WHERE {column} > ? ORDER BY {column} LIMIT ?"
     number: int | None = db.only(f"SELECT max(id) FROM ({ids}) portion", (after, portion))[0]
     return number

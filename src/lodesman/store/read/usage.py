@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from lodesman.answers.jobs import Count
 from lodesman.answers.server import PilotCount, Spread
+from lodesman.answers.shares import Currency
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.store import Reader
-from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, member
+from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least, member
 from lodesman.store.read.jobs import STATE
 
 _OF_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
@@ -59,6 +60,16 @@ FROM (SELECT job_id, number FROM attempt ORDER BY id DESC LIMIT ?) newest"""
 _PILOTS = (
     "SELECT site, state, count(*) FROM pilot WHERE ? = '' OR vo = ? GROUP BY site, state ORDER BY site, state"
 )
+# One sum for each time slice. What has not started holds no cores yet, and what has not ended holds them until now.
+_USED = "SELECT tq_id, {} FROM attempt WHERE id > ? AND id <= ? GROUP BY tq_id"
+_USED_BEFORE = f"""SELECT tq_id, {{}} FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL AND id <= ?
+GROUP BY tq_id"""
+_HELD_UNTIL = least("coalesce(ended_at, ?)", "?")
+_HELD_FROM = greatest("coalesce(started_at, ?)", "claimed_at", "?")
+_SUM_OF: Final[dict[Currency, str]] = {
+    "starts": "sum(CASE WHEN claimed_at > ? THEN 1 ELSE 0 END)",
+    "core-seconds": f"sum({greatest('0', f'{_HELD_UNTIL} - {_HELD_FROM}')})",
+}
 # Times, and numbers given twice, are sought among this many of the newest attempts.
 _NEWEST: Final = 100_000
 # Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
@@ -126,6 +137,28 @@ def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
 def count_waiting(db: Reader) -> tuple[int, int]:
     """Task queues with waiting jobs, and these jobs."""
     return db.only("SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0")
+
+
+def used_by_queue(
+    db: Reader, currency: Currency, begins: Sequence[float], now: float, *, after: int, last: int
+) -> list[tuple[int, ...]]:
+    """(task queue, job starts or seconds since each of `begins`) of the attempts that follow one, up to the `last`."""
+    return list(db.execute(*_used(_USED, currency, begins, now, after, last)))
+
+
+def used_by_older(
+    db: Reader, currency: Currency, begins: Sequence[float], now: float, *, last: int
+) -> list[tuple[int, ...]]:
+    """The same of the attempts up to one that have not ended."""
+    return list(db.execute(*_used(_USED_BEFORE, currency, begins, now, last)))
+
+
+def _used(
+    sql: str, currency: Currency, begins: Sequence[float], now: float, *span: int
+) -> tuple[str, tuple[float, ...]]:
+    sums = ", ".join([_SUM_OF[currency]] * len(begins))
+    values = [(begin,) if currency == "starts" else (now, now, now, begin) for begin in begins]
+    return sql.format(sums), (*(value for some in values for value in some), *span)
 
 
 def usage_facts(db: Reader, vo: str = "") -> UsageFacts:

@@ -1,0 +1,34 @@
+"""The correction of shares by usage, in the hot process, which draws by it: it holds until it is too old."""
+
+from __future__ import annotations
+
+import math
+
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.shares import KnownUsage, UsageFound
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.commands.submit_pools import set_shares
+from lodesman.store.journal import Change
+
+
+@serves(calls.USAGE_FOUND)
+async def _usage_found(core: Core, request: Request[Nothing, UsageFound]) -> Nothing:
+    """What the background process found."""
+    found = request.body
+    core.usage_until = math.inf if found.usage is None else core.ticks() + found.seconds
+    await _draw_by(core, found.usage)
+    return Nothing()
+
+
+async def forget_old_usage(core: Core) -> None:
+    """Draw by the configured shares when nothing has been heard of usage for too long. Raises LodesmanError."""
+    if core.ticks() >= core.usage_until:
+        await _draw_by(core, None)
+        core.usage_until = math.inf
+
+
+async def _draw_by(core: Core, usage: KnownUsage | None) -> None:
+    core.policy.know_usage(usage)
+    await core.command(Change(set_shares, core.live, core.policy.shares()))
