@@ -1,0 +1,140 @@
+"""The program of a test job (`lode site test`): what a pilot would find on this worker node, as one line of JSON.
+
+It is the zipapp of the pilot with another start, so it needs what a pilot needs. Its file holds no secret, and it sends
+none. What the facts mean is the server's to judge (`background.node_report`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lodesman import kernel
+from lodesman.client import exchange
+from lodesman.errors import InvalidConfig
+
+MARK = "lode-site-test"
+"""The member that the line of a test job has, and no other line."""
+_SCRATCH_BYTES = 1 << 20
+_MB = 1 << 20
+_ANSWER_BYTES = 1 << 16
+_ANSWER_SECONDS = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the line, then stay for as long as the file says; called as the pilot is."""
+    parser = argparse.ArgumentParser(prog="site-test.pyz", description="A test job of Lodesman.")
+    parser.add_argument("--file", type=Path, required=True, help="what to test")
+    parser.add_argument("--copy", type=int, default=0, help="not used")
+    parser.add_argument("--remove", action="store_true", help="remove the folder at the end")
+    options = parser.parse_args(arguments)
+    folder = Path.cwd()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    try:
+        wanted = json.loads(options.file.read_bytes())
+        sys.stdout.write(json.dumps(_facts(wanted, folder)) + "\n")
+        sys.stdout.flush()
+        time.sleep(float(wanted.get("stay_seconds", 0)))
+    finally:
+        if options.remove:
+            os.chdir("/")
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+    free, fault = _scratch(folder)
+    servers = [_address_in(wanted.get("url_file")) or one for one in wanted.get("servers", ())]
+    return {
+        MARK: 1,
+        "host": socket.gethostname(),
+        "python": platform.python_version(),
+        "executable": sys.executable or "",
+        "has_python": bool(shutil.which(str(wanted.get("python", "")))),
+        "keeps_jobs_apart": kernel.set_attribute(kernel.CHILD_SUBREAPER, 1),
+        "folder": str(folder),
+        "free_mb": free,
+        "scratch_fault": fault,
+        "servers": [_server(one, wanted.get("ca_file") or None) for one in dict.fromkeys(servers)],
+    }
+
+
+def _scratch(folder: Path) -> tuple[int | None, str]:
+    """The free MB, None where that is not known; and why no file can be written, '' if one can."""
+    free = None
+    try:
+        free = shutil.disk_usage(folder).free // _MB
+        file = folder / ".site-test"
+        with file.open("wb") as sink:
+            sink.write(b"\0" * _SCRATCH_BYTES)
+            sink.flush()
+            os.fsync(sink.fileno())
+        file.unlink()
+    except OSError as fault:
+        return free, fault.strerror or str(fault)
+    return free, ""
+
+
+def _address_in(url_file: str | None) -> str:
+    """The address of a server of this machine, '' if no file has it."""
+    try:
+        return Path(url_file).read_text(encoding="ascii").strip() if url_file else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _server(address: str, ca_file: str | None) -> dict[str, Any]:
+    """Whether a server answers as a server of ours. `ahead_s`: how far the clock here is ahead of its clock."""
+    begun = time.monotonic()
+    fact: dict[str, Any] = {"address": address, "is_private": False, "tls": "", "fault": "", "ahead_s": None}
+    fact.update(untrusted=False, bad_ca_file=False)
+    try:
+        server = exchange.parse_server(address)
+        fact["is_private"] = server.is_private
+        fact.update(_asked(server, ca_file))
+    except InvalidConfig as fault:
+        fact.update(fault=fault.message, bad_ca_file=bool(fault.data.get("source")))
+    except (OSError, http.client.HTTPException) as fault:
+        words = exchange.unanswered_by(server, fault, sent=False).message
+        fact.update(fault=words, untrusted=isinstance(fault, ssl.SSLCertVerificationError))
+    fact["seconds"] = round(time.monotonic() - begun, 3)
+    return fact
+
+
+def _asked(server: exchange.ServerAddress, ca_file: str | None) -> dict[str, Any]:
+    """Ask how the server is. Raises OSError, HTTPException, InvalidConfig."""
+    trust = exchange.trusted_authorities(ca_file) if server.secure else None
+    connection = exchange.open_connection(server, trust)
+    try:
+        connection.connect()
+        sock = connection.sock
+        sock.settimeout(_ANSWER_SECONDS)
+        tls = sock.version() if isinstance(sock, ssl.SSLSocket) else ""
+        before = time.time()
+        connection.request("GET", server.base + "/health")
+        body = connection.getresponse().read(_ANSWER_BYTES)
+        now = time.time()
+    finally:
+        connection.close()
+    try:
+        there = float(json.loads(body)["time"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return {"fault": f"{server}: what answers there is not a Lodesman server."}
+    return {"tls": tls or "", "ahead_s": round((before + now) / 2 - there, 2)}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
