@@ -202,6 +202,14 @@ def which_hosts_are_shut(house):
     ok(house, "POST", "/v1/hosts/open", {"host": "wn1"}, "admin")
 
 
+def a_test_of_a_site(house):
+    """No batch system is there, so that no job is sent."""
+    test = ok(house, "POST", "/v1/site-tests", {"path": "North"}, "admin").json
+    assert {one["result"] for one in test["checks"]} == {"unknown"}
+    for method in ("GET", "DELETE"):
+        assert ok(house, method, f"/v1/site-tests/{test['test']}", token="admin").json == test
+
+
 OTHER = """
 [job_description]
 Software = "string"
@@ -296,6 +304,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     orders_for_breakers(house)
     what_is_closed(house)
     which_hosts_are_shut(house)
+    a_test_of_a_site(house)
     what_nothing_can_run(house)
     lists(house)
     plans(house)

@@ -15,14 +15,15 @@ from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 from lodesman.answers import requests
 from lodesman.answers.call import Code
 from lodesman.answers.calls import CALLS
-from lodesman.api import claims, explain, files, hosts, pilots, reads, service, sites, users
+from lodesman.api import claims, explain, files, hosts, pilots, reads, service, site_tests, sites, users
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
 from lodesman.api.wire import STATUS
 from lodesman.resources import load_resources
 
-ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}
+ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef",
+          "test": "0" * 16}  # fmt: skip
 
 
 def described():
@@ -38,9 +39,10 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 @pytest.mark.parametrize("process", ["hot", "reading"])
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
-    modules = {"hot": (claims, hosts, pilots, service, sites, users), "reading": (files, explain, reads)}[
-        process
-    ]
+    modules = {
+        "hot": (claims, hosts, pilots, service, sites, users),
+        "reading": (files, explain, reads, site_tests),
+    }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
         Dispatcher(process, None, modules[1:])
@@ -226,6 +228,7 @@ REFUSED = [
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),
     ("POST", "/v1/sites/open", "admin", {"site": "North"}, 409),
+    ("POST", "/v1/site-tests", "admin", {"path": "Nowhere"}, 404),
 ]  # fmt: skip
 
 

@@ -53,6 +53,7 @@ REQUESTS = {
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),
     "POST /v1/pilots/drain": ("/v1/pilots/drain", {"pilots": [99]}),
     "POST /v1/submit-pools/for-queues": ("/v1/submit-pools/for-queues", {"queues": [QUEUE.split("/")]}),
+    "POST /v1/site-tests": ("/v1/site-tests", {"path": "North"}),
     "POST /v1/queues/breaker": ("/v1/queues/breaker", {"path": QUEUE, "order": "auto"}),
     "POST /v1/sites/close": ("/v1/sites/close", {"site": "South", "reason": "x", "dry_run": True}),
     "POST /v1/sites/open": ("/v1/sites/open", {"site": "South"}),
@@ -134,6 +135,9 @@ def ask(house, call, name):
     path, body = REQUESTS.get(call, (template.replace("{job}", "1"), None if method == "GET" else {}))
     if call == "GET /v1/submit-pools/{pool}":
         path = f"/v1/submit-pools/{house.get('/v1/submit-pools', 'admin')['pools'][0]['id']}"
+    if call.endswith("/v1/site-tests/{test}"):
+        begun = house.call("POST", "/v1/site-tests", {"path": "North"}, token="admin").json["test"]
+        path = f"/v1/site-tests/{begun}"
     if call == "DELETE /v1/tokens/{prefix}":
         made = house.call("POST", "/v1/tokens", {"account": "ann", "note": name}, token="ann").json["token"]
         path = f"/v1/tokens/{hashlib.sha256(made.encode()).hexdigest()}"

@@ -16,6 +16,7 @@ from lodesman.answers import (
     server,
     service,
     shares,
+    site_tests,
     task_queues,
     why_jobs,
     why_pilots,
@@ -169,6 +170,17 @@ BREAKER = _post(
 )
 OPEN_SITE = _post(
     "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
+)
+TEST_SITE = _post(
+    "/v1/site-tests", site_tests.SiteTestBody, site_tests.SiteTest, "admin",
+    "Test a site, CE or queue: send test jobs there", process="reading", refused=(404,),
+)
+SITE_TEST = _get(
+    "/v1/site-tests/{test}", site_tests.SiteTestAt, site_tests.SiteTest, "admin", "A test of a site: what it found so far"
+)
+STOP_SITE_TEST = Call(
+    "DELETE", "/v1/site-tests/{test}", site_tests.SiteTestAt, Nothing, site_tests.SiteTest, "admin",
+    summary="Stop a test of a site; its jobs are cancelled",
 )
 HOSTS = _get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
 CLOSE_HOST = _post(

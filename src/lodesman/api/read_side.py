@@ -19,6 +19,7 @@ from lodesman.api.auth import may_touch, own_vo
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
+from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.control import no_longer_known, unseen
@@ -115,6 +116,7 @@ class ReadSide:
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     # What upkeep counts, for /metrics.
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
+    site_tests: SiteTests = field(default_factory=SiteTests)
     names: MemberNames = field(init=False)
     costly: CostlyReads = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.

@@ -84,7 +84,8 @@ def judge_node(report: NodeReport, *, python: str) -> Iterator[Finding]:
 
 
 def _python(report: NodeReport, python: str) -> Finding:
-    found = f"Python {report.python} ({report.executable}) on {report.host}"
+    which = f" ({report.executable})" if report.executable else ""
+    found = f"Python {report.python}{which} on {report.host}"
     if not report.keeps_jobs_apart:
         words = f"{found}: its kernel, or a Python without ctypes, cannot keep jobs apart; pilots end at once there"
         return Finding(check="python", result="failed", detail=words)

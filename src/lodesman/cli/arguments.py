@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST_LISTED = 9_999
 _MOST_ID = 2**53 - 1
 _MOST_RANGES = 1_000
+_NODE_NAMES = ("site", "ce", "queue")
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
@@ -146,3 +147,13 @@ def limit_option(
 def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
     """The ranges of all arguments together, ascending. Raises InvalidRequest for too many."""
     return parse_ranges(str(one) for word in words for one in word)
+
+
+def named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
+    """A site, CE or queue as the server wants it: one word is a path, several are names. Raises InvalidRequest."""
+    if len(names) > most:
+        words = f"{len(names)} names are given; the maximum number is {most}"
+        raise click.UsageError(words, click.get_current_context())
+    if not all(names):
+        raise InvalidRequest("A name is empty.")
+    return {"path": names[0]} if len(names) == 1 else dict(zip(_NODE_NAMES, names, strict=False))

@@ -13,15 +13,14 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.cli.arguments import Parsed
+from lodesman.cli.arguments import Parsed, named
 from lodesman.cli.session import Session, with_session
+from lodesman.cli.site_tests import test_site
 from lodesman.cli.tables import Cell, note, say, show_table
 from lodesman.cli.words import counted, path_of, shown, states
-from lodesman.errors import InvalidRequest
 
 # These have a column of their own; all others stand together in the last one.
 _MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
-_NAMES = ("site", "ce", "queue")
 _CLOSE_EXAMPLES = """\b
 Examples:
   lode site close LCG.North --reason "power cut"            all of a site
@@ -40,7 +39,7 @@ _VO = click.option(
 )
 
 
-site = click.Group("site", help="List sites, close and open them.")
+site = click.Group("site", help="List sites, close, open and test them.", commands=[test_site])
 
 
 @site.command("ls")
@@ -75,7 +74,7 @@ def _show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo:
     SITE CE as two words, if a name has a slash. --origin adds to each value the level that gave it, the file and the
     line.
     """
-    _show_node(session, NodeQuery(**_named(names, most=2), vo=vo), origin=origin)
+    _show_node(session, NodeQuery(**named(names, most=2), vo=vo), origin=origin)
 
 
 queue = click.Group("queue", help="List the queues of CEs.")
@@ -158,7 +157,7 @@ def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo
     SITE CE QUEUE as three words, if a name has a slash. --origin adds to each value the level that gave it, the
     file and the line, and what other levels say.
     """
-    _show_node(session, NodeQuery(**_named(names), vo=vo), origin=origin, kind="Queue")
+    _show_node(session, NodeQuery(**named(names), vo=vo), origin=origin, kind="Queue")
 
 
 # --- one site, CE or queue ----------------------------------------------------------------------------------------------
@@ -269,7 +268,7 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
         raise click.UsageError("Give --for or --until, not both.", click.get_current_context())
     body = CloseSiteBody(
         reason=reason,
-        **_named(names),
+        **named(names),
         until=time.time() + seconds if seconds is not None else until,
         keep_pilots=options["keep_pilots"],
         dry_run=options["dry_run"],
@@ -292,7 +291,7 @@ def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 
     Pilots that were ordered to leave leave all the same; the director sends new ones.
     """
-    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**_named(names)))
+    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**named(names)))
     say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}.")
     for one in answer.still_closed:
         note(f"{path_of(one)} stays {_closing_text(one)}")
@@ -307,13 +306,3 @@ def _closing_text(one: Closing) -> str:
     until = "" if one.until is None else f" until {utc(one.until)}"
     kept = " (pilots stay)" if one.keep_pilots else ""
     return f"closed by {one.closed_by} since {utc(one.since)}{until}{kept}: {one.reason}"
-
-
-def _named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
-    """As the server wants it: one word is a path, several are names. Raises InvalidRequest."""
-    if len(names) > most:
-        words = f"{len(names)} names are given; the maximum number is {most}"
-        raise click.UsageError(words, click.get_current_context())
-    if not all(names):
-        raise InvalidRequest("A name is empty.")
-    return {"path": names[0]} if len(names) == 1 else dict(zip(_NAMES, names, strict=False))

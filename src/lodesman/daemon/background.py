@@ -6,6 +6,7 @@ It ends with the hot process (its standard input closes) and may be killed at an
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import random
@@ -31,6 +32,7 @@ from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
+from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
 from lodesman.background.usage_watch import UsageWatch
@@ -81,6 +83,7 @@ class BackgroundProcess:
         self.local = self._local_backend(config)
         self.loops = Loops([])
         self.backends = Backends(self.local, make=self._make_backend, watch=self._watched, begin=self._poll)
+        self.pilot_settings = self._pilot_settings()
         self.pools = self._submission_pools()
         self.director = Director(
             db=config.database.reader(),
@@ -157,11 +160,11 @@ class BackgroundProcess:
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)
 
-    def _submission_pools(self) -> SubmissionPools:
+    def _pilot_settings(self) -> PilotSettings:
         config = self.config
         zipapp = bootstrap.share_directory(config) / "pilot.pyz"
         build_pilot(zipapp)
-        settings = PilotSettings(
+        return PilotSettings(
             servers=(config.pilot_url,),
             program=zipapp.read_bytes(),
             python=config.pilots.python,
@@ -171,13 +174,22 @@ class BackgroundProcess:
             ca_file=bootstrap.share_certificate(config),
             url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
         )
+
+    def _submission_pools(self) -> SubmissionPools:
         return SubmissionPools(
-            config.director,
+            self.config.director,
             watches=self.backends.watches,
             post=self.post,
-            settings=settings,
+            settings=self.pilot_settings,
             note=self._note_outcome,
         )
+
+    def _site_tests(self) -> SiteTests:
+        """Their jobs run as pilots do, with another program."""
+        zipapp = bootstrap.share_directory(self.config) / "site-test.pyz"
+        build_pilot(zipapp, "probe")
+        settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
+        return SiteTests(settings, lambda: self.backends.watches)
 
     def _read_side(self) -> ReadSide:
         config = self.config
@@ -193,6 +205,7 @@ class BackgroundProcess:
             keeper=keeper,
             ask_hot=lambda call, body: asyncio.to_thread(self.post, call, body),
             director=self.director,
+            site_tests=self._site_tests(),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
             most_files=config.limits.input_files,
@@ -264,6 +277,7 @@ class BackgroundProcess:
             if ended is not None:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
+            await asyncio.to_thread(self.side.site_tests.close)
         if self.config.pilots.stop_at_exit:
             grace = bootstrap.PILOT_GRACE_SECONDS
             left = await asyncio.gather(

@@ -48,6 +48,7 @@ def test_a_good_node():
 @pytest.mark.parametrize(
     ("changes", "check", "result", "words"),
     [
+        ({"executable": ""}, "python", "ok", "Python 3.9.2 on wn1"),
         ({"has_python": False}, "python", "ok", "'python3' is not there"),
         ({"keeps_jobs_apart": False}, "python", "failed", "cannot keep jobs apart"),
         (
