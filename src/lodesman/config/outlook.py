@@ -49,12 +49,13 @@ def _pilots(offer: QueueOffer, names: Collection[str]) -> tuple[str, bool]:
         unknown = backend not in names
         near = get_close_matches(backend, (*names, *TYPES), 1) if unknown else ()
         return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", unknown
+    name = backend if settings.generic_pilots else f"{backend}, private pilots only"
     if backend != LOCAL:
-        return f"{backend}: as its batch system and the caps of the queue allow", False
+        return f"{name}: as its batch system and the caps of the queue allow", False
     most = settings.max_total_jobs if settings.slots is None else settings.slots
     at_once = "as many at once as this machine has cores for" if most is None else f"{most} at once"
     cores = settings.processors or 1
-    return f"{backend}: {at_once}, {cores} core{'s' * (cores != 1)} each", False
+    return f"{name}: {at_once}, {cores} core{'s' * (cores != 1)} each", False
 
 
 def mistakes(config: ServerConfig, queues: list[QueueOutlook]) -> Iterator[str]:

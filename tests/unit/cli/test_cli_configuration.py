@@ -75,6 +75,12 @@ NumberOfProcessors = 4
 Backend = "manual"
 [site.S.ce.c.queue.shut]
 Slots = 0
+[site.S.ce.d.queue.quiet]
+Slots = 1
+GenericPilots = "no"
+[site.S.ce.d.queue.far]
+Backend = "slurm"
+GenericPilots = "no"
 [site.T]
 VO = ["nobody"]
 [site.T.ce.c.queue.q]
@@ -90,6 +96,8 @@ def test_what_each_queue_will_do_is_listed(lode, files):
         ["S/c/good", "lab", "local: 2 at once, 4 cores each"],
         ["S/c/manual", "lab", "manual: others start them"],
         ["S/c/shut", "lab", "none: Slots is 0"],
+        ["S/d/quiet", "lab", "local, private pilots only: 1 at once, 1 core each"],
+        ["S/d/far", "lab", "slurm, private pilots only: as its batch system and the caps of the queue allow"],
         ["T/c/q", "-", "none: no configured VO may use it"],
     ]
 
@@ -113,7 +121,7 @@ def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):
     assert "lode.toml cannot work as it is" in result.err
     found = lode("config", "check", "lode.toml", "--json")
     assert (found.code, len(found.json["mistakes"])) == (1, 1)
-    assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False]
+    assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False, False, False]
 
 
 def test_a_python_that_is_not_there_is_not_good(lode, files):

@@ -241,6 +241,7 @@ def test_what_a_task_queue_asks_for():
         "at A, B; not at C; CE ce; platform el9; tags GPU; through Fast; 4 cores; 8,000 MB; "
         "SubmitPool aaaaaaaaaaaaaaaa; private pilots; UserPriority 3"
     )
+    assert task_queues.conditions(typed(TaskQueueRow, tq_row(1, force_generic=True))) == "generic pilots"
     assert task_queues.conditions(typed(TaskQueueRow, tq_row(1))) == ""
 
 
