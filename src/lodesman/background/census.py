@@ -89,6 +89,8 @@ class BackendWatch:
         self._started = started
         self._lost_pilots = LostPilots(db, name, backend)
         self._joined: set[int] = set()
+        # Stamp -> how many censuses in a row did not find it.
+        self._missed: dict[str, int] = {}
         self._loads: Mapping[QueueId, BatchLoad] = {}
         self._fault = ""
         self._forgotten: set[str] = set()
@@ -148,11 +150,16 @@ class BackendWatch:
         }
 
     def _find(self, lost: Mapping[str, PilotRow], known: Mapping[str, str], now: float) -> None:
-        """Store the references of lost pilots that are known; of the others, give up those that are long lost."""
+        """Store the references of lost pilots that are known; of the others, give up those that are long lost, and that were
+        not found several times in a row.
+        """
         outcome: Outcomes = {s: (known[s], "") for s in lost if s in known}
-        for stamp, pilot in lost.items():
+        # A list may leave out jobs that are there, as those of a batch system do that has just started.
+        self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in known}
+        for stamp, times in self._missed.items():
+            pilot = lost[stamp]
             is_old = self._is_older(pilot, now, _NEVER_CONFIRMED_SECONDS)
-            if stamp not in known and pilot.joined_at is None and is_old:
+            if times >= UNKNOWN_TIMES and pilot.joined_at is None and is_old:
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
             self._post(calls.PILOTS_SUBMITTED, outcome)

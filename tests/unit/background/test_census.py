@@ -18,6 +18,7 @@ from lodesman.background.census import (
     _GIVEN_UP_SECONDS,
     _LOST_AFTER_SECONDS,
     _SETTLE_SECONDS,
+    UNKNOWN_TIMES,
     BackendWatch,
     LostPilots,
     cancel,
@@ -220,12 +221,30 @@ def test_a_reference_that_was_lost_is_found_by_its_stamp(world):
 
 def test_a_pilot_that_is_not_found_is_given_up_after_its_maximum_age(world):
     world.pilot("a", submitted=False)
-    world.tick(after=_LOST_AFTER_SECONDS + 1)
-    assert world.posted == []
+    for _ in range(UNKNOWN_TIMES):
+        world.tick(after=_LOST_AFTER_SECONDS + 1)
+        assert world.posted == []
     world.tick(after=_GIVEN_UP_SECONDS + 1)
     ((name, outcome),) = world.posted
     assert (name, outcome["a"][0]) == ("submitted", None)
     assert outcome["a"][1]
+
+
+def test_a_census_that_leaves_a_pilot_out_now_and_then_gives_none_up(world):
+    """As the first lists of a batch system that has just started may."""
+    world.pilot("a", submitted=False)
+    world.pilot("b", submitted=False)
+    world.watches["local"]._started = world.base.clock + 1
+    late = _GIVEN_UP_SECONDS + 1
+    for there in (False, False, True, False, False, None, True, False, False):
+        world.batch.is_deaf = there is None  # which says nothing
+        world.batch.known = {"a": "native-a"} if there else {}
+        world.tick(after=late)
+        assert not [
+            one for _, outcome in world.posted for one in outcome.items() if one[0] == "a" and not one[1][0]
+        ]
+    found = [outcome for _, outcome in world.posted]
+    assert found == [{"b": (None, "its submission was never confirmed")}]
 
 
 def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
@@ -236,7 +255,8 @@ def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
     world.watches["local"]._started = world.base.clock + 1
     world.tick(after=_SETTLE_SECONDS)
     assert world.posted == []  # the process before may still be ending
-    world.tick(after=_SETTLE_SECONDS + 2)
+    for _ in range(UNKNOWN_TIMES):
+        world.tick(after=_SETTLE_SECONDS + 2)
     ((name, outcome),) = world.posted
     assert (name, outcome["b"]) == ("submitted", ("native-b", ""))
     assert outcome["a"][0] is None
