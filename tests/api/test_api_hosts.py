@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lodesman.answers.hosts import HostName
@@ -10,6 +12,7 @@ from lodesman.background.pilot_book import standing_of
 from lodesman.commands.sessions import load_sessions
 from lodesman.director.hosts import Failure
 from lodesman.director.supply import PilotStanding, SetAside
+from lodesman.resources import QueueId
 from lodesman.store.hosts import note_failure, records
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilots_in_short
@@ -26,7 +29,13 @@ def watch(house):
 @pytest.fixture
 def farm(house):
     """Pilots on two hosts, and jobs in two task queues; the second host runs one of each for two minutes."""
-    hole, good = house.pilot(node={"cores": 4, "host": "wn1"}), house.pilot(node={"cores": 4, "host": "wn2"})
+    return two_hosts(house)
+
+
+def two_hosts(house, site="North"):
+    """The second is at this site."""
+    hole = house.pilot(node={"cores": 4, "host": "wn1"})
+    good = house.pilot(site, node={"cores": 4, "host": "wn2"})
     for kind in KINDS * 2:
         house.submitted(kind, kind, kind, kind, kind, kind)
     runs = [*house.claim(good, 2), *house.claim(good, 2)]
@@ -86,6 +95,54 @@ def test_the_fifth_failure_shuts_a_host_and_no_other(house, farm, watch):
     assert standing[int(good[5:])] is not PilotStanding.SHUT
     (entry,) = house.get("/v1/audit?action=host-shut", "admin")["entries"]
     assert (entry["subject"], entry["by"]) == ("wn1 at North", "server")
+
+
+def test_a_pilot_that_joins_where_jobs_fail_at_once_speaks_against_its_queue(house, watch):
+    hole, _ = two_hosts(house, "South")
+    here, there = QueueId("North", "ce.north", "short"), QueueId("South", "ce.south", "long")
+    fails(house, hole, 4)
+    watch.tick(house.now)
+    assert watch.weigh(here, True, "") == (True, "")
+    house.now += 10.0
+    fails(house, hole, 5)
+    watch.tick(house.now)
+    accepted, reason = watch.weigh(here, True, "")
+    assert not accepted
+    assert reason.startswith("jobs fail at once at this site, and not at others: 9 of 9 attempts")
+    assert watch.weigh(here, False, "refused") == (False, "refused")
+    assert watch.weigh(there, True, "") == (True, "")
+    house.now += 1_900.0  # only the window counts
+    watch.tick(house.now)
+    assert watch.weigh(here, True, "") == (True, "")
+
+
+def test_sites_are_judged_again_after_a_while(house, watch):
+    """What became of attempts is not read each second, since some jobs fail at every large site."""
+    hole, _ = two_hosts(house, "South")
+    watch.tick(house.now)
+    fails(house, hole, 2)
+    watch.tick(house.now)
+    other = house.pilot(node={"cores": 4, "host": "wn3"})
+    fails(house, other, 3)
+    watch.tick(house.now + 9.0)
+    assert watch.failing == {}
+    watch.tick(house.now + 10.0)
+    assert list(watch.failing) == ["North"]
+
+
+def test_the_metrics_count_shut_hosts_by_what_shut_them(house, farm, watch):
+    def counted():
+        text = house.call("GET", "/metrics", token="admin").body.decode()
+        return re.findall(r'^lodesman_shut_hosts{cause="(\w+)"} (\S+)$', text, re.MULTILINE)
+
+    assert counted() == [("evidence", "0.0"), ("order", "0.0")]
+    shut(house, watch, farm[0])
+    assert (
+        house.call("POST", "/v1/hosts/close", {"host": "wn2", "reason": "disk"}, token="admin").status == 200
+    )
+    house.pilot(node={"cores": 4, "host": "wn3"})
+    house.now += 120.0  # such counts are kept for a while
+    assert counted() == [("evidence", "1.0"), ("order", "1.0")]
 
 
 def test_pilots_of_a_shut_host_keep_no_pilots_from_being_sent(house, farm, watch, backend):

@@ -43,9 +43,14 @@ class HostEvidence(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """In words."""
+        return f"{self.in_short}; these fail on {self.hosts_failing} of {self.hosts} other hosts"
+
+    @property
+    def in_short(self) -> str:
+        """One side of it."""
         return (
             f"{self.failures} of {self.attempts} attempts from {self.task_queues} task queues failed within 60 s of their "
-            f"start in 30 min; these fail on {self.hosts_failing} of {self.hosts} other hosts"
+            "start in 30 min"
         )
 
 

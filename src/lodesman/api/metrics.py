@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lodesman.store import Reader
+from lodesman.store.hosts import records
 from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.store.read.why import waiting_by_reason
 
@@ -34,12 +35,16 @@ def database_metrics(db: Reader) -> list[Metric]:
     pilots = {(one.site, one.state): one.pilots for one in count_pilots(db)}
     queues, waiting = count_waiting(db)
     reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db).reasons}
+    shut = dict.fromkeys(("evidence", "order"), 0) | Counter(
+        "order" if record.by else "evidence" for record in records(db).values() if record.shut
+    )
     by_reason = "Waiting jobs, and those Held because nothing can run them, by pending reason"
     return [
         _family("jobs", "Jobs by group and state", jobs, "group", "state"),
         _family("pilots", "Pilots by site and state", pilots, "site", "state"),
         _family("task_queues", "Task queues with waiting jobs", {(): queues}),
         _family("waiting_jobs", "Jobs waiting in task queues", {(): waiting}),
+        _family("shut_hosts", "Hosts that get no jobs, by what shut them", shut, "cause"),
         _family("waiting_jobs_by_reason", by_reason, reasons, "reason", "detail", "verdict"),
     ]
 

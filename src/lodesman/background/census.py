@@ -24,6 +24,7 @@ from lodesman.batch.backend import Backend, BatchLoad, CancelOutcome, NativeStat
 from lodesman.errors import LodesmanError
 from lodesman.resources import QueueId
 from lodesman.store import Reader
+from lodesman.store.hosts import pilots_on_shut_hosts
 from lodesman.store.read.pilots import (
     Native,
     PilotRow,
@@ -136,10 +137,16 @@ class BackendWatch:
         self._forgotten = {one.stamp for one in ended}
 
     def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
-        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
-        for pilot in pilots:
-            if pilot.id in self._joined and pilot.id not in before:
+        """One that joined on a host which gets no jobs speaks against its queue: those after it start there, too."""
+        joined = [pilot for pilot in pilots if pilot.joined_at is not None]
+        before, self._joined = self._joined, {pilot.id for pilot in joined}
+        new = [pilot for pilot in joined if pilot.id not in before]
+        shut = pilots_on_shut_hosts(self._db) if new else set()
+        for pilot in new:
+            if pilot.id not in shut:
                 self._note(pilot.queue_id, True, "")
+            elif (pilot.joined_at or 0.0) >= self._started:
+                self._note(pilot.queue_id, False, "its pilots start on a host that gets no jobs")
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,8 +11,17 @@ from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
-from lodesman.answers.hosts import HostName, HostRecord, HostRow, HostsJudged, HostState
-from lodesman.director.hosts import WINDOW_S, Failure, judge_hosts, outlived_s, suspects
+from lodesman.answers.hosts import HostEvidence, HostName, HostRecord, HostRow, HostsJudged, HostState
+from lodesman.director.hosts import (
+    WINDOW_S,
+    Failure,
+    failing_sites,
+    judge_hosts,
+    outlived_s,
+    suspects,
+    suspects_by_site,
+)
+from lodesman.resources import QueueId
 from lodesman.store import Reader
 from lodesman.store.hosts import MOST_FAILURES, failures, newest_failure, pilots_by_host, records, tried
 from lodesman.why.pilot import shut_text
@@ -19,6 +29,8 @@ from lodesman.why.pilot import shut_text
 # Failures that count no more are forgotten so many at once, or when the oldest is so old.
 _MANY: Final = 1_000
 _OLD_S: Final = 2 * WINDOW_S
+# What became of attempts is read at once for suspect hosts, else this often: some jobs fail at every large site.
+_SITES_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -27,8 +39,11 @@ class HostWatch:
 
     db: Reader
     post: Post
+    failing: Mapping[str, HostEvidence] = field(init=False, default_factory=dict)
+    """The sites where jobs fail at once on all hosts together, and do not elsewhere. Any thread may read it."""
     _newest: int = -1
     _failures: list[tuple[int, Failure]] = field(default_factory=list)
+    _sites_at: float = field(init=False, default=0.0)
 
     def tick(self, now: float) -> None:
         """Shut the hosts against which the evidence is enough; open those that it speaks for."""
@@ -36,16 +51,33 @@ class HostWatch:
         if newest != self._newest:
             self._failures, self._newest = failures(self.db), newest
         if not (self._failures or known):
+            self.failing = {}
             return
         recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
-        against = [one for found in suspects(recent, now).values() for one in found]
+        against = self._against(recent, now)
         queues, long = {one.tq_id for one in against}, outlived_s(against)
         found = tried(self.db, queues, now, outlived_s=long) if against else []
+        if self._sites_at == now:
+            self.failing = failing_sites(recent, found, now)
         changed = [HostState(*one) for one in judge_hosts(known, recent, found, now)]
         forget = self._forget(now, len(recent))
         if changed or forget:
             self.post(calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
             self._newest = -1
+
+    def weigh(self, queue: QueueId, accepted: bool, reason: str) -> tuple[bool, str]:
+        """What is said of a queue: that a pilot joined speaks against it where jobs fail at once, and not at other sites."""
+        against = self.failing.get(queue.site) if accepted else None
+        if against is None:
+            return accepted, reason
+        return False, f"jobs fail at once at this site, and not at others: {against.in_short}"
+
+    def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
+        """The failures at suspect sites, if there are suspect hosts, or sites are to be judged again."""
+        if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
+            return []
+        self._sites_at = now
+        return suspects_by_site(recent, now)
 
     def _forget(self, now: float, recent: int) -> int:
         """The number up to which failures count no more; 0 while they are few. So the writer never has many to delete."""

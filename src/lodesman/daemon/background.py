@@ -256,6 +256,7 @@ class BackgroundProcess:
         self.submit_pools.tick(self.policy, time.time())
 
     def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
+        accepted, reason = self.hosts.weigh(queue_id, accepted, reason)
         self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
 
     async def run(self) -> None:

@@ -192,6 +192,27 @@ def judge_hosts(
                 yield host, shut_again(before, now, against)
 
 
+def failing_sites(failures: Iterable[Failure], tried: Iterable[Tried], now: float) -> dict[str, HostEvidence]:
+    """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
+    trials = _Trials(one._replace(host=_as_one(one.host)) for one in tried if one.host.host)
+    judged = {place.site: _evidence(place, there, trials) for place, there in _by_site(failures, now).items()}
+    return {site: against for site, against in judged.items() if against is not None}
+
+
+def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
+    """The failures at sites that have enough of them, those of suspect hosts among them."""
+    return [one for there in _by_site(failures, now).values() for one in there]
+
+
+def _by_site(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
+    return suspects((one._replace(host=_as_one(one.host)) for one in failures if one.host.host), now)
+
+
+def _as_one(host: HostName) -> HostName:
+    """All hosts of a site."""
+    return HostName(host.site, "*")
+
+
 def shut_again(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
     """Shut a host, or leave it shut since its probe failed: each time for twice as long, up to 4 hours."""
     trips = 0 if record is None else record.trips

@@ -176,7 +176,7 @@ class ExcessRules:
 
     enabled: bool = _option("cancelExcess", truth, True)
     tolerated_fraction: float = _option("excessPilotFraction", number(0, 100), 0.5)
-    max_cancels: int = _option("maxCancelsPerIteration", whole(0, 100_000), 10)
+    max_cancels: int = _option("maxCancelsPerIteration", whole(0, 100_000), 100)
     confirm_s: float = _option("excessConfirmSeconds", number(0, 86_400), 60.0)
 
 

@@ -26,6 +26,8 @@ JOIN pilot p ON p.id = a.pilot_id
 WHERE a.ended_at IS NULL AND a.started_at <= ? AND a.tq_id IN {GIVEN} GROUP BY a.tq_id, p.site, p.node_host"""
 _PILOTS = """SELECT site, node_host, count(*) FROM pilot
 WHERE ended_at IS NULL AND node_host != '' AND ? IN ('', vo) GROUP BY site, node_host"""
+_ON_SHUT = """SELECT p.id FROM host h JOIN pilot p ON p.site = h.site AND p.node_host = h.name
+WHERE h.shut = 1 AND p.ended_at IS NULL"""
 _RECORDS = "SELECT site, name, record FROM host"
 _PUT = """INSERT INTO host (site, name, shut, record) VALUES (?,?,?,?)
 ON CONFLICT (site, name) DO UPDATE SET shut = excluded.shut, record = excluded.record"""
@@ -71,6 +73,11 @@ def tried(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: flo
 def pilots_by_host(db: Reader, vo: str = "") -> dict[HostName, int]:
     """Live pilots by host; `vo`: of one VO."""
     return {HostName(site, host): n for site, host, n in db.execute(_PILOTS, (vo,))}
+
+
+def pilots_on_shut_hosts(db: Reader) -> set[int]:
+    """Live pilots whose hosts get no jobs."""
+    return {number for (number,) in db.execute(_ON_SHUT)}
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:

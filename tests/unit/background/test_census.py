@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import query_plan
 from tests.unit.background.conftest import record
 
+from lodesman.answers.hosts import HostName, HostRecord, HostState
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background import census
@@ -28,6 +29,7 @@ from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState, Native
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
+from lodesman.store.hosts import put_records
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import Native, lost_pilots
 
@@ -151,6 +153,23 @@ def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
     world.pilot("c", joined=True)
     world.tick()
     assert world.told == [(SHORT, True, "")] * 2
+
+
+def test_a_pilot_that_joined_on_a_host_without_jobs_speaks_against_its_queue(world):
+    """Those after it would start there, too. One that joined before this process began was heard by the one before it."""
+    base = world.base
+    shut = HostState(HostName("North", "wn1"), HostRecord(shut=True, since=0.0))
+    base.do(Change(lambda tx: put_records(tx, [shut])))
+    for stamp, host in (("a", "wn1"), ("b", "wn2")):
+        world.pilot(stamp)
+        base.do(Change(join_pilot, base.live, f"join-{stamp}", "nonce", {"host": host}))
+    world.tick()
+    bad = (SHORT, False, "its pilots start on a host that gets no jobs")
+    assert world.told == [bad, (SHORT, True, "")]
+    later = World(base)
+    later.watches["local"]._started = base.clock + 1.0
+    later.tick()
+    assert later.told == [(SHORT, True, "")]
 
 
 @pytest.mark.parametrize(

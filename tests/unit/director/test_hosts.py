@@ -16,6 +16,7 @@ from lodesman.director.hosts import (
     Tried,
     cleared_jobs,
     failed_at_once,
+    failing_sites,
     judge_hosts,
     may_probe,
     opened,
@@ -23,6 +24,7 @@ from lodesman.director.hosts import (
     probe_holds,
     shut_again,
     suspects,
+    suspects_by_site,
 )
 
 NOW = 1_000_000.0
@@ -78,6 +80,39 @@ WELL_ON_TWO = (*WELL, Tried(B, GOOD, 1, 0), Tried(A, THIRD, 1, 0))
 def test_the_evidence_has_two_sides(queues, tried, is_shut):
     found = failures(*queues)
     assert (HOLE in shut(found, all_tried(found, *tried))) == is_shut
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "is_failing"),
+    [
+        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0)), True),
+        ((Tried(A, GOOD, 1, 0), Tried(B, GOOD, 1, 0)), False),  # a host of the same site is no elsewhere
+        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 2, 1)), False),  # B fails at the other site, too
+        (
+            (Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0), Tried(A, GOOD, 2, 0)),
+            False,
+        ),  # A succeeds at this one
+        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0), Tried(B, UNKNOWN, 9, 0)), True),
+    ],
+)
+def test_a_site_is_judged_by_all_its_hosts_together(elsewhere, is_failing):
+    """One failure on each of five hosts: no single one of them is suspect."""
+    found = [
+        one._replace(host=HostName("North", f"hole{n}")) for n, one in enumerate(failures(A, A, A, B, B))
+    ]
+    assert suspects(found, NOW) == {}
+    assert len(suspects_by_site(found, NOW)) == 5
+    sites = failing_sites(found, all_tried(found, *elsewhere), NOW)
+    assert list(sites) == ["North"] * is_failing
+    if is_failing:
+        assert (sites["North"].failures, sites["North"].hosts) == (5, 1)
+
+
+def test_a_job_that_fails_at_three_sites_makes_none_suspect():
+    found = failures(A, A, A, B, B)
+    others = [one._replace(host=HostName(site, "w")) for one in found for site in ("South", "East")]
+    assert suspects_by_site([*found, *others], NOW) == []
+    assert suspects_by_site([one._replace(host=UNKNOWN) for one in found], NOW) == []
 
 
 def test_the_record_has_the_numbers_and_says_them():
