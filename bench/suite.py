@@ -20,6 +20,7 @@ from bench.generator import LoadFault, NoGenerator, need_wrk
 from bench.oracle import WrongAnswer
 from bench.picture import draw
 from bench.rows import (
+    black_hole,
     choice,
     claims,
     director,
@@ -51,6 +52,7 @@ ROWS: dict[str, Row] = {
     "why": why.measure,
     "plan": plan.measure,
     "director": director.measure,
+    "black-hole": black_hole.measure,
     "pools": pools.measure,
     "latency": latency.measure,
     "isolation": isolation.measure,

@@ -1,10 +1,12 @@
-"""One iteration of the director: 10,000 task queues with jobs against 2,000 CE queues, beside 2,000 live pilots."""
+"""One iteration of the director: 10,000 task queues with jobs, 2,000 CE queues of 20 batch systems, 5,000 live pilots."""
 
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +28,8 @@ from lodesman.matching.criteria import explain
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
-PILOTS, ROUNDS, CHECKED = 2_000, 5, 40
+PILOTS, ROUNDS, CHECKED = 5_000, 5, 40
+BACKENDS = tuple(f"batch{n:02}" for n in range(20))
 TARGET = 1.0
 # Every task queue for which a pilot was drawn gets its turn: no pool is full.
 OPTIONS = {"totalThreadsInPool": 1_000_000}
@@ -49,17 +52,24 @@ def measure(context: Context) -> list[Figure]:
     return [
         Figure(
             row="director", what="one iteration of the director, CPU time", unit="s", value=median(others),
-            target=TARGET, less=True, samples=others, size=f"{size}, 2,000 CE queues, {size.pilots:,} pilots",
+            target=TARGET, less=True, samples=others, size=f"{size}, 2,000 CE queues, 20 backends, {size.pilots:,} pilots",
             details={"first_after_start_s": first, "asks": len(last.orders), "asked": last.plan.asked,
                      "placed": last.placement.placed, "pairs_checked": checked},
         )
     ]  # fmt: skip
 
 
+class _NoCalls:
+    """A batch system that the director must not ask."""
+
+    def __getattr__(self, name: str) -> None:
+        raise WrongAnswer(f"the director asked a batch system on its own thread: {name}")
+
+
 class _Idle:
     """The watch of an empty batch system."""
 
-    backend: object = None
+    backend: object = _NoCalls()
 
     def load(self, _queue: object) -> BatchLoad:
         return BatchLoad(
@@ -78,9 +88,9 @@ class _Ticks:
         states = {"Local": PoolState(name="Local", max=pool.max_threads, total=pool.total_threads)}
         self._director = Director(
             db=self._db,
-            policy=Policy(load_resources([("grid.toml", resources(GRID, backend="local"))])),
+            policy=Policy(load_resources([("grid.toml", _grid())]), backends=frozenset(BACKENDS)),
             options=options,
-            watches={"local": cast("BackendWatch", _Idle())},
+            watches=dict.fromkeys(BACKENDS, cast("BackendWatch", _Idle())),
             post=lambda *_: cast("Any", None),
             pools=lambda: states,
             launch=lambda decision, _: setattr(self, "last", decision),
@@ -96,6 +106,12 @@ class _Ticks:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _grid() -> str:
+    """The sites of the large grid, each with one of the batch systems."""
+    names = cycle(BACKENDS)
+    return re.sub('"local"', lambda _: f'"{next(names)}"', resources(GRID, backend="local"))
 
 
 def _check(decision: Decision) -> Iterator[int]:

@@ -36,6 +36,11 @@ def test_it_measures_and_checks(context):
     assert figure.details["pairs_checked"] > figure.details["placed"]
 
 
+def test_a_batch_system_that_is_asked_on_the_director_s_thread_is_found():
+    with pytest.raises(WrongAnswer, match="on its own thread: census"):
+        director._Idle().backend.census()
+
+
 @pytest.mark.slow
 def test_a_placement_that_does_not_fit_is_found(context, monkeypatch):
     monkeypatch.setattr(director, "explain", lambda _key, _request: ("a reason",))
