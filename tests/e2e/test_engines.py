@@ -1,7 +1,11 @@
-"""A server whose pilots run on a real batch system, as a site would configure it."""
+"""A server whose pilots run on a real batch system, as a site would configure it: what goes well, and what breaks."""
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +16,15 @@ from tests.e2e.conftest import wait_until
 from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
 from tests.kits.sshd import sshd_of_this_session
 
-from lodesman.batch.backend import NativeState
+from lodesman.batch.backend import Backend, NativeState
 from lodesman.config.backends import BackendSection
 from lodesman.daemon.backends import make_backend
+from lodesman.resources import QueueId
+from lodesman.store.read.pilots import live_pilots
 
 PATIENCE = 240.0
+KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))
+OUTAGE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -83,19 +91,19 @@ def engine(request):
     return request.param(request)
 
 
-@pytest.fixture
-def server(make_server, engine):
-    section = {"poll_seconds": 1, **engine.section}
-    settings = {
-        "backend.engine": section, "pilots.python": "python3", "pilots.idle_seconds": 60, "pilots.lease_seconds": 60,
+def start(make_server, engine: Engine, *, total: int = 2, **settings: Any):
+    """A server with one queue of this engine, in which so many pilots may be; ann is a user."""
+    given = {
+        "backend.engine": {"poll_seconds": 1, **engine.section},
+        "pilots.python": "python3", "pilots.idle_seconds": 60, "pilots.lease_seconds": 60, **settings,
     }  # fmt: skip
-    server = make_server(**settings)
+    server = make_server(**given)
     (server.home / "sites.toml").write_text(f"""
 [site.Far]
 VO = ["lab"]
 [site.Far.ce.ce.queue."{engine.queue}"]
 Backend = "engine"
-MaxTotalJobs = 2
+MaxTotalJobs = {total}
 CPUTime = 1000
 WallTime = 3600
 [group.physics]
@@ -104,6 +112,15 @@ vo = "lab"
     server.start()
     server.user("ann", "physics")
     return server
+
+
+@pytest.fixture
+def server(make_server, engine):
+    return start(make_server, engine)
+
+
+def backend_of(server, engine: Engine) -> Backend:
+    return make_backend(msgspec.convert(engine.section, BackendSection), server.home / "sockets")
 
 
 def job(code: int) -> dict[str, Any]:
@@ -133,7 +150,7 @@ def test_jobs_run_on_a_real_batch_system_and_nothing_is_left_there(server, engin
     assert {one["backend"] for one in pilots_of(server)} == {"engine"}
     known = {one["stamp"]: one["native_id"] for one in pilots_of(server)}
     assert server.stop() == 0, server.tail()
-    backend = make_backend(msgspec.convert(engine.section, BackendSection), server.home / "sockets")
+    backend = backend_of(server, engine)
 
     def gone():
         engine.push()
@@ -143,3 +160,139 @@ def test_jobs_run_on_a_real_batch_system_and_nothing_is_left_there(server, engin
         }
 
     wait_until(gone, "the end of all pilots there", patience=PATIENCE)
+
+
+# --- what breaks ---------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """The live pilots as they are stored."""
+
+    def __init__(self, server: Any) -> None:
+        self._db = server.database.reader()
+
+    def all(self) -> dict[str, str | None]:
+        """Stamp -> native id."""
+        return {one.stamp: one.native_id for one in live_pilots(self._db)}
+
+    def prepared(self) -> set[str]:
+        return {stamp for stamp, native_id in self.all().items() if native_id is None}
+
+
+def states(server) -> list[str]:
+    return [one["state"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]]
+
+
+def killed_in_submissions(server, engine: Engine, rows: Rows, rng: random.Random) -> int:
+    """Kill the server KILLS times while a submission is under way; returns how many jobs were submitted."""
+    seen: set[str] = set()
+    jobs = 0
+    for kills in range(KILLS):
+
+        def under_way(seen: set[str] = seen) -> set[str]:
+            nonlocal jobs
+            engine.push()
+            if not any(rows.all().values()) and set(states(server)) <= {
+                "Done"
+            }:  # no pilot runs that would take it
+                server.submit(job(0))
+                jobs += 1
+            for _ in range(100):
+                if found := rows.prepared() - seen:
+                    return found
+                threading.Event().wait(0.005)
+            return set()
+
+        seen |= wait_until(under_way, f"submission {kills}", patience=PATIENCE)
+        threading.Event().wait(rng.choice((0.0, 0.01, 0.05, 0.2)))  # before the command, in it, or after it
+        os.kill(server.pids("background")[0], signal.SIGKILL)
+        server.stop(signal.SIGKILL)
+        server.start()
+    return jobs
+
+
+def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice(make_server, engine):
+    server = start(make_server, engine, total=40, **{"pilots.idle_seconds": 1})
+    rows = Rows(server)
+    jobs = killed_in_submissions(server, engine, rows, random.Random(11))
+    backend = backend_of(server, engine)
+    queue = QueueId("Far", "ce", engine.queue)
+
+    def all_known():
+        engine.push()
+        return not rows.prepared()
+
+    wait_until(all_known, "what became of all submissions", patience=PATIENCE)
+    listed = backend.census()
+    stored = {one["stamp"]: one["native_id"] for one in pilots_of(server) if one["native_id"]}
+    assert {stamp: stored.get(stamp) for stamp in listed} == listed
+
+    def over():
+        engine.push()
+        return states(server) == ["Done"] * jobs and not rows.all()
+
+    wait_until(over, "the end of all jobs and pilots", patience=PATIENCE)
+
+    def empty():
+        engine.push()
+        load = backend.loads([queue])[queue]
+        return (load.waiting, load.running, load.held) == (0, 0, 0)
+
+    wait_until(empty, "an empty queue", patience=PATIENCE)
+    assert {one["attempt"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]} == {1}
+
+
+@pytest.mark.engines
+def test_an_engine_that_is_away_for_two_minutes_under_load(make_server):
+    engine = slurm(None)
+    server = start(make_server, engine, total=6, **{"pilots.idle_seconds": 1})
+    folder = slurm_kit.slurm_of_this_session()
+    first = server.submit(*[{**job(0), "Arguments": ["-c", "sleep 4"]}] * 40)
+    rows = Rows(server)
+    wait_until(
+        lambda: len(rows.all()) >= 4 and not rows.prepared(), "pilots that wait and run", patience=PATIENCE
+    )
+    slurm_kit.service("outage", folder)
+    try:
+        wait_until(lambda: faults(server), "a poll that fails")
+        before = {one["stamp"] for one in pilots_of(server)}
+        assert not threading.Event().wait(OUTAGE_SECONDS)
+        pilots = pilots_of(server)
+        assert {one["stamp"] for one in pilots} == before
+        assert not [one for one in pilots if one["state"] in {"Lost", "Aborted"}]
+    finally:
+        slurm_kit.service("start", folder)
+    server.wait_for("Done", first, first + 39, patience=PATIENCE)
+    assert {one["attempt"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]} == {1}
+
+
+def faults(server) -> bool:
+    """Whether the batch system does not answer, as the server says."""
+    failing = server.ask("GET", "/health").json["background"]["failing"]
+    return any("engine" in one for one in failing)
+
+
+@pytest.mark.engines
+def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server):
+    engine = Engine(slurm(None).section, "down")
+    server = start(
+        make_server,
+        engine,
+        total=3,
+        **{"director.maxPilotWaitingHours": 0.002, "director.excessConfirmSeconds": 1},
+    )
+    server.submit(*[job(0)] * 50)
+    backend, queue = backend_of(server, engine), QueueId("Far", "ce", engine.queue)
+    most = 0
+
+    def given_back():
+        nonlocal most
+        load = backend.loads([queue])[queue]
+        most = max(most, (load.waiting or 0) + (load.running or 0))
+        reasons = [one["reason"] for one in pilots_of(server)]
+        return sum("maxPilotWaitingHours" in reason for reason in reasons) == 3
+
+    wait_until(given_back, "three pilots that waited too long", patience=PATIENCE)
+    assert most == 3
+    assert "breaker-opened" in {line.get("action") for line in server.log_lines()}
+    wait_until(lambda: backend.loads([queue])[queue].waiting == 0, "an empty queue", patience=PATIENCE)
