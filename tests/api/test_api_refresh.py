@@ -10,6 +10,7 @@ import pytest
 
 from lodesman.background.refresh import PoolKeeper
 from lodesman.commands.pilots import hash_token
+from lodesman.matching.offers import PoolScope
 from lodesman.resources import load_resources
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]
@@ -122,7 +123,7 @@ def test_a_job_for_a_site_that_is_not_there_yet_is_released_when_it_comes(house)
 
 def test_a_job_for_a_submission_pool_that_is_not_there_yet_is_released_when_it_comes(house):
     def pools(*names):
-        policy = house.policy(house.core.policy.config, submission_pools=frozenset(names))
+        policy = house.policy(house.core.policy.config, submission_pools=dict.fromkeys(names, PoolScope()))
         house.core.policy = house.side.policy = policy
 
     pools("Local")

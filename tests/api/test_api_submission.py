@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lodesman.commands.prepare import prepare
 from lodesman.jobs import write_description
+from lodesman.matching.offers import PoolScope
 from lodesman.resources import load_resources
 
 HELLO = """// a greeting
@@ -398,7 +399,8 @@ def test_a_site_that_is_not_there_may_be_waited_for(house):
 
 
 def test_an_unconfigured_submission_pool(house):
-    house.core.policy.submission_pools = house.side.policy.submission_pools = frozenset({"Local", "Grid"})
+    pools = dict.fromkeys(("Local", "Grid"), PoolScope())
+    house.core.policy.submission_pools = house.side.policy.submission_pools = pools
     told = error(house.submit({"SubmitPool": "Gird"}), 400)
     assert told["data"]["attribute"] == "SubmitPool"
     assert told["hint"].startswith(

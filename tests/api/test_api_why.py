@@ -14,6 +14,7 @@ from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker
 from lodesman.director.orders import PoolState
+from lodesman.matching.offers import PoolScope
 from lodesman.resources import load_resources
 from lodesman.why.facts import DirectorNow
 
@@ -304,7 +305,7 @@ def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said
 
 
 def test_a_submission_pool_that_is_not_configured_has_a_sentence(house):
-    policy = replace(house.side.policy, submission_pools=frozenset({"Local"}))
+    policy = replace(house.side.policy, submission_pools=dict.fromkeys(("Local",), PoolScope()))
     house.core.policy = house.side.policy = policy
     house.submitted({"SubmitPool": "Nowhere"}, hold_if_impossible=True)
     told = house.get("/v1/jobs/1/why?queue=North/ce.north/short")["queue"]

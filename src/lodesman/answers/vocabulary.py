@@ -89,6 +89,7 @@ class ClampName(StrEnum):
     MAX_HELD = "max-held"
     RAMP = "ramp"
     TOKEN_BUCKET = "token-bucket"
+    NO_POOL = "no-pool"
 
 
 class BreakerState(StrEnum):
@@ -106,6 +107,8 @@ class PoolOutcome(StrEnum):
     FULL = "full"
     DISABLED = "disabled"
     UNKNOWN = "unknown"
+    ELSEWHERE = "not handled by this director"
+    NO_QUEUE = "for other queues"
 
 
 class RefusalKind(StrEnum):
@@ -170,6 +173,7 @@ class QueueReason(StrEnum):
     NO_SUBMISSION_POOL = "no-submission-pool"
     NO_ROOM = "no-room-for-pilots"
     PILOTS_EXPECTED = "pilots-expected"
+    NOT_SERVED = "no-pool-serves-it"
 
 
 class FreeBy(StrEnum):

@@ -97,13 +97,16 @@ class QueueOwn(Struct, frozen=True):
 
 
 class QueueSubmissionPool(Struct, frozen=True):
-    """One of the director's pools of threads; `full`: it takes no tasks."""
+    """One of the director's pools of threads that serve the queue; `full`: it takes no tasks. `handled_by`: who handles it
+    instead of the director, empty if no one does.
+    """
 
     name: str
     threads: int
     busy: int
     queued: int
     full: bool
+    handled_by: str = ""
 
 
 class QueueGate(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from lodesman.answers.nodes import BreakerOrder
 from lodesman.background.list_match import ListMatch
 from lodesman.batch.backend import BatchLoad
+from lodesman.director.options import PoolOptions
 from lodesman.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
@@ -47,13 +48,13 @@ class OwnQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
-    """Makes the candidates of an iteration. `pools`: submission pools, which serve every queue; `mask`: what is closed;
-    `orders`: of administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues.
+    """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
+    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues.
     """
 
     policy: Policy
     watches: Mapping[str, Loads]
-    pools: tuple[str, ...]
+    pools: Mapping[str, PoolOptions]
     own: Mapping[QueueId, OwnQueue]
     now: float
     mask: SiteMask = field(default_factory=SiteMask)
@@ -83,7 +84,8 @@ class CandidateMaker:
         return {
             vo: offer
             for vo, offer in offers.items()
-            if never_sent(offer, self.policy.backends) is None and offer.backend in self.watches
+            if never_sent(offer, self.policy.backends, self.policy.submission_pools) is None
+            and offer.backend in self.watches
         }
 
     def _candidate(self, queue_id: QueueId, offers: Mapping[str, QueueOffer]) -> CandidateQueue:
@@ -93,12 +95,17 @@ class CandidateMaker:
         source = ", ".join(names) if loads else "no backend"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
         shapes = frozenset(offer.shape for offer in offers.values())
+        serving = [
+            name
+            for name, pool in self.pools.items()
+            if all(pool.scope.serves(queue_id, backend) for backend in names)
+        ]
         closed = None if loads else not_sent(next(iter(offers.values())), self.policy.backends)
         return CandidateQueue(
             queue_id=queue_id,
             bit=self.policy.bits[queue_id],
             templates={vo: offer.request for vo, offer in offers.items()},
-            submission_pools=self.pools,
+            submission_pools=tuple(name for name in serving if not self.pools[name].elsewhere),
             load=QueueLoad(
                 waiting,
                 running,
@@ -118,7 +125,17 @@ class CandidateMaker:
             shapes=shapes,
             never=self.list_match.never(shapes),
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
+            no_pool=self._no_pool(serving),
         )
+
+    def _no_pool(self, serving: Sequence[str]) -> str:
+        """Why no submission pool brings pilots to a queue that these serve; '' if one does."""
+        if not serving:
+            return f"no submission pool serves it ({', '.join(self.pools)})"
+        handlers = {name: self.pools[name].elsewhere for name in serving}
+        if "" in handlers.values():
+            return ""
+        return "; ".join(f"submission pool {name} is handled by {who}" for name, who in handlers.items())
 
 
 def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:

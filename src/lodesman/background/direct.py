@@ -32,7 +32,7 @@ from lodesman.commands.sessions import presented_by
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
 from lodesman.director.iteration import Decision, DirectorInput, decide
-from lodesman.director.options import DirectorOptions
+from lodesman.director.options import DirectorOptions, PoolOptions
 from lodesman.director.orders import PoolState
 from lodesman.director.places import PoolServing
 from lodesman.director.plan import TaskQueueDemand
@@ -252,7 +252,7 @@ class Director:
         return CandidateMaker(
             policy=self.policy,
             watches=self.watches,
-            pools=self.options.submission_pools,
+            pools=self.options.pools,
             own=own,
             now=now,
             mask=mask,
@@ -301,10 +301,9 @@ class Director:
                 waiting=pilots.waiting, running=pilots.running, since_load=pilots.since_load
             ),
             submission_pools=[
-                why_queues.QueueSubmissionPool(
-                    name=one.name, threads=one.max, busy=one.running, queued=one.queued, full=one.is_full
-                )
-                for one in (states[name] for name in options.submission_pools if name in states)
+                _shown(pool, states.get(name))
+                for name, pool in options.pools.items()
+                if pool.scope.serves(queue_id, offer.backend)
             ],
         )
 
@@ -319,6 +318,17 @@ class Director:
                 self.breakers[queue_id] = limits.failed(
                     breaker, now=now, rules=self.options.breaker, reason=reason
                 )
+
+
+def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:
+    """A submission pool and how full it is; without a state it takes nothing."""
+    if state is None:
+        return why_queues.QueueSubmissionPool(
+            name=pool.name, threads=0, busy=0, queued=0, full=True, handled_by=pool.elsewhere
+        )
+    return why_queues.QueueSubmissionPool(
+        name=pool.name, threads=state.max, busy=state.running, queued=state.queued, full=state.is_full
+    )
 
 
 def pilot_view(pilot: read.LivePilot, now: float) -> PilotView:

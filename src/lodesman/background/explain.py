@@ -168,7 +168,9 @@ class Explainer:
             configured=configured,
             denied=denied,
             offer=offer,
-            never=None if offer is None else never_sent(offer, self.policy.backends),
+            never=None
+            if offer is None
+            else never_sent(offer, self.policy.backends, self.policy.submission_pools),
             settings=settings,
             survey=survey,
             served=len(served),

@@ -168,11 +168,12 @@ class SubmissionPools:
         self.configure(options)
 
     def configure(self, options: DirectorOptions) -> None:
-        """Have the pools that the options name, with their threads; what is under way in others ends by itself."""
-        missing = options.pools.keys() - self._pools.keys()
+        """Have the pools that the director handles, with their threads; what is under way in others ends by itself."""
+        ours = {name: one for name, one in options.pools.items() if not one.elsewhere}
+        missing = ours.keys() - self._pools.keys()
         self._pools = {**self._pools, **{name: _Pool(name) for name in sorted(missing)}}
         for name, pool in self._pools.items():
-            pool.configure(options.pools.get(name))
+            pool.configure(ours.get(name))
 
     def states(self) -> dict[str, PoolState]:
         """How full each pool is now."""

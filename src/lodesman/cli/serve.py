@@ -21,6 +21,8 @@ from lodesman.cli.words import age, counted, joined, located
 from lodesman.errors import Conflict, InvalidConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lodesman.config import ServerConfig
 
 
@@ -128,9 +130,20 @@ def _checked(found: ServerConfig) -> dict[str, Any]:
             name: sum(len(ce.children) for ce in site.children.values())
             for name, site in resources.tree.sites.items()
         },
-        "submission_pools": list(found.director.submission_pools),
+        "submission_pools": {
+            name: {"serves": [one for names in pool.scope for one in names], "handled_by": pool.elsewhere}
+            for name, pool in found.director.pools.items()
+        },
         "notices": [notice.as_dict() for notice in resources.notices],
     }
+
+
+def _pool_words(pools: dict[str, Any]) -> Iterator[str]:
+    """The submission pools: what each serves, if not all, and who handles it, if not the director."""
+    for name, pool in pools.items():
+        words = [joined(pool["serves"])] if pool["serves"] else []
+        words += [f"handled by {pool['handled_by']}"] if pool["handled_by"] else []
+        yield f"{name} ({'; '.join(words)})" if words else name
 
 
 def _show_checked(checked: dict[str, Any]) -> None:
@@ -142,7 +155,7 @@ def _show_checked(checked: dict[str, Any]) -> None:
             ("VOs", joined(checked["vos"])),
             ("groups", joined(f"{name} (share {share:g})" for name, share in checked["groups"].items())),
             ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in checked["sites"].items())),
-            ("submission pools", joined(checked["submission_pools"])),
+            ("submission pools", joined(_pool_words(checked["submission_pools"]))),
         )
     )
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 from msgspec import Struct
 
 from lodesman.config.reading import ServerConfig
-from lodesman.matching.offers import QueueOffer, not_sent, offers_of
+from lodesman.matching.offers import SUBMISSION_POOLS, Pools, QueueOffer, not_sent, offers_of
 from lodesman.resources import LOCAL, MANUAL, TYPES, QueueTable
 
 
@@ -27,11 +27,12 @@ class QueueOutlook(Struct, frozen=True, kw_only=True):
 def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
     """Every configured queue, in their order."""
     table, names = QueueTable(config.resources, ""), config.backend_names
+    pools = config.director.scopes
     found: dict[str, dict[tuple[str, bool], list[str]]] = {"/".join(one): {} for one in table.queues.values()}
     for vo in sorted(config.resources.vos):
         life = config.pilots.life_seconds
         for offer in offers_of(QueueTable(config.resources, vo), vo, life_seconds=life):
-            found["/".join(offer.queue)].setdefault(_pilots(offer, names), []).append(vo)
+            found["/".join(offer.queue)].setdefault(_pilots(offer, names, pools), []).append(vo)
     return [
         QueueOutlook(queue=queue, vos=vos, pilots=text, fault=fault)
         for queue, kinds in found.items()
@@ -39,16 +40,17 @@ def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
     ]
 
 
-def _pilots(offer: QueueOffer, names: Collection[str]) -> tuple[str, bool]:
+def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[str, bool]:
     """What is done about pilots, and whether a mistake keeps them away. `names`: of the batch systems that there are."""
     settings, backend = offer.settings, offer.backend
-    without = not_sent(offer, names)
+    without = not_sent(offer, names, pools)
     if backend == MANUAL:
         return "manual: others start them", False
     if without is not None:
         unknown = backend not in names
+        wrong = unknown or without.parameter == SUBMISSION_POOLS
         near = get_close_matches(backend, (*names, *TYPES), 1) if unknown else ()
-        return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", unknown
+        return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", wrong
     name = backend if settings.generic_pilots else f"{backend}, private pilots only"
     if backend != LOCAL:
         return f"{name}: as its batch system and the caps of the queue allow", False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import LOCAL, Fault, FilePosition, ResourceConfig, fault_of, load_resources, refuse
+from lodesman.resources import (
+    LOCAL,
+    MANUAL,
+    Fault,
+    FilePosition,
+    ResourceConfig,
+    fault_of,
+    load_resources,
+    refuse,
+)
 from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 from lodesman.store import Database, database_at
 
@@ -197,6 +207,10 @@ class _ConfigReader:
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(files.items(), faults=self._faults)
+        backends = with_implied(backends, resources)
+        self._check_pools(options, resources, backends)
+        if self._faults:
+            raise refuse(self._faults)
         return ServerConfig(
             path=self.sources.own,
             server=server,
@@ -207,7 +221,7 @@ class _ConfigReader:
             submit_pools=stated.submit_pools,
             local=stated.local,
             shares=stated.shares,
-            backends=with_implied(backends, resources),
+            backends=backends,
             director=options,
             polling_seconds=polling,
             resources=resources,
@@ -260,6 +274,23 @@ class _ConfigReader:
                 path = ("director", *pool, *filter(None, (fault["option"],)))
                 self._complain(path, " ".join(filter(None, (*pool, fault["option"], fault["message"]))))
         return polling, DirectorOptions()
+
+    def _check_pools(
+        self, options: DirectorOptions, resources: ResourceConfig, backends: Collection[str]
+    ) -> None:
+        """Whether there is what the submission pools say that they serve."""
+        places = list(resources.tree.queue_ids())
+        queues = {"/".join(path) for one in places for path in (one, one[:2])}
+        known = {"Backends": {LOCAL, MANUAL, *backends}, "Sites": set(resources.tree.sites), "Queues": queues}
+        inherited = options.pool_defaults.scope
+        for name, scope in {"": inherited, **options.scopes}.items():
+            for option, given, usual in zip(known, scope, inherited, strict=True):
+                for one in () if name and given == usual else given:
+                    if one not in known[option]:
+                        close = get_close_matches(one, known[option], n=1)
+                        hint = f"; did you mean {close[0]}?" if close else ""
+                        path = ("director", *filter(None, (name,)), option)
+                        self._complain(path, f"{option}: there is no {one[:80]}{hint}")
 
     def _resource_texts(self) -> dict[str, str]:
         """The texts of the resource files, by name."""

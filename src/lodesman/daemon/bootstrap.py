@@ -311,7 +311,7 @@ def policy_of(
         config.resources,
         backends=config.backend_names,
         add_eligible_sites=config.submit_pools.add_eligible_sites,
-        submission_pools=frozenset(config.director.pools),
+        submission_pools=config.director.scopes,
         private_pools=private_pools(config.director),
         life_seconds=life_seconds,
         loaded_at=time.time(),

@@ -88,7 +88,10 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     )
     target = target_of(_facts(snapshot, supply), options)
     plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
-    orders, refused = make_orders(snapshot.demands, plan, snapshot.pools, options, rng)
+    places = Places(snapshot.queues, snapshot.serving)
+    orders, refused = make_orders(
+        snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
+    )
     breakers = {queue_id: settle(one, now=now) for queue_id, one in snapshot.breakers.items()}
     # The buckets of CEs that have no candidate queue any more are dropped.
     buckets = {
@@ -100,7 +103,6 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
         tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
     )
-    places = Places(snapshot.queues, snapshot.serving)
     placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
     for one in placement.placements:
         queue_id, ce_path = one.queue_id, one.queue_id.ce_path

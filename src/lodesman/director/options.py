@@ -14,11 +14,16 @@ from typing import Any, NamedTuple
 
 from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.errors import InvalidConfig
+from lodesman.matching.offers import PoolScope
+from lodesman.resources.backends import spelled_backend
 
 CPU_BUCKETS = (
     360, 1_800, 3_600, 21_600, 43_200, 86_400, 172_800, 259_200,
     345_600, 518_400, 691_200, 864_000, 1_080_000,
 )  # fmt: skip
+
+_DIRECTOR = "director"
+"""Who handles a submission pool, unless another name is given."""
 
 # --- values: text or typed, since the seed's files are all text -----------------------------------------------
 
@@ -86,6 +91,24 @@ def names(raw: object) -> tuple[str, ...]:
     found = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
     if not found or len(found) != len(parts) or len(set(found)) != len(found):
         raise ValueError(wanted)
+    return found
+
+
+def _some(raw: object) -> tuple[str, ...]:
+    """The same, or none."""
+    return () if raw in ([], (), "") else names(raw)
+
+
+def _backends(raw: object) -> tuple[str, ...]:
+    """Names of batch systems, in any spelling."""
+    return tuple(dict.fromkeys(map(spelled_backend, _some(raw))))
+
+
+def _queues(raw: object) -> tuple[str, ...]:
+    """Names of CEs and queues with their sites."""
+    found = _some(raw)
+    if not all("/" in name for name in found):
+        raise ValueError("a list of SITE/CE or SITE/CE/QUEUE")
     return found
 
 
@@ -187,7 +210,8 @@ class PoolOptions:
     Threads: from the start, at most, and tasks waiting for one. With enable_list_match batch systems are asked whether they
     ever run the pilots of their queues, again after list_match_delay_minutes (ADR 0045).
     private_fraction is the fraction of *private* pilots for task queues that take both kinds (ADR 0039); with
-    legacy_fraction its complement. Generic pilots run as generic_owner of generic_group.
+    legacy_fraction its complement. Generic pilots run as generic_owner of generic_group. The director sends pilots through
+    a pool that is handled_by it; another name says who sends them instead.
     """
 
     name: str = ""
@@ -200,6 +224,20 @@ class PoolOptions:
     legacy_fraction: bool = _option("LegacyPrivatePilotFraction", truth, False)
     generic_owner: str = _option("GenericPilotDN", text, "generic")
     generic_group: str = _option("GenericPilotGroup", text, "generic")
+    backends: tuple[str, ...] = _option("Backends", _backends, ())
+    sites: tuple[str, ...] = _option("Sites", _some, ())
+    queues: tuple[str, ...] = _option("Queues", _queues, ())
+    handled_by: str = _option("handled_by", text, _DIRECTOR)
+
+    @property
+    def scope(self) -> PoolScope:
+        """What it serves."""
+        return PoolScope(backends=self.backends, sites=self.sites, queues=self.queues)
+
+    @property
+    def elsewhere(self) -> str:
+        """Who handles it instead of the director; empty if the director does."""
+        return "" if self.handled_by.lower() == _DIRECTOR else self.handled_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +261,11 @@ class DirectorOptions:
     breaker: BreakerRules = BreakerRules()
     rate: RateRules = RateRules()
     excess: ExcessRules = ExcessRules()
+
+    @property
+    def scopes(self) -> dict[str, PoolScope]:
+        """What each pool serves."""
+        return {name: pool.scope for name, pool in self.pools.items()}
 
     def list_match_seconds(self, pools: Iterable[str]) -> float | None:
         """How long an answer is kept about a queue that these pools serve; None: it is not asked about."""

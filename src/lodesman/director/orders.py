@@ -7,9 +7,10 @@ a generic one runs as the pool's generic identity and serves all groups of the V
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -22,7 +23,9 @@ from lodesman.matching.task_queue import TaskQueueKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """A submission pool now: threads at work of `max` (maxThreadsInPool), waiting tasks of `total` (totalThreadsInPool)."""
+    """A submission pool now: threads at work of `max` (maxThreadsInPool), waiting tasks of `total` (totalThreadsInPool).
+    `elsewhere`: the director does not handle it.
+    """
 
     name: str
     enabled: bool = True
@@ -30,6 +33,7 @@ class PoolState:
     queued: int = 0
     max: int = 2
     total: int = 40
+    elsewhere: bool = False
 
     @property
     def room(self) -> int:
@@ -50,9 +54,14 @@ class PoolTry(NamedTuple):
 
 
 def choose_pool(
-    wanted: Sequence[str], states: dict[str, PoolState], rng: Random
+    wanted: Sequence[str],
+    states: dict[str, PoolState],
+    rng: Random,
+    *,
+    serves: Callable[[str], bool] = lambda _: True,
 ) -> tuple[str | None, tuple[PoolTry, ...]]:
-    """Draw a pool, and all that were asked: the first in random order that is enabled and takes the work (None: no pilots).
+    """Draw a pool, and all that were asked: the first in random order that is enabled, `serves` a queue for the work and
+    takes it (None: no pilots).
 
     A full one is disabled until the next cycle. The choice counts as one task in `states`.
     """
@@ -63,6 +72,10 @@ def choose_pool(
         state = states.get(name)
         if state is None:
             outcome = PoolOutcome.UNKNOWN
+        elif state.elsewhere:
+            outcome = PoolOutcome.ELSEWHERE
+        elif not serves(name):
+            outcome = PoolOutcome.NO_QUEUE
         elif not state.enabled:
             outcome = PoolOutcome.DISABLED
         elif state.is_full:
@@ -182,17 +195,24 @@ def make_orders(
     pools: Mapping[str, PoolState],
     options: DirectorOptions,
     rng: Random,
+    *,
+    serves: Callable[[TaskQueueKey, str], bool] = lambda _key, _pool: True,
 ) -> tuple[list[PilotOrder], list[PoolRefusal]]:
-    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up."""
+    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up. `serves`: whether a
+    pool has a queue for a key.
+    """
     by_id = {demand.tq_id: demand for demand in demands}
     wanted = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
     rng.shuffle(wanted)
     # Those that were disabled for being full get another chance.
     states = {name: replace(state, enabled=True) for name, state in pools.items()}
+    elsewhere = (name for name, pool in options.pools.items() if pool.elsewhere)
+    states |= {name: PoolState(name=name, elsewhere=True) for name in elsewhere}
     orders, refused = [], []
     for demand, count in wanted:
         key = demand.key
-        pool, tries = choose_pool(key.submission_pools or options.default_submission_pools, states, rng)
+        named = key.submission_pools or options.default_submission_pools
+        pool, tries = choose_pool(named, states, rng, serves=partial(serves, key))
         if pool is None:
             refused.append(PoolRefusal(tq_id=demand.tq_id, asked=count, tries=tries))
             continue

@@ -17,6 +17,7 @@ from lodesman.masks.bits import Transposed, mask_of
 from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import PLACE, KeyTable, RequestTable, serves
+from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId
 
 
@@ -108,11 +109,8 @@ class Places:
 
     def eligible(self, order: PilotOrder) -> int:
         """The queues where a pilot of the order would be given jobs of its task queue."""
-        key = order.key
-        mask = self.of_pool(order.pool) & self.of_vo(key.vo) & ~self.refusing(order)
-        if key.submit_pool:
-            mask &= self._serving.mask(key.submit_pool) or 0
-            key = replace(key, submit_pool="")
+        key = replace(order.key, submit_pool="") if order.key.submit_pool else order.key
+        mask = self._served(order.key, order.pool) & ~self.refusing(order)
         if not mask:
             return 0
         known = self._of_vo[key.vo]
@@ -120,6 +118,19 @@ class Places:
             if not serves(key, self.request(example, order)):
                 mask &= ~members
         return known.table.narrow(mask, key) if mask else 0
+
+    def has_queue(self, key: TaskQueueKey, pool: str) -> bool:
+        """Whether a submission pool serves a queue where jobs of the key could run; one that serves all need not."""
+        if self.of_pool(pool) == self.full:
+            return True
+        mask = self._served(key, pool)
+        place = replace(key, submit_pool="") if key.submit_pool else key
+        return bool(mask and self._of_vo[key.vo].table.narrow(mask, place))
+
+    def _served(self, key: TaskQueueKey, pool: str) -> int:
+        """The queues of a submission pool that serve the VO and the SubmitPool of the key."""
+        mask = self.of_pool(pool) & self.of_vo(key.vo)
+        return mask & (self._serving.mask(key.submit_pool) or 0) if key.submit_pool else mask
 
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
         """What a pilot of the order would present in that queue of its VO; of the SubmitPools only the task queue's own."""

@@ -94,8 +94,9 @@ class CandidateQueue:
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
     whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
     can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
-    administrator's, for its breaker. no_backend: why there is nothing to send pilots to, empty if there is. shapes: what
-    pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is not known.
+    administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
+    is. shapes: what pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is
+    not known.
     """
 
     queue_id: QueueId
@@ -112,6 +113,7 @@ class CandidateQueue:
     private_only: Collection[str] = ()
     shapes: Collection[PilotShape] = ()
     never: str = ""
+    no_pool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +141,13 @@ class Room:
 
 def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Iterator[Limit]:
     """The limits on new pilots in the queue, in order."""
-    if queue.closed:
-        yield Limit(name=ClampName.CLOSED, limit=0, detail=queue.closed)
-    if queue.no_backend:
-        yield Limit(name=ClampName.NO_BACKEND, limit=0, detail=queue.no_backend)
-    if queue.never:
-        yield Limit(name=ClampName.LIST_MATCH, limit=0, detail=queue.never)
+    shut = (
+        (ClampName.CLOSED, queue.closed),
+        (ClampName.NO_BACKEND, queue.no_backend),
+        (ClampName.NO_POOL, queue.no_pool),
+        (ClampName.LIST_MATCH, queue.never),
+    )
+    yield from (Limit(name=name, limit=0, detail=text) for name, text in shut if text)
     doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)
     if doubts:
         yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)

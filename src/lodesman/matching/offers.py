@@ -35,13 +35,35 @@ MEMORY = (fold("MaxRAM"), fold("Memory"))
 
 BACKENDS: Final = frozenset({LOCAL})
 """The batch systems that there always are."""
-CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
-"""The parameters that can keep all pilots away."""
+SUBMISSION_POOLS: Final = "SubmitPools"
+"""The option of the director that names the submission pools."""
+CAUSES: Final = ("Backend", SUBMISSION_POOLS, "MaxTotalJobs", "MaxWaitingJobs", "Slots")
+"""The parameters that can keep all pilots away, and the option."""
 
 CPU_STEP = 60
 """What is left of a life is presented in whole minutes: requests that are alike wait together."""
 JOIN_SECONDS = 10
 """Of its life, what a pilot may need until it asks for its first job."""
+
+
+class PoolScope(NamedTuple):
+    """What a submission pool serves: the queues of these backends and of these sites, and these `queues` (SITE/CE or
+    SITE/CE/QUEUE). Without any name it serves all.
+    """
+
+    backends: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+    def serves(self, queue: QueueId, backend: str) -> bool:
+        """Whether it serves a queue of that backend."""
+        if not any(self) or backend in self.backends or queue.site in self.sites:
+            return True
+        return "/".join(queue) in self.queues or "/".join(queue[:2]) in self.queues
+
+
+Pools = Mapping[str, PoolScope]
+"""The submission pools, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,20 +202,26 @@ def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
     return not set(key.submission_pools or ("",)).isdisjoint(private_pools)
 
 
-def not_sent(offer: QueueOffer, backends: Collection[str]) -> WithoutPilots | None:
+def not_sent(
+    offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
+) -> WithoutPilots | None:
     """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
     if offer.backend == MANUAL:
         return WithoutPilots("Backend", "pilots there are started manually")
-    return never_sent(offer, backends)
+    return never_sent(offer, backends, pools)
 
 
-def never_sent(offer: QueueOffer, backends: Collection[str]) -> WithoutPilots | None:
-    """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
+def never_sent(
+    offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
+) -> WithoutPilots | None:
+    """Why no pilot is ever sent to a queue; None if some may be, or come by themselves. `pools` None: they are unknown."""
     settings = offer.settings
     if offer.backend == MANUAL:
         return None
     if offer.backend not in backends:
         return WithoutPilots("Backend", f"there is no backend {offer.backend!r} here")
+    if pools is not None and not any(one.serves(offer.queue, offer.backend) for one in pools.values()):
+        return WithoutPilots(SUBMISSION_POOLS, "no submission pool serves it")
     if settings.max_total_jobs == 0:
         return WithoutPilots("MaxTotalJobs", "MaxTotalJobs is 0")
     if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:

@@ -6,19 +6,28 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 from lodesman.answers.shares import KnownUsage
 from lodesman.masks.bits import Plane, bits, mask_of, numbered
 from lodesman.matching.correction import corrected_shares
 from lodesman.matching.criteria import CRITERIA
-from lodesman.matching.offers import BACKENDS, PRIVATE_ONLY, QueueOffer, gets_private, never_sent, offers_of
+from lodesman.matching.offers import (
+    BACKENDS,
+    PRIVATE_ONLY,
+    Pools,
+    QueueOffer,
+    gets_private,
+    never_sent,
+    offers_of,
+)
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare
 from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId, QueueTable, ResourceConfig
+from lodesman.resources import MANUAL, QueueId, QueueTable, ResourceConfig
 
 
 class Residents:
@@ -40,9 +49,8 @@ class VOConfig:
     """The configuration for one VO.
 
     `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
-    `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the names of the
-    submission pools, None if they are unknown; `private_pools`: see `gets_private`. `version`: equal for equal
-    configurations.
+    `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the submission
+    pools, None if they are unknown; `private_pools`: see `gets_private`. `version`: equal for equal configurations.
     """
 
     vo: str
@@ -50,7 +58,7 @@ class VOConfig:
     table: QueueTable
     backends: Collection[str] = BACKENDS
     residents: Residents = field(default_factory=lambda: Residents(frozenset()))
-    pools: frozenset[str] | None = None
+    pools: Pools | None = None
     private_pools: frozenset[str] = frozenset()
     version: str = ""
 
@@ -79,7 +87,7 @@ class VOConfig:
         """By parameter, the queues to which it never lets a pilot be sent."""
         closed: dict[str, int] = {}
         for offer in self.offers:
-            found = never_sent(offer, self.backends)
+            found = never_sent(offer, self.backends, self.pools)
             if found is not None:
                 closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.bit
         return tuple(closed.items())
@@ -116,11 +124,22 @@ class VOConfig:
                 column[offer.bit] = getattr(offer.request, name)
         return column
 
-    def has_pool_for(self, key: TaskQueueKey) -> bool:
-        """Whether there is a submission pool that may carry pilots for the key."""
-        return (
-            not key.submission_pools or self.pools is None or not self.pools.isdisjoint(key.submission_pools)
-        )
+    def carried(self, submission_pools: Collection[str]) -> int:
+        """The queues to which one of these submission pools carries pilots, or to which none need to be carried."""
+        if not submission_pools or self.pools is None:
+            return self.table.open_to_vo
+        return reduce(or_, (self._carried.get(name, 0) for name in submission_pools), 0)
+
+    @cached_property
+    def _carried(self) -> Mapping[str, int]:
+        return {
+            name: mask_of(
+                one.bit
+                for one in self.offers
+                if one.backend == MANUAL or scope.serves(one.queue, one.backend)
+            )
+            for name, scope in (self.pools or {}).items()
+        }
 
     @cached_property
     def uninhabitable(self) -> frozenset[QueueId]:
@@ -152,8 +171,7 @@ class VOConfig:
         mask = self.table.open_to_vo
         if key.submit_pool:
             mask, key = pool_mask, replace(key, submit_pool="")
-        if not self.has_pool_for(key):
-            return 0
+        mask &= self.carried(key.submission_pools)
         for _, closed in self.without_pilots(key):
             mask &= ~closed
         return self.places.narrow(mask, key)
@@ -166,7 +184,7 @@ class Policy:
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
     configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
     numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
-    queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown;
+    queues to which none is ever sent. `submission_pools`: the director's pools, None if they are unknown;
     `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
     `usage`: what corrects the shares; None: they are as configured.
@@ -174,7 +192,7 @@ class Policy:
 
     config: ResourceConfig
     add_eligible_sites: bool = False
-    submission_pools: frozenset[str] | None = None
+    submission_pools: Pools | None = None
     private_pools: frozenset[str] = frozenset()
     backends: Collection[str] = BACKENDS
     life_seconds: int = 0
@@ -193,7 +211,7 @@ class Policy:
     @cached_property
     def digest(self) -> str:
         """Equal for equal resources and pools, in every process."""
-        pools = None if self.submission_pools is None else sorted(self.submission_pools)
+        pools = None if self.submission_pools is None else sorted(self.submission_pools.items())
         names = pools, sorted(self.backends), sorted(self.private_pools)
         resources = repr((self.config.types.all(), self.config.tree, *names))
         return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -38,13 +38,14 @@ def place_of(name: str) -> str:
 def backend_name(*, backend: str, ce_type: str, ce: str, ssh_host: str, batch_system: str) -> str:
     """The name of a queue's batch system, as all spellings of it give it; '' if none is given."""
     if backend:
-        return _spelled(backend)
+        return spelled_backend(backend)
     kind = ce_type.strip().lower()
     if kind in _SSH:
-        return _spelled(f"{batch_system.strip() or 'ssh'}@{ssh_host.strip() or ce}")
-    return _spelled(f"{kind}@{ce}" if kind in _REMOTE and ce else kind)
+        return spelled_backend(f"{batch_system.strip() or 'ssh'}@{ssh_host.strip() or ce}")
+    return spelled_backend(f"{kind}@{ce}" if kind in _REMOTE and ce else kind)
 
 
-def _spelled(name: str) -> str:
+def spelled_backend(name: str) -> str:
+    """A name as the sections of batch systems have it."""
     kind, at, place = name.strip().lower().partition("@")
     return f"{_TYPES.get(kind.strip(), kind.strip())}{at}{place.strip()}"

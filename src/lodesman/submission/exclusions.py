@@ -108,8 +108,7 @@ def find_exclusions(
     ]
     planes += [(name, full) for name in unread]
     planes += config.without_pilots(key)
-    if not config.has_pool_for(key):
-        planes.append((_SUBMISSION_POOL, full))
+    planes.append((_SUBMISSION_POOL, full & ~config.carried(key.submission_pools)))
     return Exclusions(
         key=key,
         criteria=criteria,

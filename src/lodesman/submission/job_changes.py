@@ -16,7 +16,7 @@ from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Op
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
-from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
+from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, SUBMISSION_POOLS, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.request import PRIVATE
 from lodesman.resources.requirement import Requirement, capacities, capacity_order
@@ -66,6 +66,8 @@ class _ChangedJob:
         """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
         key = replace(self.key, **changes)
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
+        if "submission_pools" in changes:
+            mask &= self.config.carried(key.submission_pools)
         return _ChangedJob(key=key, config=self.config, names=self.names, mask=mask)
 
 
@@ -89,7 +91,7 @@ def unknown_names(
     """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them, but
     a banned site is a misspelling then, and so is a name of a site or a CE that is not a plain one (`is_plain_name`).
     """
-    pools = None if hold else config.pools
+    pools = None if hold or config.pools is None else frozenset(config.pools)
     for attribute, field, known, odd_only in (
         ("Site", "sites", config.sites, hold),
         ("SubmitPool", "submission_pools", pools, False),
@@ -156,10 +158,12 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
     mask = config.places.narrow(case.mask, case.key)
     bit = next(bits(mask))
     place, reasons = config.table.queues[bit], list(demand.reasons(bit))
-    closed = never_sent(config.by_bit[bit], config.backends)
+    closed = never_sent(config.by_bit[bit], config.backends, config.pools)
     for step in steps:
         if closed and step.criterion in CAUSES:
             step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
+            if closed.parameter == SUBMISSION_POOLS:
+                step.text = f"the submission pools, by the server administrator ({closed.text})"
             reasons.append(closed.text)
     reasons += [PRIVATE_ONLY.text] if PRIVATE_ONLY.parameter in change.criteria else []
     return JobChange(
@@ -296,8 +300,9 @@ def _instead(
 
 
 def _pools(case: _ChangedJob) -> Counter[str]:
-    """Any submission pool carries pilots to any of the queues."""
-    return Counter(dict.fromkeys(sorted(case.config.pools or ()), case.mask.bit_count()))
+    """Each submission pool carries pilots to the queues that it serves."""
+    counts = {name: (case.mask & case.config.carried([name])).bit_count() for name in case.config.pools or ()}
+    return Counter({name: counts[name] for name in sorted(counts) if counts[name]})
 
 
 def _platforms(case: _ChangedJob) -> Counter[str]:

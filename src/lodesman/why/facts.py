@@ -11,23 +11,26 @@ from operator import or_
 from typing import Any, Final, NamedTuple, cast
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.vocabulary import ClampName
+from lodesman.answers.vocabulary import ClampName, PoolOutcome
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director.record import Stories, loads_of
 from lodesman.director.target import COUNTING
 from lodesman.matching import QueueOffer, TaskQueueKey
-from lodesman.matching.offers import not_sent
+from lodesman.matching.offers import SUBMISSION_POOLS, not_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.why.turns import SOON_SECONDS, masks
 from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
+    SUBMISSION_POOLS: ClampName.NO_POOL.value,
     "MaxTotalJobs": ClampName.MAX_TOTAL.value,
     "MaxWaitingJobs": ClampName.MAX_WAITING.value,
     "Slots": ClampName.MAX_TOTAL.value,
 }
 """What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
+_LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
+"""Of submission pools that need not be full to take no pilots."""
 _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
@@ -87,7 +90,7 @@ class Capacity:
 
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
     """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
-    closed = not_sent(offer, config.backends)
+    closed = not_sent(offer, config.backends, config.pools)
     return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
 
 
@@ -144,7 +147,9 @@ class RecordedIteration:
         take any now. `full`: whether each submission pool is full now, None if that is not known.
         """
         tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
-        return tries if full is None or all(full.get(pool, True) for pool, _ in tries) else ()
+        if full is None:
+            return tries
+        return tries if all(outcome in _LASTING or full.get(pool, True) for pool, outcome in tries) else ()
 
     def demands(self, task_queues: Iterable[int], full: Mapping[str, bool] | None = None) -> Counter[Demand]:
         """How many of the task queues it did what for; `full`: see `refusals`."""

@@ -22,12 +22,14 @@ from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
+from lodesman.submission.exclusions import Exclusions
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
 from lodesman.why.verdict import counted, excluded, sentence, span
 
 _SHOWN: Final = 5
+_PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
 _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("site", ("Site", "BannedSite", "GridCE")),
@@ -85,13 +87,10 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
         reasons = [f"VO {config.vo} may not use it" if known else "there is no such queue"]
     else:
         criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
-        nevers = (never_sent(offer, config.backends), PRIVATE_ONLY)
+        nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
         reasons = list(facts.exclusions.reasons(offer.bit))
         reasons += [one.text for one in nevers if one and one.parameter in criteria]
-        if not config.has_pool_for(facts.exclusions.key):
-            reasons.append(
-                f"there is no submission pool {' or '.join(facts.exclusions.key.submission_pools)}"
-            )
+        reasons += _not_carried(facts.exclusions, offer.bit)
         not_sent = not_sent_gate(config, offer)
         gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
         decided = None if facts.decision is None else facts.decision.queue(place)
@@ -101,6 +100,17 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
             room = decided.left
             gate = "" if room > 0 else facts.decision.gate(place).text
     return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
+
+
+def _not_carried(found: Exclusions, bit: int) -> list[str]:
+    """What the submission pools that a job names have against a queue."""
+    named, config = found.key.submission_pools, found.config
+    if config.carried(named) >> bit & 1:
+        return []
+    known = [name for name in named if name in (config.pools or ())]
+    if known:
+        return [f"submission pool {' or '.join(known)} does not serve it"]
+    return [f"there is no submission pool {' or '.join(named)}"]
 
 
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
@@ -246,7 +256,7 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
     if reason is MainReason.NO_ROOM:
         return verdict.who_opens((gate.name for gate, _ in facts.gates), closings)
     named = facts.exclusions.key.submission_pools
-    unknown = named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in facts.refusals)
+    unknown = named and not any(outcome in _PASSING for _, outcome in facts.refusals)
     if reason is MainReason.NO_SUBMISSION_POOL and unknown:
         return "you, by naming other submission pools; or the server administrator, by configuring them"
     return verdict.WHO[reason]

@@ -225,8 +225,11 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     text += f": {breaker.reason}" if breaker.reason else ""
     yield QueueStep("breaker", breaker.state != "open", text, 0.0)
     free = sum(not one.full for one in gate.submission_pools)
-    names = ", ".join(one.name for one in gate.submission_pools) or "none"
-    text = f"submission pools {names}; {free} of {len(gate.submission_pools)} take pilots now"
+    names = [
+        f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
+        for one in gate.submission_pools
+    ]
+    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} take pilots now"
     yield QueueStep("submission_pools", free > 0, text, 0.0)
 
 

@@ -19,7 +19,7 @@ from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, Que
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason
-from lodesman.matching.offers import WithoutPilots
+from lodesman.matching.offers import SUBMISSION_POOLS, WithoutPilots
 from lodesman.resources import MANUAL
 from lodesman.why.turns import FIRST, Turn
 
@@ -31,6 +31,7 @@ NO_ACTION: Final = "no action needed"
 _SITES: Final = "the site administrator"
 _SERVER: Final = "the server administrator"
 _BATCH: Final = "the administrator of the batch system"
+_POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
 _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
@@ -54,6 +55,7 @@ WHO: Final[Mapping[Judged, str]] = {
     QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
     QueueReason.NO_BACKEND: f"{_SITES}: Backend",
     QueueReason.NO_JOB_FITS: _SITES,
+    QueueReason.NOT_SERVED: _POOLS,
     QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
     QueueReason.NEVER_RUN: f"{_SITES}: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or {_BATCH}",
     QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
@@ -74,7 +76,7 @@ WHO: Final[Mapping[Judged, str]] = {
 """Every reason -> who can change it."""
 _NEVER: Final = frozenset(
     {MainReason.IMPOSSIBLE, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
-     QueueReason.NO_JOB_FITS, QueueReason.CAPPED, QueueReason.NEVER_RUN}
+     QueueReason.NO_JOB_FITS, QueueReason.CAPPED, QueueReason.NEVER_RUN, QueueReason.NOT_SERVED}
 )  # fmt: skip
 _NOW: Final = frozenset(
     {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
@@ -89,6 +91,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
     ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
+    ClampName.NO_POOL: _POOLS,
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
     ClampName.RAMP: "time, twice as many pilots may come as run there",
@@ -200,7 +203,9 @@ def judge_offer(
         return QueueReason.NO_BACKEND
     if least_job_refused(offer):
         return QueueReason.NO_JOB_FITS
-    return QueueReason.CAPPED if closed else QueueReason.NEVER_RUN if never_run else None
+    if closed is None:
+        return QueueReason.NEVER_RUN if never_run else None
+    return QueueReason.NOT_SERVED if closed.parameter == SUBMISSION_POOLS else QueueReason.CAPPED
 
 
 def judge_work(

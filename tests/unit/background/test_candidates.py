@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,11 +12,13 @@ import pytest
 from lodesman.answers.nodes import Closing
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch.backend import BatchLoad
+from lodesman.director.options import PoolOptions
 from lodesman.director.queues import OwnPilots
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
 
+POOLS = {name: PoolOptions(name=name) for name in ("Local", "SAM")}
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 
 
@@ -36,7 +39,7 @@ def make(policy):
     def made(vos=("lab",), *, load=None, own=(), given_policy=policy):
         batch = Batch(load or BatchLoad(waiting=1, running=2, observed_at=100.0))
         maker = CandidateMaker(
-            policy=given_policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+            policy=given_policy, watches={"local": cast("Any", batch)}, pools=POOLS,
             own=own_queues(own), now=150.0,
         )  # fmt: skip
         return {one.queue_id: one for one in maker.make(vos)}, batch
@@ -67,6 +70,24 @@ def test_without_its_backend_a_queue_takes_none_and_its_load_is_unknown(make):
     assert (long.load.waiting, long.load.running) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("scopes", "serving", "no_pool"),
+    [
+        ({"Local": {}, "SAM": {"sites": ("South",)}}, ("Local",), ""),
+        ({"Local": {"backends": ("local",)}, "SAM": {"queues": ("North/cn",)}}, ("Local", "SAM"), ""),
+        ({"Local": {"queues": ("North/cn/long",)}}, (), "no submission pool serves it (Local)"),
+        ({"SAM": {"handled_by": "Grid team"}}, (), "submission pool SAM is handled by Grid team"),
+        ({"SAM": {"handled_by": "Grid team"}, "Local": {"handled_by": "Director"}}, ("Local",), ""),
+    ],
+)
+def test_the_pools_of_a_queue_are_those_that_serve_it(policy, scopes, serving, no_pool):
+    pools = {name: PoolOptions(name=name, **options) for name, options in scopes.items()}
+    batch = cast("Any", Batch(BatchLoad(waiting=1, running=2, observed_at=100.0)))
+    maker = CandidateMaker(policy=policy, watches={"local": batch}, pools=pools, own={}, now=150.0)
+    found = {one.queue_id: one for one in maker.make(("lab",))}[SHORT]
+    assert (found.submission_pools, found.no_pool) == (serving, no_pool)
+
+
 def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
     found, batch = make(("lab", "other"))
     assert set(found) == {SHORT, LONG}
@@ -79,7 +100,7 @@ def test_closed_queues_name_the_author_until_their_end(policy):
     closing = Closing("North", "cn", "", "power", "root", 0.0, 160.0, False)
     found = {}
     for now in (150.0, 160.0):
-        maker = CandidateMaker(policy=policy, watches={}, pools=(), own={}, now=now, mask=SiteMask([closing]))
+        maker = CandidateMaker(policy=policy, watches={}, pools={}, own={}, now=now, mask=SiteMask([closing]))
         found[now] = {one.queue_id: one.closed for one in maker.make(("lab", "other"))}
     text = "closed by root since 1970-01-01 00:00 UTC until 1970-01-01 00:02 UTC: power"
     assert found[150.0][SHORT] == text
@@ -90,7 +111,7 @@ def test_one_queue_alone_is_the_same_candidate(make, policy):
     found, batch = make(own=[("Running", SHORT, 1.0)])
     (offer,) = [one for one in policy.vo_config("lab").offers if one.queue == tuple(SHORT)]
     maker = CandidateMaker(
-        policy=policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+        policy=policy, watches={"local": cast("Any", batch)}, pools=POOLS,
         own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
     )  # fmt: skip
     assert maker.one("lab", offer, ("lab", "other")) == found[SHORT]
@@ -141,7 +162,7 @@ def views(make):
     def seen(policy):
         found, batch = make(("a", "b"), given_policy=policy)
         maker = CandidateMaker(
-            policy=policy, watches={"local": cast("Any", batch)}, pools=("Local", "SAM"), own={}, now=150.0,
+            policy=policy, watches={"local": cast("Any", batch)}, pools=POOLS, own={}, now=150.0,
         )  # fmt: skip
         offers = {vo: one for vo in ("a", "b") for one in policy.vo_config(vo).offers}
         return found[SHORT], {vo: maker.one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
@@ -213,9 +234,12 @@ def test_a_queue_of_two_batch_systems_has_the_load_of_both():
         "slurm": Batch(BatchLoad(waiting=3, running=4, observed_at=90.0)),
     }
     maker = CandidateMaker(
-        policy=policy, watches=cast("Any", loads), pools=("Local",), own=own_queues([("Submitted", SHORT, 95.0)]),
+        policy=policy, watches=cast("Any", loads), pools=POOLS, own=own_queues([("Submitted", SHORT, 95.0)]),
         now=150.0,
     )  # fmt: skip
+    one_of_two = {"Local": PoolOptions(name="Local", backends=("slurm",))}
+    (unserved,) = replace(maker, pools=one_of_two).make(("a", "b"))
+    assert unserved.submission_pools == ()  # its pilots could go to the other one
     (found,) = maker.make(("a", "b"))
     assert (found.load.waiting, found.load.running) == (4, 6)
     assert (found.load.observed_at, found.load.source) == (90.0, "local, slurm")

@@ -15,6 +15,7 @@ from lodesman.answers.accounts import Principal
 from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
 from lodesman.matching import submit_pool
+from lodesman.matching.offers import PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.submission import exclusions
@@ -277,7 +278,10 @@ WRONG = [
 @pytest.mark.parametrize(("line", "attribute", "kind", "hint"), WRONG)
 @pytest.mark.parametrize("batch", [False, True])
 def test_what_is_wrong_has_attribute_place_and_remedy(policy, base, batch, line, attribute, kind, hint):
-    here = Policy(policy.config, submission_pools=frozenset({"Local", "Grid"}))
+    here = Policy(
+        policy.config,
+        submission_pools=dict.fromkeys(("Local", "Grid"), PoolScope()),
+    )
     text = f'[\n  Executable = "x"; CPUTime = 10;\n   {line};\n]'
     given_body = body(texts=[text.replace(line, ""), text]) if batch else body(text=text)
     with pytest.raises(kind) as caught:
@@ -328,7 +332,10 @@ def test_the_second_group_of_a_batch_is_placed(policy, base):
     ],
 )
 def test_sites_and_pools_that_are_not_there_are_held_if_that_is_wanted(policy, base, more, words):
-    here = Policy(policy.config, submission_pools=frozenset({"Local", "Grid"}))
+    here = Policy(
+        policy.config,
+        submission_pools=dict.fromkeys(("Local", "Grid"), PoolScope()),
+    )
     for job in (
         {**TRUE, **more},
         {**TRUE, **dict.fromkeys(more, "%s"), "Parameters": [*more.values()][:1]},
@@ -341,7 +348,7 @@ def test_sites_and_pools_that_are_not_there_are_held_if_that_is_wanted(policy, b
 
 @pytest.mark.parametrize("more", [{"Site": ["North", "Atlantis"]}, {"SubmitPool": ["Local", "Nowhere"]}])
 def test_one_name_of_several_is_enough_to_wait_for(policy, base, more):
-    here = Policy(policy.config, submission_pools=frozenset({"Local"}))
+    here = Policy(policy.config, submission_pools=dict.fromkeys(("Local",), PoolScope()))
     found, _ = prepare(body(jobs=[{**TRUE, **more}], hold_if_impossible=True), ANN, here, base.db)
     assert found.cohorts[0].held == ""
     with pytest.raises(InvalidJob):

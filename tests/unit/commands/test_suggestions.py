@@ -16,6 +16,7 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.requests import SubmitBody
 from lodesman.commands.prepare import prepare
 from lodesman.errors import LodesmanError
+from lodesman.matching.offers import PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.submission import find_exclusions
@@ -36,7 +37,9 @@ def policy_of(*sites, pools):
         f"Tag = {['a', 'b', 'c'][: number % 4]}\nRequiredTag = {['a'][: number % 2]}\n"
         for number, site in enumerate(sites, 1)
     )
-    return Policy(load_resources([("s.toml", TYPES + text)]), submission_pools=frozenset(pools))
+    return Policy(
+        load_resources([("s.toml", TYPES + text)]), submission_pools=dict.fromkeys(pools, PoolScope())
+    )
 
 
 BEFORE = policy_of("S1", "S2", "S3", "Gone", ODD, pools=("Local", "Far", "Old"))
@@ -151,7 +154,9 @@ def all_words():
             )
             lines = (f"{name} = {json.dumps(value)}\n" for name, value in values.items())
             text += f"[site.{site}.ce.c.queue.q]\n{''.join(lines)}"
-        policy = Policy(load_resources([("s.toml", text)]), submission_pools=frozenset(WORDS))
+        policy = Policy(
+            load_resources([("s.toml", text)]), submission_pools=dict.fromkeys(WORDS, PoolScope())
+        )
         requirements = maybe(0.5, Free=some(), Word=dice.choice(WORDS), Typed=some(), Number=9)
         job = maybe(0.3, Platform=some(), Tag=some(), BannedSite=dice.sample(sites, 2))
         job |= maybe(0.2, Site=some(), SubmitPool=dice.choice(["rad", "red"]))

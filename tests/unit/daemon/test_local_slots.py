@@ -129,7 +129,7 @@ def test_the_backend_starts_what_the_director_counts_on(base, a, b):
 
     found = queue(base, a=a, b=b)
     maker = CandidateMaker(
-        policy=found, watches={"local": cast("Any", Batch())}, pools=(), own={}, now=0.0
+        policy=found, watches={"local": cast("Any", Batch())}, pools={}, own={}, now=0.0
     )  # fmt: skip
     (candidate,) = maker.make(found.config.vos)
     if not candidate.no_backend:

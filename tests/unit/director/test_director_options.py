@@ -108,6 +108,7 @@ def test_every_option_reaches_its_own_field():
         "taskQueueCPUTimeIntervals": "500, 5000, 1080000",
         "SubmitPools": "Local, Second",
         "GenericPilotDN": "somebody",
+        "Queues": "A/ce/q, B/ce",
         "GenericPilotGroup": "some_group",
         "PrivatePilotFraction": "0.25",
         "EnableListMatch": "no",

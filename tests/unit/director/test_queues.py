@@ -102,6 +102,7 @@ def test_a_missing_backend_is_listed_after_the_closing(queue):
     assert (closed.name, missing.name) == (ClampName.CLOSED, ClampName.NO_BACKEND)
     assert (missing.limit, missing.detail) == (0, "there is no backend 'moon' here")
     assert granted(queue(no_backend="x")).count == 0
+    assert granted(queue(no_pool="x")).count == 0
 
 
 def test_what_a_batch_system_never_runs_is_not_sent_whatever_else_is_in_the_way(queue):

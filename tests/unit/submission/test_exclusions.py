@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.offers import CAUSES
+from lodesman.matching.offers import CAUSES, PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, compile_requirements, load_resources
 from lodesman.submission import find_exclusions, never_text
@@ -57,9 +57,13 @@ Exact = "version =="
 Net = "boolean"
 Software = "list"
 """
+SCOPES = {
+    "Local": PoolScope(), "Grid": PoolScope(sites=("S1",)), "Far": PoolScope(queues=("S2/c2",)),
+    "Wide": PoolScope(sites=("S1",), backends=("moon",)),
+}  # fmt: skip
 RICH = Policy(
     load_resources([("s.toml", TYPES + RICH_SITES)]),
-    submission_pools=frozenset({"Local", "Grid", "Far", "Wide"}),
+    submission_pools=SCOPES,
 ).vo_config("lab")
 
 
@@ -78,7 +82,7 @@ keys = st.fixed_dictionaries(
         "banned_sites": names("S1", "S2", "S3", "S4", "S5"),
         "grid_ces": names("c1", "c2", "moon"),
         "tags": names("a", "b", "c", "gpu", "ssd"),
-        "submission_pools": names("Local", "Nowhere"),
+        "submission_pools": names("Local", "Nowhere", "Grid", "Far"),
     },
 )
 requirements = st.fixed_dictionaries(
@@ -96,19 +100,25 @@ requirements = st.fixed_dictionaries(
 )
 
 
+def is_carried(key, offer):
+    """Whether one of the pools that the job names brings pilots there."""
+    scopes = [SCOPES[name] for name in key.submission_pools if name in SCOPES]
+    return not key.submission_pools or any(one.serves(offer.queue, offer.backend) for one in scopes)
+
+
 @given(keys, requirements)
 def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_of, changes, wanted):
     pool = "req1:x" if wanted else ""
     key = make_key_of(submit_pool=pool, **changes)
     found = find_exclusions(key, wanted, RICH)
     mask = RICH.table.eligible_mask(compile_requirements(wanted, RICH.table.types)) if wanted else 0
-    offers = [one for one in RICH.offers if not one.reasons(key, mask) and RICH.has_pool_for(key)]
+    offers = [one for one in RICH.offers if not one.reasons(key, mask) and is_carried(key, one)]
     assert found.eligible == sum(1 << one.bit for one in offers)
     assert found.total == 5
     criteria = compile_requirements(wanted, RICH.table.types)
     for offer in RICH.offers:
         against = len(offer.reasons(key, 1 << offer.bit)) + len(RICH.table.reasons(offer.bit, criteria))
-        against += not RICH.has_pool_for(key)
+        against += not is_carried(key, offer)
         assert sum(mask >> offer.bit & 1 for _, mask in found.planes) == against
     counts = found.counts()
     assert counts == sorted(counts, key=lambda pair: (-pair[1], pair[0]))
@@ -367,7 +377,7 @@ def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key
 def test_unconfigured_submission_pools_exclude_everything(make_key_of):
     found = find_exclusions(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
     assert dict(found.counts())["SubmitPool"] == 5
-    assert found.job_changes()[0].text == "SubmitPool -> Far or Grid or Local"
+    assert found.job_changes()[0].text == "SubmitPool -> Local or Grid or Wide"
     assert find_exclusions(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
     assert find_exclusions(
         make_key_of(submission_pools=("Nowhere",)), {}, WORLD

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec, cohorts, read_description, read_job
-from lodesman.matching.offers import offers_of
+from lodesman.matching.offers import PoolScope, offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
 from lodesman.submission import JobDraft, optimize
@@ -83,7 +83,10 @@ def test_what_is_not_there_may_be_waited_for():
 
 
 def test_an_unconfigured_submission_pool_is_refused_or_its_job_held():
-    world = replace(WORLD, pools=frozenset({"Local", "Grid"}))
+    world = replace(
+        WORLD,
+        pools=dict.fromkeys(("Local", "Grid"), PoolScope()),
+    )
     with pytest.raises(InvalidJob) as caught:
         optimize(draft(submission_pools=("Local", "Gird")), world)
     assert caught.value.data["attribute"] == "SubmitPool"

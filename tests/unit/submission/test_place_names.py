@@ -6,6 +6,7 @@ import pytest
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec
+from lodesman.matching.offers import PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.submission import JobDraft, optimize
@@ -17,9 +18,10 @@ CPUTime = 1000
 [site.LCG.ce.cn.queue.q]
 CPUTime = 1000
 """
-WORLD = Policy(load_resources([("s.toml", TEXT)]), submission_pools=frozenset({"Local", "Grid"})).vo_config(
-    "lab"
-)
+WORLD = Policy(
+    load_resources([("s.toml", TEXT)]),
+    submission_pools=dict.fromkeys(("Local", "Grid"), PoolScope()),
+).vo_config("lab")
 OPTION = "--hold-if-impossible"
 
 

@@ -23,7 +23,7 @@ from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.queues import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
-from lodesman.matching.offers import BACKENDS, never_sent
+from lodesman.matching.offers import BACKENDS, PoolScope, never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.why.facts import RecordedIteration
@@ -72,7 +72,7 @@ def offer(name):
 def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **more):
     found = more.get("offer", offer("open"))
     demand = more.get("demand", Counter({Demand.ASKED: 2}))
-    closed = None if found is None else never_sent(found, BACKENDS)
+    closed = None if found is None else never_sent(found, BACKENDS, more.get("pools"))
     never = judge_offer(
         found, closed, configured=configured, backend_missing=missing, never_run=more.get("never_run", False)
     )
@@ -93,6 +93,9 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
         ({"offer": offer("shut"), "never_run": True}, QueueReason.CAPPED),
         ({"never_run": True, "room": 0}, QueueReason.NEVER_RUN),
         ({"never_run": True, "fitting": 0}, QueueReason.NEVER_RUN),
+        ({"pools": {"Grid": PoolScope(sites=("B",))}, "room": 0}, QueueReason.NOT_SERVED),
+        ({"pools": {"Grid": PoolScope(sites=("A",))}}, QueueReason.PILOTS_EXPECTED),
+        ({"pools": {}, "offer": offer("manual"), "room": 0}, QueueReason.MANUAL),
         ({"fitting": 0, "demand": Counter()}, QueueReason.NO_WORK),
         ({"demand": None}, QueueReason.NOT_DECIDED),
         ({"room": None}, QueueReason.NOT_DECIDED),

@@ -1,0 +1,110 @@
+"""Submission pools that serve some backends, sites or queues, and those that the director does not handle."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.answers.vocabulary import PoolOutcome
+from lodesman.commands.pool_map import PoolMap
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState, PoolTry, choose_pool
+from lodesman.director.places import Places
+from lodesman.errors import InvalidConfig
+from lodesman.matching.offers import PoolScope
+from lodesman.resources import QueueId
+
+QUEUE = QueueId("A", "ce", "long")
+TWO_POOLS = {"SubmitPools": "Local, Grid"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "serves"),
+    [
+        (PoolScope(), True),
+        (PoolScope(backends=("slurm",)), True),
+        (PoolScope(backends=("local",)), False),
+        (PoolScope(sites=("A",)), True),
+        (PoolScope(sites=("ce",)), False),
+        (PoolScope(queues=("A/ce",)), True),
+        (PoolScope(queues=("A/ce/long",)), True),
+        (PoolScope(queues=("A/ce/short", "A/c")), False),
+        (PoolScope(backends=("local",), sites=("B",), queues=("A/ce/long",)), True),
+    ],
+)
+def test_a_pool_serves_what_any_of_its_lists_names(scope, serves):
+    assert scope.serves(QUEUE, "slurm") is serves
+
+
+words = st.lists(st.sampled_from(["A", "A/ce", "A/ce/long", "slurm", "local", "B"]), max_size=3).map(tuple)
+
+
+@given(words, words, words, words)
+def test_to_name_more_never_serves_less(backends, sites, queues, more):
+    scope = PoolScope(backends, sites, queues)
+    wider = PoolScope(backends + more, sites + more, queues + more)
+    assert not scope.serves(QUEUE, "slurm") or not any(scope) or wider.serves(QUEUE, "slurm")
+
+
+def test_what_a_pool_serves_is_read_in_any_spelling_of_a_backend():
+    options = read_options(TWO_POOLS | {"Grid": {"Backends": "SGE, Slurm@login.example", "Queues": ["A/ce"]}})
+    assert options.scopes == {
+        "Local": PoolScope(),
+        "Grid": PoolScope(("gridengine", "slurm@login.example"), (), ("A/ce",)),
+    }
+    assert [one.elsewhere for one in options.pools.values()] == ["", ""]
+
+
+def test_pools_inherit_what_the_director_s_section_says():
+    given_options = {
+        "Sites": "A",
+        "handled_by": "Grid team",
+        "Local": {"handled_by": "director", "Sites": []},
+    }
+    options = read_options(TWO_POOLS | given_options)
+    assert {name: (one.sites, one.elsewhere) for name, one in options.pools.items()} == {
+        "Local": ((), ""),
+        "Grid": (("A",), "Grid team"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_options", "words"),
+    [
+        ({"Queues": "A"}, "Queues must be a list of SITE/CE or SITE/CE/QUEUE, not 'A'"),
+        ({"Sites": ["A", "A"]}, "Sites must be a list of different names"),
+        ({"Backends": "slurm, "}, "Backends must be a list of different names"),
+        ({"handled_by": " "}, "handled_by must be some text"),
+        ({"handled_By": "x"}, "handled_By is not known; did you mean handled_by?"),
+    ],
+)
+def test_faults_name_the_pool(given_options, words):
+    with pytest.raises(InvalidConfig) as refused:
+        read_options(TWO_POOLS | {"Grid": given_options})
+    (fault,) = refused.value.data["faults"]
+    assert fault["section"] == "Grid"
+    assert f"{fault['option']} {fault['message']}".startswith(words)
+
+
+def test_a_pool_that_is_not_handled_or_serves_nothing_for_it_takes_nothing():
+    states = {name: PoolState(name=name) for name in "AB"} | {"C": PoolState(name="C", elsewhere=True)}
+    said = {"A": PoolOutcome.NO_QUEUE, "B": PoolOutcome.TAKEN, "C": PoolOutcome.ELSEWHERE}
+    for seed in range(20):
+        found, tries = choose_pool("ABC", dict(states), random.Random(seed), serves=lambda pool: pool == "B")
+        assert found == "B"
+        assert dict(tries) == {pool: said[pool] for pool, _ in tries}
+    refused = choose_pool("C", dict(states), random.Random(1))
+    assert refused == (None, (PoolTry("C", PoolOutcome.ELSEWHERE),))
+
+
+def test_a_pool_has_a_queue_for_a_key_where_its_jobs_could_run(demand, queue):
+    queues = [queue("A", submission_pools=("Local", "Grid")), queue("B", submission_pools=("Local",))]
+    places = Places(queues, PoolMap())
+    both = {site: demand(sites=(site,)).key for site in "AB"}
+    assert {site: places.has_queue(key, "Grid") for site, key in both.items()} == {"A": True, "B": False}
+    # Of a pool that serves all queues, placement says what each of them has against the jobs.
+    assert places.has_queue(demand(sites=("Z",)).key, "Local")
+    assert not places.has_queue(demand(vo="other").key, "Grid")
