@@ -114,3 +114,26 @@ def test_what_is_wrong_in_a_section_is_named(load, text, words):
         load(text)
     assert words in str(caught.value.data["faults"])
     assert "lode.toml" in str(caught.value.data["faults"])
+
+
+def test_what_renews_a_credential_needs_one(load):
+    found = load("""
+[backend.ce]
+type = "htcondor"
+token_file = "/run/token"
+renew = ["/usr/bin/renew", "lab"]
+required_time_left = 1200
+""").backends["ce"]
+    assert (found.renew, found.required_time_left) == (("/usr/bin/renew", "lab"), 1200.0)
+    for lines, words in (
+        ('type = "arc"\nurl = "https://ce"\nrenew = ["renew"]', "there is no certificate and no token_file"),
+        ('type = "slurm"\nrequired_time_left = 5', "there is no certificate and no token_file"),
+        ('type = "slurm"\ntoken_file = "/t"', "token_file is an option of"),
+        (
+            'type = "htcondor"\nhost = "h"\ntoken_file = "/t"',
+            "by SSH find certificates and tokens over there",
+        ),
+    ):
+        with pytest.raises(InvalidConfig) as refused:
+            load(f"[backend.ce]\n{lines}\n")
+        assert words in refused.value.message

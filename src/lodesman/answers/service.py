@@ -38,7 +38,7 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     tq_id: int | None = None
     backend: str = "local"
     requirements: str = "{}"
-    join_seconds: float = 7 * 86_400.0
+    join_seconds: float = 5 * 86_400.0
 
 
 # What a batch system answered: by stamp the native id, or None with the reason of the refusal.

@@ -90,6 +90,7 @@ class ClampName(StrEnum):
     RAMP = "ramp"
     TOKEN_BUCKET = "token-bucket"
     NO_POOL = "no-pool"
+    CREDENTIAL = "credential"
 
 
 class BreakerState(StrEnum):

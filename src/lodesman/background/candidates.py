@@ -126,6 +126,7 @@ class CandidateMaker:
             never=self.list_match.never(shapes),
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
             no_pool=self._no_pool(serving),
+            credential="; ".join(load.credential for load in loads if load.credential),
         )
 
     def _no_pool(self, serving: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from lodesman.answers.call import Post
 from lodesman.answers.service import Outcomes, PilotEnd, PilotSeen
 from lodesman.answers.vocabulary import PilotState
 from lodesman.batch.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
+from lodesman.batch.credentials import Credential
 from lodesman.errors import LodesmanError
 from lodesman.resources import QueueId
 from lodesman.store import Reader
@@ -63,8 +64,9 @@ class BackendWatch:
     """The watch of the batch system `name`: `tick` is one poll. `note` (queue, accepted, reason) learns of pilots that
     joined, which count for their queue, and of those that never did.
 
-    `queues` are those whose loads are asked for, `options` words for each submission; both may be swapped. `started` is
-    when this process began: submissions that were under way before ended with the one before it.
+    `queues` are those whose loads are asked for, `options` words for each submission, `credential` what it is asked with, if
+    that may end; all may be swapped. `started` is when this process began: submissions that were under way before ended
+    with the one before it.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class BackendWatch:
         self.backend = backend
         self.queues = queues
         self.options: tuple[str, ...] = ()
+        self.credential: Credential | None = None
         self.polled = Event()
         """Set after the first poll, whatever came of it."""
         self._db = db
@@ -101,11 +104,14 @@ class BackendWatch:
     def load(self, queue: QueueId) -> BatchLoad:
         """What the last successful poll saw of a queue. Any thread may ask."""
         seen = self._loads.get(queue) or BatchLoad(observed_at=self._started)
-        return replace(seen, fault=self._fault) if self._fault else seen
+        doubt = "" if self.credential is None else self.credential.doubt
+        return replace(seen, fault=self._fault, credential=doubt) if self._fault or doubt else seen
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended. Raises LodesmanError."""
         try:
+            if self.credential is not None:
+                self.credential.refresh(now)
             pilots = live_pilots(self._db, self.name)
             self._note_joined(pilots)
             lost = self._lost(pilots, now)

@@ -170,6 +170,7 @@ class SubmissionPools:
     def configure(self, options: DirectorOptions) -> None:
         """Have the pools that the director handles, with their threads; what is under way in others ends by itself."""
         ours = {name: one for name, one in options.pools.items() if not one.elsewhere}
+        self._join_seconds = options.required_time_left
         missing = ours.keys() - self._pools.keys()
         self._pools = {**self._pools, **{name: _Pool(name) for name in sorted(missing)}}
         for name, pool in self._pools.items():
@@ -239,7 +240,7 @@ class SubmissionPools:
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
             owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
             submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
-            backend=offer.backend,
+            backend=offer.backend, join_seconds=self._join_seconds,
         )  # fmt: skip
         common, shape = {**self._common(offer), **place, **served}, offer.shape
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))

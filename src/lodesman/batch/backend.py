@@ -167,11 +167,13 @@ class BatchLoad:
 
     `waiting`, `running` and `held` count our pilots there, by the batch system's own list; `others_waiting` and
     `others_running` all other jobs. `slots`: pilots that can run there at once, the running ones included; `free_cores`:
-    cores that no job has. `fault`: why nothing newer is known.
+    cores that no job has. `fault`: why nothing newer is known; `credential`: why nothing may be submitted with what it is
+    asked with.
     """
 
     observed_at: float
     fault: str = ""
+    credential: str = ""
     waiting: int | None = None
     running: int | None = None
     held: int | None = None

@@ -32,6 +32,9 @@ class BackendSection(Struct, forbid_unknown_fields=True, frozen=True):
 
     `folder`, from the account's home there, keeps outputs; '' is the usual one. `submit_options` are words for the submit
     command, and `environment` is added to that of all commands. Options that belong to one type stand in `_OF_TYPE`.
+
+    The certificate and the token must be good for `required_time_left` seconds (None: the director's requiredTimeLeft);
+    `renew` is the command that renews them, word by word.
     """
 
     type: str = ""
@@ -54,12 +57,14 @@ class BackendSection(Struct, forbid_unknown_fields=True, frozen=True):
     certificate: str = ""
     key: str = ""
     token_file: str = ""
+    required_time_left: Annotated[float, Meta(ge=0)] | None = None
+    renew: tuple[str, ...] = ()
 
 
 _OF_TYPE: Final[Mapping[str, frozenset[str]]] = {
     "slurm": frozenset(),
     "gridengine": frozenset({"parallel_environment", "memory_resource", "shared", "accounting_file"}),
-    "htcondor": frozenset({"schedd", "collector"}),
+    "htcondor": frozenset({"schedd", "collector", "certificate", "token_file"}),
     "arc": frozenset({"url", "ca", "certificate", "key", "token_file"}),
 }
 _OF_COMMANDS: Final = frozenset(
@@ -132,6 +137,10 @@ def _faults(name: str, section: BackendSection) -> Iterator[tuple[str, str]]:
     port = section.host.rpartition("@")[2].partition(":")[2]
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= _MOST_PORT):
         yield "host", f"the port of {section.host} is no number from 1 to {_MOST_PORT}"
+    if kind == "htcondor" and section.host and (section.certificate or section.token_file):
+        yield "host", "commands by SSH find certificates and tokens over there: name them in `environment`"
+    if (section.renew or section.required_time_left) and not (section.certificate or section.token_file):
+        yield "renew" if section.renew else "required_time_left", "there is no certificate and no token_file"
     if section.host and section.account:
         yield "account", "commands by SSH run as the user in `host`"
     try:
@@ -143,10 +152,9 @@ def _faults(name: str, section: BackendSection) -> Iterator[tuple[str, str]]:
 def _foreign(section: BackendSection) -> Iterator[tuple[str, str]]:
     """Options that mean nothing for this type."""
     plain = BackendSection()
-    for kind, options in {**_OF_TYPE, "commands": _OF_COMMANDS}.items():
-        if kind == section.type or (kind == "commands" and section.type != _ADDRESS):
-            continue
-        whose = "batch systems with commands" if kind == "commands" else kind
-        for option in sorted(options):
-            if getattr(section, option) != getattr(plain, option):
-                yield option, f"{option} is an option of {whose}, not of {section.type}"
+    own = _OF_TYPE[section.type] | (_OF_COMMANDS if section.type != _ADDRESS else frozenset())
+    kinds = {**_OF_TYPE, "batch systems with commands": _OF_COMMANDS}
+    for option in sorted(frozenset().union(*kinds.values()) - own):
+        if getattr(section, option) != getattr(plain, option):
+            whose = " and ".join(kind for kind, options in kinds.items() if option in options)
+            yield option, f"{option} is an option of {whose}, not of {section.type}"

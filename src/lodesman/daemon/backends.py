@@ -10,6 +10,7 @@ from typing import Final
 from lodesman.background.census import BackendWatch, end_all
 from lodesman.batch.arc import ArcBackend
 from lodesman.batch.backend import Backend
+from lodesman.batch.credentials import Credential
 from lodesman.batch.gridengine import GridEngineBackend
 from lodesman.batch.htcondor import HTCondorBackend
 from lodesman.batch.run import Runner
@@ -48,8 +49,10 @@ class Backends:
         self._sections: dict[str, BackendSection] = {}
         self.watches: Mapping[str, BackendWatch] = {LOCAL: watch(LOCAL, local)}
 
-    def configure(self, sections: Mapping[str, BackendSection], policy: Policy) -> None:
-        """Have these, with the queues of each."""
+    def configure(
+        self, sections: Mapping[str, BackendSection], policy: Policy, required_seconds: float
+    ) -> None:
+        """Have these, with the queues of each; their credentials must be good for that time."""
         changed = {name: section for name, section in sections.items() if self._sections.get(name) != section}
         made = {name: self._make(section) for name, section in changed.items()}
         for name, backend in made.items():
@@ -68,6 +71,7 @@ class Backends:
                 watch.queues = queues.get(name, ()) if name in sections else ()
             if name in sections:
                 watch.options = tuple(shlex.split(sections[name].submit_options))
+                watch.credential = _credential(sections[name], required_seconds, watch.credential)
 
     def end_pilots(self, db: Reader) -> list[str]:
         """End all pilots elsewhere; the stamps of those that are left after a while."""
@@ -115,10 +119,28 @@ def make_backend(section: BackendSection, sockets: Path) -> Backend:
     )
 
 
+def _credential(
+    section: BackendSection, required_seconds: float, before: Credential | None
+) -> Credential | None:
+    """The credential of a section, None if it names none; the one of `before` if it is the same."""
+    if not section.certificate and not section.token_file:
+        return None
+    own = section.required_time_left
+    made = Credential(
+        certificate=section.certificate,
+        token_file=section.token_file,
+        required_seconds=required_seconds if own is None else own,
+        renew=section.renew,
+    )
+    return before if before is not None and before.same(made) else made
+
+
 def _runner(section: BackendSection, sockets: Path) -> Runner:
     """On this machine, or by SSH on `host`, which is [USER@]HOST[:PORT]."""
     if not section.host:
-        return Here(account=section.account, environment=section.environment)
+        files = {"X509_USER_PROXY": section.certificate, "BEARER_TOKEN_FILE": section.token_file}
+        named = {name: file for name, file in files.items() if file}
+        return Here(account=section.account, environment=named | section.environment)
     user, _, place = section.host.rpartition("@")
     host, _, port = place.partition(":")
     return Ssh(

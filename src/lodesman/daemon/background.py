@@ -155,7 +155,7 @@ class BackgroundProcess:
 
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
         """Have the batch systems, each with its queues. Raises LodesmanError, and changes nothing."""
-        self.backends.configure(config.backends, policy)
+        self.backends.configure(config.backends, policy, config.director.required_time_left)
         self.pools.watches = self.director.watches = self.backends.watches
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)

@@ -5,17 +5,27 @@ The section of a submission pool, inside the director's, overrides it for the op
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lodesman.answers.vocabulary import TargetPolicy
+from lodesman.director.option_values import (
+    Reader,
+    backend_names,
+    names,
+    number,
+    policy_name,
+    queue_names,
+    rising,
+    some_names,
+    text,
+    truth,
+    whole,
+)
 from lodesman.errors import InvalidConfig
 from lodesman.matching.offers import PoolScope
-from lodesman.resources.backends import spelled_backend
 
 CPU_BUCKETS = (
     360, 1_800, 3_600, 21_600, 43_200, 86_400, 172_800, 259_200,
@@ -24,123 +34,6 @@ CPU_BUCKETS = (
 
 _DIRECTOR = "director"
 """Who handles a submission pool, unless another name is given."""
-
-# --- values: text or typed, since the seed's files are all text -----------------------------------------------
-
-Reader = Callable[[object], object]
-"""Returns the typed value, or raises ValueError that says what would be right."""
-
-_TRUE = frozenset({"yes", "true", "y", "1", "on"})
-_FALSE = frozenset({"no", "false", "n", "0", "off"})
-
-
-def number(low: float, high: float) -> Reader:
-    """A number within [low, high]."""
-    wanted = f"a number from {low:g} to {high:g}"
-
-    def read(raw: object) -> float:
-        try:
-            value = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(wanted) from None
-        if not low <= value <= high:
-            raise ValueError(wanted)
-        return value
-
-    return read
-
-
-def whole(low: int, high: int) -> Reader:
-    """A whole number within [low, high]; `40.0` is one, `40.5` is not."""
-    any_number = number(low, high)
-
-    def read(raw: object) -> int:
-        try:
-            value = any_number(raw)
-        except ValueError:
-            value = None
-        if not isinstance(value, float) or not value.is_integer():
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(value)
-
-    return read
-
-
-def truth(raw: object) -> bool:
-    """A truth value: yes/no, true/false, on/off, 1/0."""
-    text = str(raw).strip().lower()
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError("yes or no")
-
-
-def text(raw: object) -> str:
-    """Some text, not empty."""
-    value = raw.strip() if isinstance(raw, str) else ""
-    if not value:
-        raise ValueError("some text")
-    return value
-
-
-def names(raw: object) -> tuple[str, ...]:
-    """One or more different names: a list, or text with commas."""
-    wanted = "a list of different names"
-    parts = _parts(raw, wanted)
-    found = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
-    if not found or len(found) != len(parts) or len(set(found)) != len(found):
-        raise ValueError(wanted)
-    return found
-
-
-def _some(raw: object) -> tuple[str, ...]:
-    """The same, or none."""
-    return () if raw in ([], (), "") else names(raw)
-
-
-def _backends(raw: object) -> tuple[str, ...]:
-    """Names of batch systems, in any spelling."""
-    return tuple(dict.fromkeys(map(spelled_backend, _some(raw))))
-
-
-def _queues(raw: object) -> tuple[str, ...]:
-    """Names of CEs and queues with their sites."""
-    found = _some(raw)
-    if not all("/" in name for name in found):
-        raise ValueError("a list of SITE/CE or SITE/CE/QUEUE")
-    return found
-
-
-def _policy(raw: object) -> TargetPolicy:
-    """The name of a policy."""
-    try:
-        return TargetPolicy(str(raw).strip().lower())
-    except ValueError:
-        *some, last = TargetPolicy
-        raise ValueError(f"{', '.join(some)} or {last}") from None
-
-
-def _rising(raw: object) -> tuple[int, ...]:
-    """Strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
-    wanted = "a strictly increasing list of whole numbers above 0"
-    one = whole(1, 100_000_000)
-    try:
-        found = tuple(int(str(one(part))) for part in _parts(raw, wanted))
-    except ValueError:
-        raise ValueError(wanted) from None
-    if not found or any(b <= a for a, b in pairwise(found)):
-        raise ValueError(wanted)
-    return found
-
-
-def _parts(raw: object, wanted: str) -> Sequence[object]:
-    if isinstance(raw, str):
-        return raw.split(",")
-    if isinstance(raw, list | tuple):
-        return raw
-    raise ValueError(wanted)
-
 
 # --- the options ----------------------------------------------------------------------------------------------
 
@@ -163,7 +56,7 @@ class TargetRules:
     running pilots that may wait. minimum and maximum bound these two.
     """
 
-    policy: TargetPolicy = _option("TargetPolicy", _policy, TargetPolicy.SEED)  # noqa: RUF009  immutable
+    policy: TargetPolicy = _option("TargetPolicy", policy_name, TargetPolicy.SEED)  # noqa: RUF009  immutable
     target_waiting_jobs: int = _option("targetWaitingJobs", whole(1, 1_000_000_000), 200)
     target_running_jobs: int = _option("targetRunningJobs", whole(0, 1_000_000_000), 0)
     max_factor: float = _option("adaptiveMaxFactor", number(0, 100), 10.0)
@@ -224,9 +117,9 @@ class PoolOptions:
     legacy_fraction: bool = _option("LegacyPrivatePilotFraction", truth, False)
     generic_owner: str = _option("GenericPilotDN", text, "generic")
     generic_group: str = _option("GenericPilotGroup", text, "generic")
-    backends: tuple[str, ...] = _option("Backends", _backends, ())
-    sites: tuple[str, ...] = _option("Sites", _some, ())
-    queues: tuple[str, ...] = _option("Queues", _queues, ())
+    backends: tuple[str, ...] = _option("Backends", backend_names, ())
+    sites: tuple[str, ...] = _option("Sites", some_names, ())
+    queues: tuple[str, ...] = _option("Queues", queue_names, ())
     handled_by: str = _option("handled_by", text, _DIRECTOR)
 
     @property
@@ -250,10 +143,11 @@ class DirectorOptions:
     extra_pilots: int = _option("extraPilots", whole(0, 100_000), 4)
     max_pilot_waiting_hours: float = _option("maxPilotWaitingHours", number(0.001, 10_000), 6.0)
     max_cpu: int = _option("maxCPU", whole(360, 100_000_000), CPU_BUCKETS[-1])
-    cpu_buckets: tuple[int, ...] = _option("taskQueueCPUTimeIntervals", _rising, CPU_BUCKETS)
+    cpu_buckets: tuple[int, ...] = _option("taskQueueCPUTimeIntervals", rising, CPU_BUCKETS)
     submission_pools: tuple[str, ...] = _option("SubmitPools", names, ("Local",))
     default_submission_pools: tuple[str, ...] = _option("DefaultSubmitPools", names, ("Local",))
     max_pilots_per_iteration: int = _option("maxPilotsPerIteration", whole(0, 1_000_000), 0)
+    required_time_left: float = _option("requiredTimeLeft", number(60, 31_536_000), 432_000.0)
     max_load_age_s: float = _option("maxLoadAgeSeconds", number(1, 86_400), 600.0)
     pool_defaults: PoolOptions = PoolOptions()
     pools: Mapping[str, PoolOptions] = field(default_factory=lambda: {"Local": PoolOptions(name="Local")})
@@ -390,6 +284,13 @@ def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> N
         _note(faults, "Director", "DefaultSubmitPools", f"not in SubmitPools: {', '.join(missing)}")
     if options.max_cpu < options.cpu_buckets[-1]:
         _note(faults, "Director", "maxCPU", f"must be at least the last bucket, {options.cpu_buckets[-1]}")
+    if options.required_time_left < options.max_pilot_waiting_hours * 3_600:
+        _note(
+            faults,
+            "Director",
+            "requiredTimeLeft",
+            "is less than maxPilotWaitingHours: late pilots could not join",
+        )
     if options.target.minimum > options.target.maximum:
         _note(faults, "Director", "minTarget", f"is more than maxTarget {options.target.maximum}")
     if options.breaker.max_open_s < options.breaker.open_s:

@@ -96,7 +96,7 @@ class CandidateQueue:
     can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
     administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
     is. shapes: what pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is
-    not known.
+    not known. credential: why nothing may be submitted with that of its batch system, empty if it may.
     """
 
     queue_id: QueueId
@@ -114,6 +114,7 @@ class CandidateQueue:
     shapes: Collection[PilotShape] = ()
     never: str = ""
     no_pool: str = ""
+    credential: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,7 @@ def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Ite
         (ClampName.NO_BACKEND, queue.no_backend),
         (ClampName.NO_POOL, queue.no_pool),
         (ClampName.LIST_MATCH, queue.never),
+        (ClampName.CREDENTIAL, queue.credential),
     )
     yield from (Limit(name=name, limit=0, detail=text) for name, text in shut if text)
     doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)

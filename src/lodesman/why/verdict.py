@@ -92,6 +92,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
     ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
     ClampName.NO_POOL: _POOLS,
+    ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
     ClampName.RAMP: "time, twice as many pilots may come as run there",

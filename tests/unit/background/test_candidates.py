@@ -88,6 +88,11 @@ def test_the_pools_of_a_queue_are_those_that_serve_it(policy, scopes, serving, n
     assert (found.submission_pools, found.no_pool) == (serving, no_pool)
 
 
+def test_the_credential_of_its_batch_system_shuts_a_queue(make):
+    found, _ = make(load=BatchLoad(waiting=1, running=2, observed_at=100.0, credential="it ended"))
+    assert (found[SHORT].credential, found[LONG].credential) == ("it ended", "")
+
+
 def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
     found, batch = make(("lab", "other"))
     assert set(found) == {SHORT, LONG}

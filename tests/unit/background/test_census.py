@@ -26,6 +26,7 @@ from lodesman.background.census import (
     end_all,
 )
 from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState, NativeStatus
+from lodesman.batch.credentials import Credential
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
@@ -431,6 +432,21 @@ def test_a_batch_system_that_does_not_answer_gives_none_of_its_pilots_up(world):
     world.slurm.says("native-b", NativeState.ENDED)
     assert world.tick(after=_GIVEN_UP_SECONDS * 2) == 1
     assert [(name, body.get("pilot")) for name, body in world.posted] == [("ended", ended)]
+
+
+def test_a_poll_looks_at_the_credential_first(world, tmp_path):
+    watch, load = world.watches["slurm"], BatchLoad(observed_at=5.0, waiting=3, running=1)
+    watch.queues, world.slurm.loads_of = [LONG], {LONG: load}
+    renew = ("sh", "-c", f'printf %s "e30.e30.e30" > "{tmp_path}/token"')
+    watch.credential = Credential(token_file=str(tmp_path / "token"), required_seconds=5.0)
+    assert watch.load(LONG).credential == "when its credential ends is not known yet"
+    world.slurm.is_deaf = True
+    world.tick()
+    assert "No such file or directory" in watch.load(LONG).credential
+    world.slurm.is_deaf = False
+    watch.credential = Credential(token_file=str(tmp_path / "token"), required_seconds=5.0, renew=renew)
+    world.tick()
+    assert watch.load(LONG) == load
 
 
 def test_loads_are_those_of_the_last_poll_that_succeeded(world):

@@ -21,7 +21,7 @@ from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch, list_match
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import Sizes, SubmitRefusal, SubmitResult, join_token_of
-from lodesman.director.options import read_options
+from lodesman.director.options import DirectorOptions, read_options
 from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
 from lodesman.director.placement import Placement
 from lodesman.errors import BackendFault, Unavailable
@@ -135,6 +135,16 @@ def test_what_is_stored_says_for_whom_and_why(world):
     assert (row["submission_pool"], row["tq_id"], row["request"]["cores"]) == ("Local", 5, 4)
     assert key_from_json(row["requirements"]) == KEY
     json.dumps(row)
+
+
+def test_a_join_token_lives_as_long_as_a_credential_must(world):
+    world.launch(1)
+    world.pools.configure(DirectorOptions(required_time_left=90_000.0))
+    world.launch(1)
+    assert [row["join_seconds"] for name, rows in world.diary if name == "pilots" for row in rows] == [
+        432_000.0,
+        90_000.0,
+    ]
 
 
 def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from lodesman.config.backends import BackendSection
-from lodesman.daemon.backends import Backends, queues_by_backend
+from lodesman.daemon.backends import Backends, make_backend, queues_by_backend
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
@@ -46,7 +46,7 @@ class World:
         return section
 
     def watch(self, name, backend):
-        return SimpleNamespace(name=name, backend=backend, queues=())
+        return SimpleNamespace(name=name, backend=backend, queues=(), credential=None)
 
     def queues(self):
         return {name: watch.queues for name, watch in self.found.watches.items()}
@@ -62,36 +62,57 @@ def test_queues_by_backend():
 
 
 def test_a_new_one_is_polled_with_its_queues(world):
-    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
     assert world.found.watches["slurm"].backend == SLURM
     assert world.queues() == {"local": (), "slurm": (Q1, Q2)}
     assert world.polled == [("slurm", 30.0)]
-    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
     assert world.polled == [("slurm", 30.0)]
 
 
 def test_a_changed_one_keeps_its_watch(world):
-    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
     watch, other = world.found.watches["slurm"], BackendSection(type="slurm", host="another")
-    world.found.configure({"slurm": other}, policy())
+    world.found.configure({"slurm": other}, policy(), 60.0)
     assert world.found.watches["slurm"] is watch
     assert watch.backend == other
     assert len(world.polled) == 1
 
 
+def test_the_credential_of_a_section_must_be_good_for_its_own_time_or_the_director_s(world):
+    proxy = BackendSection(type="arc", url="https://ce", certificate="/proxy")
+    world.found.configure({"arc": proxy, "slurm": SLURM}, policy(), 60.0)
+    first = world.found.watches["arc"].credential
+    assert (first.certificate, first.required_seconds) == ("/proxy", 60.0)
+    assert world.found.watches["slurm"].credential is None
+    world.found.configure({"arc": proxy}, policy(), 60.0)
+    assert world.found.watches["arc"].credential is first  # what it found last is still true
+    own = BackendSection(type="arc", url="https://ce", certificate="/proxy", required_time_left=5.0)
+    world.found.configure({"arc": own}, policy(), 60.0)
+    assert world.found.watches["arc"].credential.required_seconds == 5.0
+
+
+def test_an_htcondor_ce_is_asked_with_the_files_of_its_section(tmp_path):
+    section = BackendSection(
+        type="htcondor", token_file="/token", certificate="/proxy", environment={"BEARER_TOKEN_FILE": "/mine"}
+    )
+    runner = cast("Any", make_backend(section, tmp_path)).runner
+    assert runner.environment == {"X509_USER_PROXY": "/proxy", "BEARER_TOKEN_FILE": "/mine"}
+
+
 def test_one_that_is_configured_no_more_is_asked_about_its_pilots_alone(world):
-    world.found.configure({"slurm": SLURM}, policy())
-    world.found.configure({}, policy("Backend = 'local'"))
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
+    world.found.configure({}, policy("Backend = 'local'"), 60.0)
     assert world.queues() == {"local": (), "slurm": ()}
-    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
     assert world.queues() == {"local": (), "slurm": (Q1, Q2)}
     assert len(world.polled) == 1
 
 
 def test_one_that_cannot_be_made_changes_nothing(world):
-    world.found.configure({"slurm": SLURM}, policy())
+    world.found.configure({"slurm": SLURM}, policy(), 60.0)
     sections = {"slurm": BackendSection(type="slurm", host="another"), "x": BackendSection(type="broken")}
     with pytest.raises(InvalidConfig):
-        world.found.configure(sections, policy())
+        world.found.configure(sections, policy(), 60.0)
     assert world.found.watches["slurm"].backend == SLURM
     assert list(world.found.watches) == ["local", "slurm"]

@@ -109,6 +109,7 @@ def test_every_option_reaches_its_own_field():
         "SubmitPools": "Local, Second",
         "GenericPilotDN": "somebody",
         "Queues": "A/ce/q, B/ce",
+        "requiredTimeLeft": "500000",
         "GenericPilotGroup": "some_group",
         "PrivatePilotFraction": "0.25",
         "EnableListMatch": "no",

@@ -89,6 +89,12 @@ def test_faults_name_the_pool(given_options, words):
     assert f"{fault['option']} {fault['message']}".startswith(words)
 
 
+def test_a_join_token_that_ends_before_its_pilot_waited_too_long_is_a_fault():
+    with pytest.raises(InvalidConfig, match="requiredTimeLeft is less than maxPilotWaitingHours"):
+        read_options({"requiredTimeLeft": 7_199, "maxPilotWaitingHours": 2})
+    assert read_options({"requiredTimeLeft": 7_200, "maxPilotWaitingHours": 2}).required_time_left == 7_200.0
+
+
 def test_a_pool_that_is_not_handled_or_serves_nothing_for_it_takes_nothing():
     states = {name: PoolState(name=name) for name in "AB"} | {"C": PoolState(name="C", elsewhere=True)}
     said = {"A": PoolOutcome.NO_QUEUE, "B": PoolOutcome.TAKEN, "C": PoolOutcome.ELSEWHERE}

@@ -103,6 +103,7 @@ def test_a_missing_backend_is_listed_after_the_closing(queue):
     assert (missing.limit, missing.detail) == (0, "there is no backend 'moon' here")
     assert granted(queue(no_backend="x")).count == 0
     assert granted(queue(no_pool="x")).count == 0
+    assert [one.name for one in granted(queue(credential="it ended")).clamps] == [ClampName.CREDENTIAL]
 
 
 def test_what_a_batch_system_never_runs_is_not_sent_whatever_else_is_in_the_way(queue):

@@ -21,6 +21,11 @@ _PASSED_ON: Final = (
 _ROOT: Final = 0
 
 
+def passed_on() -> dict[str, str]:
+    """The environment of a command."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
     """`account`: as whom, '' as this process; root changes to it, others need a rule of sudo. `environment` is added."""
@@ -30,8 +35,7 @@ class Here:
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
         """Run a command to its end. Raises BackendFault."""
-        known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment = {**known, "LC_ALL": "C", **self.environment}
+        environment = {**passed_on(), **self.environment}
         try:
             words = [*self._prefix(environment), *words]
             process = subprocess.Popen(
