@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.director.limits import Breaker
+from lodesman.director.options import IdentityRule
 from lodesman.resources import load_resources
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
@@ -248,6 +250,20 @@ def test_the_director_that_stopped_deciding_says_nothing_of_a_queue(house, direc
     assert told["summary"].endswith("the director has not decided anything about it for 60 min.")
     assert (step(told, "director")["holds"], step(told, "director")["age_seconds"]) == (None, 3_600.0)
     assert told["ages"]["director"] == 3_600.0
+
+
+def test_an_identity_whose_credential_ends_shuts_the_queue_for_its_own_pilots_alone(house, director):
+    house.submitted()
+    rule = IdentityRule(owner="ann", backends=frozenset({"local"}))
+    director.options = replace(director.options, identities={"ann": rule, "bob": rule})
+    doubts = {"local+ann": "her token ended", "local+bob": ""}
+    watches = {name: SimpleNamespace(doubt=doubt) for name, doubt in doubts.items()}
+    director.watches = {**director.watches, **watches}
+    told = why(house)
+    assert told["gate"]["room"]
+    (limit,) = (one for one in told["gate"]["limits"] if one["clamp"] == "credential")
+    assert (limit["shut"], limit["text"]) == (False, "no pilots with the identity ann: her token ended")
+    assert limit["text"] in step(told, "room")["text"]
 
 
 @pytest.mark.parametrize(

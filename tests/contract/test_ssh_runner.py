@@ -10,12 +10,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.kits.backend_kit import missing
 from tests.kits.sshd import started_sshd
 
 from lodesman.batch.run.ssh import Ssh
+from lodesman.config.backends import BackendSection
+from lodesman.config.identities import IdentitySection, with_identities
+from lodesman.daemon.backends import make_backend
 from lodesman.errors import BackendFault
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -203,3 +207,15 @@ def test_a_host_is_no_option(place):
     fault = fault_of(replace(unreachable(place), host="-oProxyCommand=touch /tmp/never"))
     assert fault.data["transient"]
     assert not Path("/tmp/never").exists()
+
+
+def test_an_identity_reaches_the_same_host_as_its_own_user_with_its_own_key(ssh, tmp_path):
+    base = BackendSection(
+        type="slurm", host=f"nobody@{ssh.host}:{ssh.port}", known_hosts=str(ssh.known_hosts)
+    )
+    mine = IdentitySection(account=ssh.user, ssh_key=str(ssh.identity))
+    found, rules = with_identities({"slurm": base}, {"me": mine}, lambda *fault: pytest.fail(str(fault)))
+    assert rules["me"].backends == {"slurm"}
+    runners = {name: cast("Any", make_backend(one, ssh.sockets)).runner for name, one in found.items()}
+    assert runners["slurm+me"].run(["id", "-un"]).out.strip() == ssh.user
+    assert "not reached by SSH" in fault_of(runners["slurm"]).message

@@ -19,6 +19,7 @@ from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.config import ServerFile, load_config
 from lodesman.config.backends import BackendSection
+from lodesman.config.identities import IdentitySection
 from lodesman.director import options as director
 from lodesman.director.options import DirectorOptions
 from lodesman.jobs import read_description, read_job
@@ -70,7 +71,7 @@ def as_lists(value: Any) -> Any:
 
 
 # One is the section of each batch system, the other one has no struct.
-SECTIONS = [name for name in ServerFile.__struct_fields__ if name not in ("backend", "director")]
+SECTIONS = [name for name in ServerFile.__struct_fields__ if name not in ("backend", "identity", "director")]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -82,10 +83,13 @@ def test_options_of_a_section(name):
     assert all(len(row) == 3 and row[2] for row in rows)
 
 
-def test_options_of_a_batch_system():
-    rows = table("administrators.md", first="option", below="### `[backend]`")
+@pytest.mark.parametrize(
+    ("name", "section"), [("backend", BackendSection()), ("identity", IdentitySection())]
+)
+def test_options_of_batch_systems_and_identities(name, section):
+    rows = table("administrators.md", first="option", below=f"### `[{name}]`")
     told = dict(zip(names(rows), (as_json(row[1]) for row in rows), strict=True))
-    assert told == as_lists(BackendSection())
+    assert told == as_lists(section)
     assert all(len(row) == 3 and row[2] for row in rows)
 
 

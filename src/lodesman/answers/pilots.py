@@ -233,7 +233,8 @@ class DirectorRefused(Struct):
 
 class DirectorAsk(Struct):
     """Pilots asked for a task queue through a submission pool, and those placed. `private`: for their owner and group
-    alone, by the `reason` and the random number drawn, None if none was needed.
+    alone, by the `reason` and the random number drawn, None if none was needed. `account`: the identity with which they are
+    submitted, '' for the batch system's own.
     """
 
     tq_id: int
@@ -246,6 +247,7 @@ class DirectorAsk(Struct):
     reason: Literal["the task queue asks for private pilots", "drawn by PrivatePilotFraction"]
     draw: float | None
     refused: list[DirectorRefused]
+    account: str = ""
 
 
 class DirectorNoPool(Struct):

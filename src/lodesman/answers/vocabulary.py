@@ -118,6 +118,7 @@ class RefusalKind(StrEnum):
     OTHER_POOL = "the submission pool does not serve this queue"
     OTHER_VO = "the queue does not serve the VO"
     PRIVATE_ONLY = "the queue takes private pilots only (GenericPilots)"
+    NO_CREDENTIAL = "nothing may be submitted there with its identity"
     INELIGIBLE = "a pilot there could not run these jobs"
     NO_ROOM = "no new pilots may be sent there"
     FILLED = "its room was used up in this iteration"

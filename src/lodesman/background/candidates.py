@@ -49,7 +49,8 @@ class OwnQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
     """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
-    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues.
+    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues. `doubts`: by backend and
+    identity, why nothing may be submitted with that.
     """
 
     policy: Policy
@@ -60,6 +61,7 @@ class CandidateMaker:
     mask: SiteMask = field(default_factory=SiteMask)
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
+    doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
@@ -126,6 +128,7 @@ class CandidateMaker:
             never=self.list_match.never(shapes),
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
             no_pool=self._no_pool(serving),
+            shut_for={who: text for name in names for who, text in self.doubts.get(name, {}).items()},
             credential="; ".join(load.credential for load in loads if load.credential),
         )
 

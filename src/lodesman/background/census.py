@@ -104,8 +104,13 @@ class BackendWatch:
     def load(self, queue: QueueId) -> BatchLoad:
         """What the last successful poll saw of a queue. Any thread may ask."""
         seen = self._loads.get(queue) or BatchLoad(observed_at=self._started)
-        doubt = "" if self.credential is None else self.credential.doubt
+        doubt = self.doubt
         return replace(seen, fault=self._fault, credential=doubt) if self._fault or doubt else seen
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing may be submitted with its credential; '' if it may. Any thread may ask."""
+        return "" if self.credential is None else self.credential.doubt
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended. Raises LodesmanError."""

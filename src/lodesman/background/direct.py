@@ -19,7 +19,7 @@ from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd, StoredBreaker
-from lodesman.answers.vocabulary import BreakerState, PilotState
+from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
 from lodesman.background.launch import Offers
@@ -33,7 +33,7 @@ from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
 from lodesman.director.iteration import Decision, DirectorInput, decide
 from lodesman.director.options import DirectorOptions, PoolOptions
-from lodesman.director.orders import PoolState
+from lodesman.director.orders import PoolState, name_as
 from lodesman.director.places import PoolServing
 from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import QueueGates, queue_limits
@@ -248,6 +248,16 @@ class Director:
         """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
+    def _doubts(self) -> dict[str, dict[str, str]]:
+        """By backend and identity, why nothing may be submitted with that."""
+        found: dict[str, dict[str, str]] = {}
+        for name, rule in self.options.identities.items():
+            for backend in rule.backends:
+                watch = self.watches.get(name_as(backend, name))
+                if watch is not None and watch.doubt:
+                    found.setdefault(backend, {})[name] = watch.doubt
+        return found
+
     def _candidates(self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float) -> CandidateMaker:
         return CandidateMaker(
             policy=self.policy,
@@ -258,6 +268,7 @@ class Director:
             mask=mask,
             orders=self.orders,
             list_match=self.list_match,
+            doubts=self._doubts(),
         )
 
     def gate(
@@ -279,10 +290,7 @@ class Director:
         is_closed, load, pilots = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
         return why_queues.QueueGate(
             room=max(0, min(one.limit for one in found)) if found else None,
-            limits=[
-                why_queues.QueueLimit(clamp=one.name, limit=one.limit, text=one.detail, shut=one.limit <= 0)
-                for one in found
-            ],
+            limits=_limits(found, candidate.shut_for),
             breaker=why_queues.QueueBreaker(
                 state=breaker.state,
                 failures=breaker.failures,
@@ -318,6 +326,19 @@ class Director:
                 self.breakers[queue_id] = limits.failed(
                     breaker, now=now, rules=self.options.breaker, reason=reason
                 )
+
+
+def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
+    """The limits of a queue, and those of single identities, which leave it open for others."""
+    return [
+        *(why_queues.QueueLimit(one.name, one.limit, one.detail, one.limit <= 0) for one in found),
+        *(
+            why_queues.QueueLimit(
+                ClampName.CREDENTIAL, 0, f"no pilots with the identity {name}: {text}", False
+            )
+            for name, text in shut_for.items()
+        ),
+    ]
 
 
 def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:

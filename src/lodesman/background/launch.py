@@ -26,7 +26,7 @@ from lodesman.batch.backend import Backend, PilotSpec, join_token_of
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
 from lodesman.director.options import DirectorOptions, PoolOptions
-from lodesman.director.orders import PoolState
+from lodesman.director.orders import PoolState, submitted_to
 from lodesman.director.placement import Placement
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
@@ -170,7 +170,7 @@ class SubmissionPools:
     def configure(self, options: DirectorOptions) -> None:
         """Have the pools that the director handles, with their threads; what is under way in others ends by itself."""
         ours = {name: one for name, one in options.pools.items() if not one.elsewhere}
-        self._join_seconds = options.required_time_left
+        self._join_seconds, self._identities = options.required_time_left, options.identities
         missing = ours.keys() - self._pools.keys()
         self._pools = {**self._pools, **{name: _Pool(name) for name in sorted(missing)}}
         for name, pool in self._pools.items():
@@ -189,9 +189,9 @@ class SubmissionPools:
             if offer is None:
                 log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
                 continue
-            watch = self.watches.get(offer.backend)
+            watch = self.watches.get(self._backend(placement, offer))
             if watch is None:
-                log.warning("there is no such backend", extra={"backend": offer.backend})
+                log.warning("there is no such backend", extra={"backend": self._backend(placement, offer)})
                 continue
             specs: list[PilotSpec] = []
             try:
@@ -200,6 +200,10 @@ class SubmissionPools:
             finally:
                 if specs:
                     self._hand_over(placement, watch.backend, specs)
+
+    def _backend(self, placement: Placement, offer: QueueOffer) -> str:
+        """The batch system as the identity of the pilots reaches it."""
+        return submitted_to(offer.backend, placement.order.identity.account, self._identities)
 
     def _hand_over(self, placement: Placement, backend: Backend, specs: list[PilotSpec]) -> None:
         pool = self._pools.get(placement.order.pool)
@@ -240,7 +244,7 @@ class SubmissionPools:
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
             owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
             submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
-            backend=offer.backend, join_seconds=self._join_seconds,
+            backend=self._backend(placement, offer), join_seconds=self._join_seconds,
         )  # fmt: skip
         common, shape = {**self._common(offer), **place, **served}, offer.shape
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))

@@ -81,7 +81,7 @@ def read_backends(
         place = ("backend", name)
         section = read_table(BackendSection, table, place, complain)
         section = _implied(name.lower(), section)
-        for option, fault in _faults(name.lower(), section):
+        for option, fault in section_faults(name.lower(), section):
             complain((*place, option) if option else place, fault)
         found[name.lower()] = section
     return found
@@ -95,7 +95,7 @@ def with_implied(
     """
     names = {name for name in _named(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
     implied = {name: _implied(name, BackendSection()) for name in sorted(names)}
-    return {name: one for name, one in implied.items() if not any(_faults(name, one))} | dict(sections)
+    return {name: one for name, one in implied.items() if not any(section_faults(name, one))} | dict(sections)
 
 
 def _named(resources: ResourceConfig) -> set[str]:
@@ -124,29 +124,39 @@ def _implied(name: str, section: BackendSection) -> BackendSection:
     return msgspec.structs.replace(section, **more)
 
 
-def _faults(name: str, section: BackendSection) -> Iterator[tuple[str, str]]:
+def section_faults(name: str, section: BackendSection) -> Iterator[tuple[str, str]]:
+    """Option and fault; no option where it is the whole section."""
     kind = section.type
+    if "+" in name:
+        yield "", "a + in the name stands before an identity"
     if kind in (LOCAL, MANUAL):
         yield "", f"{kind} needs no section; its options stand in [local]"
     elif kind not in _OF_TYPE:
         yield "type", f"the type of backend {name} is slurm, gridengine, arc or htcondor"
     else:
         yield from _foreign(section)
+    yield from _credential_faults(section)
     if kind == _ADDRESS and not section.url.startswith("https://"):
         yield "url", "the address of an ARC CE begins with https://"
     port = section.host.rpartition("@")[2].partition(":")[2]
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= _MOST_PORT):
         yield "host", f"the port of {section.host} is no number from 1 to {_MOST_PORT}"
-    if kind == "htcondor" and section.host and (section.certificate or section.token_file):
-        yield "host", "commands by SSH find certificates and tokens over there: name them in `environment`"
-    if (section.renew or section.required_time_left) and not (section.certificate or section.token_file):
-        yield "renew" if section.renew else "required_time_left", "there is no certificate and no token_file"
     if section.host and section.account:
         yield "account", "commands by SSH run as the user in `host`"
     try:
         shlex.split(section.submit_options)
     except ValueError:
         yield "submit_options", "a quotation mark in submit_options is not closed"
+
+
+def _credential_faults(section: BackendSection) -> Iterator[tuple[str, str]]:
+    """What is wrong with what it is asked with."""
+    if section.type == "htcondor" and section.host and (section.certificate or section.token_file):
+        yield "host", "commands by SSH find certificates and tokens over there: name them in `environment`"
+    if section.identity and not section.host:
+        yield "identity", "a key is for commands by SSH, and there is no host"
+    if (section.renew or section.required_time_left) and not (section.certificate or section.token_file):
+        yield "renew" if section.renew else "required_time_left", "there is no certificate and no token_file"
 
 
 def _foreign(section: BackendSection) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.shares import ShareSection
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
+from lodesman.config.identities import read_identities, with_identities
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
@@ -207,7 +208,9 @@ class _ConfigReader:
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(files.items(), faults=self._faults)
-        backends = with_implied(backends, resources)
+        identities = read_identities(stated.identity, self._complain)
+        backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
+        options = replace(options, identities=rules)
         self._check_pools(options, resources, backends)
         if self._faults:
             raise refuse(self._faults)
@@ -283,6 +286,14 @@ class _ConfigReader:
         queues = {"/".join(path) for one in places for path in (one, one[:2])}
         known = {"Backends": {LOCAL, MANUAL, *backends}, "Sites": set(resources.tree.sites), "Queues": queues}
         inherited = options.pool_defaults.scope
+        for name, pool in {"": options.pool_defaults, **options.pools}.items():
+            if pool.identity and pool.identity not in options.identities:
+                close = get_close_matches(pool.identity, options.identities, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                self._complain(
+                    ("director", *filter(None, (name,)), "identity"),
+                    f"there is no [identity.{pool.identity[:80]}]{hint}",
+                )
         for name, scope in {"": inherited, **options.scopes}.items():
             for option, given, usual in zip(known, scope, inherited, strict=True):
                 for one in () if name and given == usual else given:

@@ -105,6 +105,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()
     backend: dict[str, Any] = {}
+    identity: dict[str, Any] = {}
     director: dict[str, Any] = {}
 
 

@@ -66,6 +66,11 @@ def text(raw: object) -> str:
     return value
 
 
+def some_text(raw: object) -> str:
+    """The same, or none."""
+    return "" if raw == "" else text(raw)
+
+
 def names(raw: object) -> tuple[str, ...]:
     """One or more different names: a list, or text with commas."""
     wanted = "a list of different names"

@@ -20,6 +20,7 @@ from lodesman.director.option_values import (
     queue_names,
     rising,
     some_names,
+    some_text,
     text,
     truth,
     whole,
@@ -120,6 +121,7 @@ class PoolOptions:
     backends: tuple[str, ...] = _option("Backends", backend_names, ())
     sites: tuple[str, ...] = _option("Sites", some_names, ())
     queues: tuple[str, ...] = _option("Queues", queue_names, ())
+    identity: str = _option("identity", some_text, "")
     handled_by: str = _option("handled_by", text, _DIRECTOR)
 
     @property
@@ -134,8 +136,17 @@ class PoolOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityRule:
+    """An identity: whose private pilots are submitted as it, and on which batch systems."""
+
+    owner: str = ""
+    group: str = ""
+    backends: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorOptions:
-    """All options of the director, checked. CPU times are normalised seconds."""
+    """All options of the director, checked. CPU times are normalised seconds. `identities` have sections of their own."""
 
     pilots_per_iteration: float = _option("pilotsPerIteration", number(0, 10_000), 40.0)
     lowest_cpu_boost: int = _option("lowestCPUBoost", whole(360, 100_000_000), 7_200)
@@ -150,6 +161,7 @@ class DirectorOptions:
     required_time_left: float = _option("requiredTimeLeft", number(60, 31_536_000), 432_000.0)
     max_load_age_s: float = _option("maxLoadAgeSeconds", number(1, 86_400), 600.0)
     pool_defaults: PoolOptions = PoolOptions()
+    identities: Mapping[str, IdentityRule] = field(default_factory=dict)
     pools: Mapping[str, PoolOptions] = field(default_factory=lambda: {"Local": PoolOptions(name="Local")})
     target: TargetRules = TargetRules()
     breaker: BreakerRules = BreakerRules()

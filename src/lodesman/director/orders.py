@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from lodesman.answers.vocabulary import PoolOutcome
-from lodesman.director.options import DirectorOptions, PoolOptions
+from lodesman.director.options import DirectorOptions, IdentityRule, PoolOptions
 from lodesman.director.plan import Plan, TaskQueueDemand
 from lodesman.matching.request import GENERIC, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -101,7 +101,8 @@ class PilotIdentity:
     """Who the pilots run as (owner and group, in the VO of their task queue) and whom they serve.
 
     serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
-    they present. draw: the random number used, None if none was needed.
+    they present. draw: the random number used, None if none was needed. account: the name of the identity with which they
+    are submitted, '' for the batch system's own.
     """
 
     private: bool
@@ -112,6 +113,7 @@ class PilotIdentity:
     pilot_type: str = GENERIC
     reason: TypeReason
     draw: float | None = None
+    account: str = ""
 
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
@@ -137,6 +139,32 @@ def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Rando
         reason=reason,
         draw=draw,
     )
+
+
+def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, IdentityRule]) -> str:
+    """The identity with which pilots are submitted: private ones with that of their owner and group, the closest one if
+    there are several; all others with that of their pool.
+    """
+    if who.private:
+        fitting = {
+            name: (bool(one.owner), bool(one.group))
+            for name, one in rules.items()
+            if one.owner in ("", who.owner) and one.group in ("", who.group) and (one.owner or one.group)
+        }
+        if fitting:
+            return max(fitting, key=fitting.__getitem__)
+    return pool.identity.lower()
+
+
+def name_as(backend: str, account: str) -> str:
+    """The name of a batch system for an identity."""
+    return f"{backend}+{account}"
+
+
+def submitted_to(backend: str, account: str, rules: Mapping[str, IdentityRule]) -> str:
+    """Where pilots for a batch system are submitted with an identity: to itself if that has nothing for it."""
+    rule = rules.get(account)
+    return name_as(backend, account) if rule is not None and backend in rule.backends else backend
 
 
 def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool:
@@ -218,5 +246,6 @@ def make_orders(
             continue
         pool_options = options.pools.get(pool, options.pool_defaults)
         identity = choose_identity(demand, options=pool_options, rng=rng)
+        identity = replace(identity, account=account_of(identity, pool_options, options.identities))
         orders.append(PilotOrder(tq_id=demand.tq_id, key=key, count=count, pool=pool, identity=identity))
     return orders, refused

@@ -204,12 +204,13 @@ def _outcomes(
         placed[number] += count
     for number, (order, mask) in enumerate(zip(orders, eligible, strict=True)):
         served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
-        refusing = places.refusing(order)
+        refusing, shut = places.refusing(order), places.shut_for(order.identity.account)
         refused = _refused(
             (RefusalKind.OTHER_POOL, places.full & ~served),
             (RefusalKind.OTHER_VO, served & ~of_vo),
             (RefusalKind.PRIVATE_ONLY, served & of_vo & refusing),
-            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~mask),
+            (RefusalKind.NO_CREDENTIAL, served & of_vo & shut & ~refusing),
+            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~shut & ~mask),
         )
         if placed[number] < order.count:
             refused += _refused(

@@ -73,24 +73,28 @@ class _VOPlaces:
 class Places:
     """All candidate queues of an iteration, by their bits; `full`: the mask of all."""
 
-    __slots__ = ("_of_pool", "_of_vo", "_private_only", "_serving", "_shown", "full", "queues")
+    __slots__ = ("_of_pool", "_of_vo", "_private_only", "_serving", "_shown", "_shut_for", "full", "queues")
 
     def __init__(self, queues: Sequence[CandidateQueue], serving: PoolServing) -> None:
         self.queues = {queue.bit: queue for queue in queues}
         self.full = mask_of(self.queues)
         self._serving = serving
         in_pool: defaultdict[str, list[int]] = defaultdict(list)
+        shut_for: defaultdict[str, list[int]] = defaultdict(list)
         of_vo: defaultdict[str, list[tuple[int, ResourceRequest]]] = defaultdict(list)
         private_only: defaultdict[str, list[int]] = defaultdict(list)
         for bit, queue in self.queues.items():
             for pool in queue.submission_pools:
                 in_pool[pool].append(bit)
+            for account in queue.shut_for:
+                shut_for[account].append(bit)
             for vo, template in queue.templates.items():
                 of_vo[vo].append((bit, template))
             for vo in queue.private_only:
                 private_only[vo].append(bit)
         self._of_pool = {pool: mask_of(members) for pool, members in in_pool.items()}
         self._private_only = {vo: mask_of(members) for vo, members in private_only.items()}
+        self._shut_for = {account: mask_of(members) for account, members in shut_for.items()}
         self._of_vo = {vo: _VOPlaces(templates) for vo, templates in of_vo.items()}
         # What pilots present, by queue and by all of their identity and pool that shows: most orders share it.
         self._shown: dict[tuple[int, str, tuple[str | None, ...]], ResourceRequest] = {}
@@ -98,6 +102,10 @@ class Places:
     def of_pool(self, pool: str) -> int:
         """The queues that a submission pool serves."""
         return self._of_pool.get(pool, 0)
+
+    def shut_for(self, account: str) -> int:
+        """The queues to which nothing may be submitted with an identity."""
+        return self._shut_for.get(account, 0)
 
     def of_vo(self, vo: str) -> int:
         """The queues that serve a VO."""
@@ -111,6 +119,7 @@ class Places:
         """The queues where a pilot of the order would be given jobs of its task queue."""
         key = replace(order.key, submit_pool="") if order.key.submit_pool else order.key
         mask = self._served(order.key, order.pool) & ~self.refusing(order)
+        mask &= ~self.shut_for(order.identity.account)
         if not mask:
             return 0
         known = self._of_vo[key.vo]

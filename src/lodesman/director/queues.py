@@ -6,7 +6,7 @@ Unknown or stale loads let nothing through. What the program submitted counts wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
@@ -96,7 +96,8 @@ class CandidateQueue:
     can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
     administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
     is. shapes: what pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is
-    not known. credential: why nothing may be submitted with that of its batch system, empty if it may.
+    not known. credential: why nothing may be submitted with that of its batch system, empty if it may; shut_for: the same by
+    identity, for those whose credential ends too soon.
     """
 
     queue_id: QueueId
@@ -115,6 +116,7 @@ class CandidateQueue:
     never: str = ""
     no_pool: str = ""
     credential: str = ""
+    shut_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

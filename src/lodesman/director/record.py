@@ -214,7 +214,8 @@ def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
 
 def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
     kind = "private" if ask["private"] else "generic"
-    lines = [f"{kind} pilots ({ask['reason']}) through submission pool {ask['pool']}"]
+    whose = f", with the identity {ask['account']}" if ask.get("account") else ""
+    lines = [f"{kind} pilots ({ask['reason']}) through submission pool {ask['pool']}{whose}"]
     for refusal in ask["refused"]:
         lines.append(f"{refusal['count']} CE queues: {refusal['kind']}")
         lines += [f"  {name}: {'; '.join(why)}" for name, why in refusal["examples"].items() if why]
@@ -233,6 +234,7 @@ def _ask(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> Re
         "group": order.identity.group,
         "reason": order.identity.reason.value,
         "draw": order.identity.draw,
+        "account": order.identity.account,
         "refused": _refused(outcome, placement, examples),
     }
 

@@ -214,6 +214,8 @@ def _demand(facts: QueueFacts) -> QueueStep:
 
 def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     shut = [one for one in gate.limits if one.shut] or gate.limits
+    # Those of single identities are said in any case.
+    shut += [one for one in gate.limits if one.clamp is ClampName.CREDENTIAL and one not in shut]
     limits = "; ".join(f"{one.clamp.value}: {one.text}" for one in shut)
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
     text = f"free capacity for {room} now ({limits})"

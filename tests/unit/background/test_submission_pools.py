@@ -21,7 +21,7 @@ from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch, list_match
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import Sizes, SubmitRefusal, SubmitResult, join_token_of
-from lodesman.director.options import DirectorOptions, read_options
+from lodesman.director.options import DirectorOptions, IdentityRule, read_options
 from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
 from lodesman.director.placement import Placement
 from lodesman.errors import BackendFault, Unavailable
@@ -81,11 +81,11 @@ class World:
         record(self.diary, call, body)
         return None
 
-    def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab"):
+    def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab", account=""):
         identity = PilotIdentity(
             private=private, owner="ann", group="physics", serves_owner="ann" if private else "",
             serves_group="physics" if private else None, pilot_type="private" if private else "",
-            reason=TypeReason.DRAWN,
+            reason=TypeReason.DRAWN, account=account,
         )  # fmt: skip
         placement = Placement(
             order=PilotOrder(tq_id=5, key=KEY, count=count, pool=pool, identity=identity),
@@ -135,6 +135,24 @@ def test_what_is_stored_says_for_whom_and_why(world):
     assert (row["submission_pool"], row["tq_id"], row["request"]["cores"]) == ("Local", 5, 4)
     assert key_from_json(row["requirements"]) == KEY
     json.dumps(row)
+
+
+def test_pilots_of_an_identity_are_submitted_and_stored_with_it(world):
+    as_ann = Batch()
+    rules = {
+        "ann": IdentityRule(owner="ann", backends=frozenset({"local"})),
+        "bob": IdentityRule(owner="bob"),
+    }
+    world.pools.configure(DirectorOptions(identities=rules))
+    world.pools.watches = {**world.pools.watches, "local+ann": cast("Any", as_ann)}
+    for account in ("ann", "bob", ""):
+        world.launch(1, account=account)
+    world.end()
+    assert (len(as_ann.submitted), len(world.batch.submitted)) == (1, 2)
+    stored = {row["stamp"]: row["backend"] for name, rows in world.diary if name == "pilots" for row in rows}
+    (mine,) = as_ann.submitted[0].stamps().values()
+    assert stored.pop(mine) == "local+ann"
+    assert [*stored.values()] == ["local", "local"]
 
 
 def test_a_join_token_lives_as_long_as_a_credential_must(world):

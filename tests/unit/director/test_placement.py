@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,17 @@ def test_only_queues_of_the_pool_are_used(ask, put, queue):
     result = put([ask(pool="gLite")], [queue("A"), queue("B", submission_pools=("gLite", "Local"))])
     assert per_queue(result) == {B: 10}
     assert refusals(result)[0].kind is RefusalKind.OTHER_POOL
+
+
+def test_queues_where_the_identity_of_the_pilots_is_shut_get_none_of_them(ask, put, queue):
+    queues = [queue("A", shut_for={"ann": "her token ended"}), queue("B")]
+    for account, expected in (("ann", {B: 10}), ("", None)):
+        order = ask(sites=("A", "B"))
+        result = put([replace(order, identity=replace(order.identity, account=account))], queues)
+        assert sum(per_queue(result).values()) == 10
+        assert expected in (None, per_queue(result))
+        kinds = {(one.queue_id, one.kind) for one in refusals(result)}
+        assert kinds == ({(A, RefusalKind.NO_CREDENTIAL)} if account else set())
 
 
 def test_only_queues_of_the_vo_are_used(ask, put, queue):
