@@ -162,3 +162,15 @@ def test_an_empty_file_is_not_taken_for_a_new_database(run):
     run.path.write_bytes(b"")
     with pytest.raises(Unavailable, match="is empty, but a server has used it"):
         run.start()
+
+
+def test_the_mark_of_submissions_is_that_of_the_incarnation(run, tmp_path):
+    mark = incarnation.mark_of(run.db)
+    assert (len(mark), set(mark) <= set("0123456789abcdef")) == (6, True)
+    copy = Run(run.backup())
+    run.stop().start()
+    assert incarnation.mark_of(run.db) == mark  # it outlives the process
+    (tmp_path / "data" / "lode.db").unlink()
+    shutil.move(copy.path, run.path)
+    assert run.stop().start().is_other
+    assert incarnation.mark_of(run.db) != mark

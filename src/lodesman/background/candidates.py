@@ -49,8 +49,8 @@ class OwnQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
     """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
-    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues. `doubts`: by backend and
-    identity, why nothing may be submitted with that.
+    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues; `doubts`: by backend
+    and identity, why nothing may be submitted with that.
     """
 
     policy: Policy

@@ -46,7 +46,8 @@ _QUEUES_AT_ONCE = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
     """What all pilots have in common, in seconds: `program` is their zipapp, which `python` runs. `life_seconds`: at most,
-    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start.
+    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start. `mark` begins
+    the submissions of this server.
     """
 
     servers: tuple[str, ...]
@@ -57,6 +58,7 @@ class PilotSettings:
     life_seconds: int = 0
     ca_file: str = ""
     url_file: str = ""
+    mark: str = ""
 
 
 class _Pool:
@@ -201,6 +203,11 @@ class SubmissionPools:
                 if specs:
                     self._hand_over(placement, watch.backend, specs)
 
+    def _new_submission(self) -> str:
+        """A name that no other submission has; those of one server begin alike."""
+        mark = self._settings.mark
+        return mark + secrets.token_hex(12)[len(mark) :]
+
     def _backend(self, placement: Placement, offer: QueueOffer) -> str:
         """The batch system as the identity of the pilots reaches it."""
         return submitted_to(offer.backend, placement.order.identity.account, self._identities)
@@ -249,7 +256,7 @@ class SubmissionPools:
         common, shape = {**self._common(offer), **place, **served}, offer.shape
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
         for part in portions(range(placement.count), most):
-            submission, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
+            submission, secret = self._new_submission(), secrets.token_urlsafe(32)
             spec = PilotSpec(
                 queue=placement.queue_id,
                 submission=submission,

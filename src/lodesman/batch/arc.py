@@ -49,10 +49,12 @@ _SAYS_MORE: Final = frozenset(("RUNNING", "HELD"))
 class ArcBackend:
     """The computing element at `service` (https://HOST:PORT/arex). A queue is one of its shares.
 
-    `version`: of its REST interface; nothing of 1.1 is needed, and ARC 7 has both.
+    Loads count as ours the jobs whose names begin with `mark`. `version`: of its REST interface; nothing of 1.1 is needed,
+    and ARC 7 has both.
     """
 
     service: Https
+    mark: str = ""
     version: str = "1.0"
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
@@ -120,7 +122,11 @@ class ArcBackend:
             return {}
         now = self.clock()
         shares = arc_text.shares_in(self._ask("GET", "/info").body)
-        pilots = {i: facts.queue for i, facts in self._pilots().items() if i not in self._ends}
+        pilots = {
+            i: facts.queue
+            for i, facts in self._pilots().items()
+            if i not in self._ends and facts.name.startswith(self.mark)
+        }
         nowhere = [native_id for native_id, queue in pilots.items() if not queue]
         texts = self._files(_path(native_id, _LOCAL) for native_id in nowhere)
         for native_id, text in zip(nowhere, texts, strict=True):

@@ -90,14 +90,16 @@ _AS_ACCOUNT: Final = 'echo "lodesman-account $(id -un)"; exec "$@"'
 class GridEngineBackend:
     """The queues of one cluster, for one account of its submit host.
 
-    `environment` is for its commands, such as SGE_ROOT. `parallel_environment` gives pilots more than one core,
-    `memory_resource` (as h_vmem) limits their memory; without them no such pilot is accepted, or nothing is requested.
-    `folder` is in the home of the account, or a path; `shared`: it is the same on the nodes. If not, outputs are not kept,
-    and accounts of a node can read the secret in the scripts of its pilots. `accounting_file`: '' is the usual one;
-    its last `accounting_bytes` are read. `seconds` is the time limit of a command.
+    Loads count as ours the submissions that begin with `mark`. `environment` is for its commands, such as SGE_ROOT.
+    `parallel_environment` gives pilots more than one core, `memory_resource` (as h_vmem) limits their memory; without
+    them no such pilot is accepted, or nothing is requested. `folder` is in the home of the account, or a path;
+    `shared`: it is the same on the nodes. If not, outputs are not kept, and accounts of a node can read the secret in
+    the scripts of its pilots. `accounting_file`: '' is the usual one; its last `accounting_bytes` are read. `seconds`
+    is the time limit of a command.
     """
 
     runner: Runner
+    mark: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     parallel_environment: str = ""
     memory_resource: str = ""
@@ -199,7 +201,7 @@ class GridEngineBackend:
         jobs = self._jobs("-f", "-r", "-u", "*")
         if not jobs.account:
             raise BackendFault("qstat does not say for which account it was asked.", transient=True)
-        return {queue: text.load(jobs, queue.queue, now) for queue in queues}
+        return {queue: text.load(jobs, queue.queue, now, self.mark) for queue in queues}
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """`qsub -w v`: whether the engine has a queue for it if nothing else runs."""

@@ -132,12 +132,14 @@ def jobs(out: str) -> TaskList:
     return TaskList(account=account[1] if account else "", listed=tuple(listed), instances=tuple(instances))
 
 
-def load(jobs: TaskList, queue: str, now: float) -> BatchLoad:
-    """What one answer says of a queue. In cores: a job that runs on several counts once."""
+def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
+    """What one answer says of a queue; ours are the submissions of the account that begin with `mark`. In cores: a job that
+    runs on several counts once.
+    """
     counts: Counter[tuple[bool, NativeState]] = Counter()
     for row in jobs.listed:
         if row.queue == queue or not row.queue or fnmatchcase(queue, row.queue):
-            ours = row.owner == jobs.account and row.name.startswith(PREFIX)
+            ours = row.owner == jobs.account and row.name.startswith(PREFIX + mark)
             if row.queue or not ours:
                 counts[ours, row.state] += row.size()
     here = [one for one in jobs.instances if one.queue == queue]

@@ -72,10 +72,12 @@ class _View:
 class HTCondorBackend:
     """`schedd` and `collector` name those of an HTCondor-CE (`ce.example.org`, `ce.example.org:9619`); '' for both: those
     of the submit host. `folder`: where submissions are kept there, from the account's home; '' for `.lodesman/submit`.
-    Jobs that ended stay in the queue for `keep_seconds`; `history_jobs`: how far back its history is read.
+    Loads count as ours the submissions that begin with `mark`. Jobs that ended stay in the queue for `keep_seconds`;
+    `history_jobs`: how far back its history is read.
     """
 
     runner: Runner
+    mark: str = ""
     schedd: str = ""
     collector: str = ""
     folder: str = ""
@@ -148,15 +150,19 @@ class HTCondorBackend:
             done = self._shell(_LOADS, text.ours(), stdin=text.QUEUE_FORMAT.encode())
             head, _, tail = self._believed(done).partition(_FREE)
             answer, free = text.parse_queue(head), text.parse_free_cores(tail)
-        count = Counter((job.queue, job.state) for job in answer.jobs.values())
+        jobs = answer.jobs.values()
+        count = Counter((job.queue, job.state) for job in jobs if job.stamp.startswith(self.mark))
+        strangers = Counter(job.state for job in jobs if not job.stamp.startswith(self.mark))
+        waiting = answer.everyone.waiting - answer.asked.waiting + strangers[NativeState.WAITING]
+        running = answer.everyone.running - answer.asked.running + strangers[NativeState.RUNNING]
         return {
             queue: backend.BatchLoad(
                 observed_at=now,
                 waiting=count[text.queue_word(queue), NativeState.WAITING],
                 running=count[text.queue_word(queue), NativeState.RUNNING],
                 held=count[text.queue_word(queue), NativeState.HELD],
-                others_waiting=max(0, answer.everyone.waiting - answer.asked.waiting),
-                others_running=max(0, answer.everyone.running - answer.asked.running),
+                others_waiting=max(0, waiting),
+                others_running=max(0, running),
                 free_cores=free,
             )
             for queue in queues

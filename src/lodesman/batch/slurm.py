@@ -43,14 +43,15 @@ class _Account:
 class SlurmBackend:
     """One cluster and one account there; the queue of a CE is a partition.
 
-    `prefix` begins the names of jobs: servers that share an account need different ones. `folder` keeps outputs; it is
-    on a file system that the nodes share, and relative to the account's HOME. `seconds` is the limit of each command,
-    `census_days` how far back a census asks the accounting.
+    `prefix` begins the names of jobs; of these, loads count as ours the submissions that begin with `mark`. `folder` keeps
+    outputs; it is on a file system that the nodes share, and relative to the account's HOME. `seconds` is the limit of
+    each command, `census_days` how far back a census asks the accounting.
     """
 
     runner: Runner
     _: KW_ONLY
     prefix: str = "lode"
+    mark: str = ""
     folder: str = ".lodesman/output"
     seconds: float = 60.0
     census_days: int = 7
@@ -138,7 +139,7 @@ class SlurmBackend:
         mark = _mark()
         text = self._listed(_squeue(mark, slurm_text.LOAD_FIELDS))
         load_of = slurm_text.loads_of(
-            text, mark, lambda user, name: user == me and name.startswith(f"{self.prefix}-")
+            text, mark, lambda user, name: user == me and name.startswith(self._name(self.mark))
         )
         now, found = self.clock(), {}
         for queue in queues:

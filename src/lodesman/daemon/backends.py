@@ -94,22 +94,29 @@ def queues_by_backend(policy: Policy) -> dict[str, tuple[QueueId, ...]]:
     return {name: tuple(queues) for name, queues in found.items()}
 
 
-def make_backend(section: BackendSection, sockets: Path) -> Backend:
-    """The batch system of a section; `sockets` is a folder for connections by SSH."""
+def make_backend(section: BackendSection, sockets: Path, mark: str = "") -> Backend:
+    """The batch system of a section; `sockets` is a folder for connections by SSH, `mark` begins the submissions of this
+    server.
+    """
     if section.type == "arc":
-        return ArcBackend(service=Https(
+        return ArcBackend(mark=mark, service=Https(
             url=section.url, ca=section.ca, certificate=section.certificate, key=section.key,
             token_file=section.token_file,
         ))  # fmt: skip
     runner = _runner(section, sockets)
     if section.type == "slurm":
-        return SlurmBackend(runner, folder=section.folder or SlurmBackend.folder)
+        return SlurmBackend(runner, mark=mark, folder=section.folder or SlurmBackend.folder)
     if section.type == "htcondor":
         return HTCondorBackend(
-            runner=runner, schedd=section.schedd, collector=section.collector, folder=section.folder
+            runner=runner,
+            mark=mark,
+            schedd=section.schedd,
+            collector=section.collector,
+            folder=section.folder,
         )
     return GridEngineBackend(
         runner=runner,
+        mark=mark,
         environment=section.environment,
         parallel_environment=section.parallel_environment,
         memory_resource=section.memory_resource,

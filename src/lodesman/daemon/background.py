@@ -51,6 +51,7 @@ from lodesman.daemon.loops import Loop, Loops
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
+from lodesman.store.incarnation import mark_of
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
@@ -80,6 +81,7 @@ class BackgroundProcess:
         self.policy = self._policy(config)
         self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
+        self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
         self.loops = Loops([])
         self.backends = Backends(self.local, make=self._make_backend, watch=self._watched, begin=self._poll)
@@ -139,7 +141,7 @@ class BackgroundProcess:
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     def _make_backend(self, section: BackendSection) -> Backend:
-        return make_backend(section, bootstrap.run_directory(self.config) / "ssh")
+        return make_backend(section, bootstrap.run_directory(self.config) / "ssh", self.mark)
 
     def _watched(self, name: str, backend: Backend) -> BackendWatch:
         reader = self.config.database.reader()
@@ -166,6 +168,7 @@ class BackgroundProcess:
         build_pilot(zipapp)
         return PilotSettings(
             servers=(config.pilot_url,),
+            mark=self.mark,
             program=zipapp.read_bytes(),
             python=config.pilots.python,
             idle_seconds=config.pilots.idle_seconds,

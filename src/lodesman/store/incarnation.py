@@ -8,6 +8,7 @@ deleted, and identifiers begin beyond those that were seen.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import secrets
@@ -24,6 +25,7 @@ from lodesman.store.ids import given_ids, raise_marks
 log = logging.getLogger(__name__)
 
 _STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
+_MARK: Final = 6
 _HOME: Final = "SELECT home FROM leadership"
 _RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?, home = ?"
 _DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
@@ -44,6 +46,12 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 _SEEN = msgspec.json.Decoder(Seen)
+
+
+def mark_of(db: Reader) -> str:
+    """What the submissions of this server begin with: no other database has it."""
+    incarnation, *_ = db.only(_STATE)
+    return hashlib.sha256(str(incarnation).encode()).hexdigest()[:_MARK]
 
 
 def begin(db: Writer, *, next_job: int = 1) -> bool:

@@ -155,6 +155,16 @@ def test_pilots_of_an_identity_are_submitted_and_stored_with_it(world):
     assert [*stored.values()] == ["local", "local"]
 
 
+def test_the_submissions_of_a_server_begin_alike(world):
+    world.pools._settings = replace(world.pools._settings, mark="abc123")
+    world.launch(1)
+    world.launch(1)
+    world.end()
+    names = {spec.submission for spec in world.batch.submitted}
+    assert len(names) == 2
+    assert all(name.startswith("abc123") and len(name) == 24 for name in names)
+
+
 def test_a_join_token_lives_as_long_as_a_credential_must(world):
     world.launch(1)
     world.pools.configure(DirectorOptions(required_time_left=90_000.0))

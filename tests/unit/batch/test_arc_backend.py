@@ -460,6 +460,14 @@ def test_loads_count_ours_by_queue(arc, backend):
     assert found[QUEUE].observed_at == 1000.0
 
 
+def test_loads_count_the_pilots_of_our_server(arc, backend):
+    for number, mark in enumerate(("aa", "bb", "bb")):
+        arc.add(f"{mark}sub-{number}", "RUNNING", document=FULL)
+    backend.mark = "bb"
+    assert backend.loads([QUEUE])[QUEUE].running == 2
+    assert len(backend.census()) == 3
+
+
 def test_loads_are_not_known_while_one_job_is_odd(arc, backend):
     native_id = arc.add("sub-1", "RUNNING", document=FULL)
     arc.faults["POST /jobs?action=status"] = said(

@@ -103,6 +103,13 @@ def test_the_load_of_a_queue():
     assert (load.others_waiting, load.others_running, load.slots, load.free_cores) == (15, 6, 7, 0)
 
 
+def test_pilots_of_another_server_of_the_account_are_others():
+    every, none = (text.load(text.jobs(ALL), "all.q", 5.0, mark) for mark in ("", "zz"))
+    assert (none.waiting, none.running, none.held) == (0, 0, 0)
+    assert none.others_running == every.others_running + every.running
+    assert none.others_waiting >= every.others_waiting + every.waiting
+
+
 def test_the_load_of_a_queue_that_is_shut_or_not_there():
     shut = text.load(text.jobs(DISABLED), "all.q", 5.0)
     assert (shut.slots, shut.free_cores) == (7, 0), "what runs there goes on"

@@ -442,6 +442,17 @@ def test_one_command_for_the_loads_of_all_queues():
     assert (loads[other].waiting, loads[other].running) == (0, 0)
 
 
+def test_pilots_of_another_server_of_the_account_are_others():
+    fake = Fake(queue=[job("7.0"), job("7.1", status=1), job("7.2", status=1)], others=(5, 3))
+    mine, theirs = (
+        backend(fake, mark="ab").loads([QUEUE])[QUEUE],
+        backend(fake, mark="x").loads([QUEUE])[QUEUE],
+    )
+    assert (mine.waiting, mine.running, mine.others_waiting, mine.others_running) == (2, 1, 5, 3)
+    assert (theirs.waiting, theirs.running, theirs.others_waiting, theirs.others_running) == (0, 0, 7, 4)
+    assert backend(fake, mark="x").census() == backend(fake).census()  # of before, too
+
+
 def test_free_cores_that_are_not_known_are_not_zero():
     fake = Fake()
     fake.answers["condor_status"] = Done(

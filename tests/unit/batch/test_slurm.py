@@ -374,6 +374,15 @@ def test_one_command_asks_for_all_queues():
     assert commands.count("squeue") == 2
 
 
+@pytest.mark.parametrize(("mark", "ours"), [("", (0, 2, 2)), ("zz", (0, 0, 0))])
+def test_our_pilots_are_those_of_our_server(mark, ours):
+    slurm, _ = backend(squeue=done(recorded("loads")), id=done("root\n"))
+    slurm.mark = mark
+    load = slurm.loads([QUEUE])[QUEUE]
+    assert (load.waiting, load.running, load.held) == ours
+    assert sum(ours) + load.others_waiting + load.others_running == 5
+
+
 def test_our_pilots_are_those_of_our_account():
     slurm, _ = backend(squeue=done(recorded("loads")))
     load = slurm.loads([QUEUE])[QUEUE]
