@@ -97,6 +97,8 @@ def test_a_key_and_a_user_for_ssh(load):
             "it does not fit slurm: a key is for commands by SSH",
         ),
         ('[identity.a]\ntoken_file = "/t"\nssh_key = "/k"', "there is no batch system that it fits"),
+        ('[identity.a]\nowner = "alice"', "it names no account, no ssh_key"),
+        ('[identity.a]\naccount = "al"\nrenew = ["x"]', "key, renew and required_time_left are for"),
         (
             f'{ALICE}[identity.b]\nowner = "alice"\naccount = "x"',
             "identity alice is of the same owner and group",

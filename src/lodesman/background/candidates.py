@@ -127,7 +127,7 @@ class CandidateMaker:
             shapes=shapes,
             never=self.list_match.never(shapes),
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
-            no_pool=self._no_pool(serving),
+            no_pool="" if closed is not None else self._no_pool(serving),
             shut_for={who: text for name in names for who, text in self.doubts.get(name, {}).items()},
             credential="; ".join(load.credential for load in loads if load.credential),
         )

@@ -6,7 +6,7 @@ its pilots and cancels them as they were submitted. Queues may name it as their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -46,6 +46,8 @@ def read_identities(tables: Mapping[str, Any], complain: _Complain) -> dict[str,
     found: dict[str, IdentitySection] = {}
     for name, table in tables.items():
         section = read_table(IdentitySection, table, ("identity", name), complain)
+        for fault in _faults(section):
+            complain(("identity", name), fault)
         whom = {(one.owner, one.group): other for other, one in found.items() if one.owner or one.group}
         if (section.owner, section.group) in whom:
             other = whom[section.owner, section.group]
@@ -78,6 +80,14 @@ def with_identities(
             )
         rules[name] = IdentityRule(owner=identity.owner, group=identity.group, backends=frozenset(fits))
     return found, rules
+
+
+def _faults(section: IdentitySection) -> Iterator[str]:
+    has_credential = bool(section.certificate or section.token_file)
+    if not (section.account or section.ssh_key or has_credential):
+        yield "it names no account, no ssh_key, no certificate and no token_file"
+    elif not has_credential and (section.key or section.renew or section.required_time_left):
+        yield "key, renew and required_time_left are for a certificate or a token_file, and there is none"
 
 
 def _no_backend(name: str, backends: Collection[str]) -> str:

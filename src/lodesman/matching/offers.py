@@ -57,7 +57,11 @@ class PoolScope(NamedTuple):
 
     def serves(self, queue: QueueId, backend: str) -> bool:
         """Whether it serves a queue of that backend."""
-        if not any(self) or backend in self.backends or queue.site in self.sites:
+        if not any(self) or queue.site in self.sites:
+            return True
+        if (
+            backend in self.backends or backend.partition("+")[0] in self.backends
+        ):  # also as an identity reaches it
             return True
         return "/".join(queue) in self.queues or "/".join(queue[:2]) in self.queues
 

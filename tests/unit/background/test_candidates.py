@@ -88,6 +88,13 @@ def test_the_pools_of_a_queue_are_those_that_serve_it(policy, scopes, serving, n
     assert (found.submission_pools, found.no_pool) == (serving, no_pool)
 
 
+def test_a_queue_whose_pilots_others_start_needs_no_pool():
+    pools = {"SAM": PoolOptions(name="SAM", sites=("South",))}
+    maker = CandidateMaker(policy=overlay("Backend = 'manual'"), watches={}, pools=pools, own={}, now=150.0)
+    (found,) = maker.make(("a", "b"))
+    assert (found.no_backend, found.no_pool) == ("pilots there are started manually", "")
+
+
 def test_the_credential_of_its_batch_system_shuts_a_queue(make):
     found, _ = make(load=BatchLoad(waiting=1, running=2, observed_at=100.0, credential="it ended"))
     assert (found[SHORT].credential, found[LONG].credential) == ("it ended", "")

@@ -37,6 +37,16 @@ TWO_POOLS = {"SubmitPools": "Local, Grid"}
 )
 def test_a_pool_serves_what_any_of_its_lists_names(scope, serves):
     assert scope.serves(QUEUE, "slurm") is serves
+    assert scope.serves(QUEUE, "slurm+alice") is serves
+
+
+def test_a_pool_may_serve_a_batch_system_for_one_identity_alone():
+    scope = PoolScope(backends=("slurm+alice",))
+    assert [scope.serves(QUEUE, name) for name in ("slurm+alice", "slurm", "slurm+bob")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 words = st.lists(st.sampled_from(["A", "A/ce", "A/ce/long", "slurm", "local", "B"]), max_size=3).map(tuple)
