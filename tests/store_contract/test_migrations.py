@@ -68,11 +68,14 @@ OLD_KEYS = (
         owner="", group="[]", vo="1", job_class="User", job_type="", memory_mb=1, norm_cpu_seconds=86400
     ),
 )
+# Of the key, that were added after keys said all of theirs.
+LATER_FIELDS = {"force_generic"}
 
 
 def test_stored_keys_say_what_is_not_at_its_default(db):
     for number, key in enumerate(OLD_KEYS, 1):
-        old = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        fields = {name: value for name, value in asdict(key).items() if name not in LATER_FIELDS}
+        old = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         db.change("INSERT INTO task_queue (id, key, created_at) VALUES (?, ?, 0)", (number, old))
     db.change("DELETE FROM migration WHERE number = 16")
     assert migrate(db) == ["0016_short_keys.sql"]

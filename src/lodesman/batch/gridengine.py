@@ -23,7 +23,7 @@ from typing import Final
 from lodesman.batch import backend
 from lodesman.batch import gridengine_text as text
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
-from lodesman.batch.job_script import job_script
+from lodesman.batch.job_script import SUBMIT_WHOLE, job_script
 from lodesman.batch.run import Done, Runner
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
@@ -52,8 +52,7 @@ _SUBMIT: Final = f"""{_START}new=$folder/$1; shift
 mkdir -p -m 700 "$folder" || exit {_NO_FOLDER}
 mkdir "$new" 2>/dev/null || {{ [ -d "$new" ] && exit {_KNOWN}; echo "$new cannot be made" >&2; exit {_NO_FOLDER}; }}
 IFS= read -r file && printf %s "$file" | base64 -d >"$new/pilot.json" || {{ rm -rf "$new"; exit {_NO_FOLDER}; }}
-exec "$@"
-"""
+{SUBMIT_WHOLE}"""
 _GIVE_UP: Final = f'{_START}rm -rf "$folder/$1"\n'
 # Submissions on stdin; none: all that have a folder.
 _ENDED: Final = f"""{_START}echo "lodesman-account $(id -un)"
@@ -121,11 +120,12 @@ class GridEngineBackend:
         place = self.folder if self.folder.startswith("/") else f"$HOME/{self.folder}"
         kept = f"{place}/{spec.submission}/$JOB_ID.$TASK_ID" if self.shared else "/dev/null"
         file_at = f'"{place}/{spec.submission}/pilot.json"' if self.shared else ""
-        script = job_script(spec, copy="$SGE_TASK_ID", file_at=file_at, notices=True)
+        script = job_script(spec, copy="$SGE_TASK_ID", file_at=file_at, notices=True).encode()
         file = base64.b64encode(spec.pilot_file if self.shared else b"")
         name = text.PREFIX + spec.submission
         words = [*self._qsub(spec), "-o", kept, "-terse", "-t", f"1-{spec.count}", "-N", name]
-        done = self._script(_SUBMIT, spec.submission, *words, stdin=file + b"\n" + script.encode())
+        size = str(len(script) + 1)
+        done = self._script(_SUBMIT, spec.submission, size, *words, stdin=file + b"\n" + script)
         if done.code:
             return self._not_submitted(spec, done)
         job = text.submitted(done.out, spec.count)

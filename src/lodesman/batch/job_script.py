@@ -23,6 +23,18 @@ NO_PYTHON: Final = 69
 NO_SCRATCH: Final = 73
 """The exit code of a copy that cannot make its folder: EX_CANTCREAT."""
 
+HALF: Final = 94
+"""The exit code of `SUBMIT_WHOLE` if there is less on its stdin than there should be."""
+# The character behind the script keeps its last lines, which `$(...)` takes away.
+SUBMIT_WHOLE: Final = f"""size=$1; shift
+LC_ALL=C; script=$(cat && echo .)
+[ "${{#script}}" -eq "$size" ] || exit {HALF}
+printf %s "${{script%.}}" | "$@"
+"""
+"""A script for the submit host: the size of the job script in bytes and one more, words of the command that submits it. The
+job script is on stdin. A server that is killed sends half of one, and then nothing may be submitted.
+"""
+
 _SCRIPT: Final = """#!/bin/sh
 {directives}
 # {submission}: pilots of Lodesman

@@ -18,7 +18,7 @@ from typing import Final
 
 from lodesman.batch import backend, slurm_text
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
-from lodesman.batch.job_script import job_script
+from lodesman.batch.job_script import SUBMIT_WHOLE, job_script
 from lodesman.batch.run import Done, Runner
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
@@ -196,7 +196,8 @@ class SlurmBackend:
         """Submit for the first time. Raises BackendFault if it is not known whether Slurm has it now."""
         output = f"{folder.replace('%', '%%')}/%A_%a.out"
         words = [*self._sbatch(spec, output), f"--chdir={folder}"]
-        done = self._run(words, stdin=_script(spec))
+        script = job_script(spec, copy="${SLURM_ARRAY_TASK_ID}").encode()
+        done = self._run(["sh", "-c", SUBMIT_WHOLE, "sh", str(len(script) + 1), *words], stdin=script)
         number, reason = slurm_text.number_of(done.out), slurm_text.refusal_of(done.err)
         if number and not done.code:
             return SubmitResult(accepted={stamp: f"{number}_{copy}" for copy, stamp in spec.stamps().items()})
@@ -332,10 +333,6 @@ def _squeue(mark: str, fields: Sequence[str], *which: str) -> list[str]:
 def _mark() -> str:
     """What no name of a job can hold, since it was not known when the job was named."""
     return f"~{secrets.token_hex(8)}~"
-
-
-def _script(spec: backend.PilotSpec) -> bytes:
-    return job_script(spec, copy="${SLURM_ARRAY_TASK_ID}").encode()
 
 
 def _is_task(native_id: str) -> bool:

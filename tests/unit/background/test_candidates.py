@@ -206,7 +206,7 @@ def test_a_candidate_has_what_its_pilots_ask_for_and_what_is_said_of_it():
     policy = overlay("MaxRAM = 2000", a="NumberOfProcessors = 8")
     said = SimpleNamespace(never=lambda shapes: f"never {len(shapes)}")
     maker = CandidateMaker(
-        policy=policy, watches={"local": cast("Any", Batch(BatchLoad(observed_at=1.0)))}, pools=("Local",), own={},
+        policy=policy, watches={"local": cast("Any", Batch(BatchLoad(observed_at=1.0)))}, pools=POOLS, own={},
         now=150.0, list_match=cast("Any", said),
     )  # fmt: skip
     (found,) = maker.make(("a", "b"))
