@@ -126,8 +126,14 @@ def test_sites_are_judged_again_after_a_while(house, watch):
     fails(house, other, 3)
     watch.tick(house.now + 9.0)
     assert watch.failing == {}
+    assert not hole_of(house)["shut"]
     watch.tick(house.now + 10.0)
     assert list(watch.failing) == ["North"]
+    # There one failure shuts a host.
+    rows = {row["host"]: row for row in house.get("/v1/hosts", "admin")["hosts"]}
+    assert {host: row["shut"] for host, row in rows.items()} == {"wn1": True, "wn2": False, "wn3": True}
+    assert rows["wn1"]["evidence"]["whole_site"]
+    assert "at its whole site" in rows["wn1"]["text"]
 
 
 def test_the_metrics_count_shut_hosts_by_what_shut_them(house, farm, watch):

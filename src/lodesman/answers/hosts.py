@@ -31,6 +31,7 @@ def reported_host(value: Any) -> str:
 class HostEvidence(Struct, frozen=True, kw_only=True):
     """What shut a host: `failures` of the `attempts` there of these task queues failed at once. Other `hosts` tried them,
     and they mostly fail on `hosts_failing`. `jobs`: those that failed, once for each attempt; not all if they are many.
+    `whole_site`: of its whole site, and of other sites.
     """
 
     failures: int
@@ -39,10 +40,14 @@ class HostEvidence(Struct, frozen=True, kw_only=True):
     hosts: int
     hosts_failing: int
     jobs: list[int]
+    whole_site: bool = False
 
     @property
     def text(self) -> str:
         """In words."""
+        if self.whole_site:
+            others = f"at {self.hosts_failing} of {self.hosts} other sites"
+            return f"at its whole site {self.in_short}; these fail {others}"
         return f"{self.in_short}; these fail on {self.hosts_failing} of {self.hosts} other hosts"
 
     @property

@@ -18,6 +18,7 @@ from lodesman.director.hosts import (
     failing_sites,
     judge_hosts,
     outlived_s,
+    shut_with_sites,
     suspects,
     suspects_by_site,
 )
@@ -59,7 +60,9 @@ class HostWatch:
         found = tried(self.db, queues, now, outlived_s=long) if against else []
         if self._sites_at == now:
             self.failing = failing_sites(recent, found, now)
-        changed = [HostState(*one) for one in judge_hosts(known, recent, found, now)]
+        judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, known, recent, now))
+        judged |= dict(judge_hosts(known, recent, found, now))
+        changed = [HostState(*one) for one in judged.items()]
         forget = self._forget(now, len(recent))
         if changed or forget:
             self.post(calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from lodesman.answers.hosts import HostEvidence, HostName, HostRecord
 
 FAILS_WITHIN_S: Final = 60.0
@@ -176,7 +178,8 @@ def judge_hosts(
     guilty = cleared_jobs(failures)
     for host, record in records.items():
         found = record.evidence
-        if record.shut and not record.by and found is not None and not guilty.isdisjoint(found.jobs):
+        clears = found is not None and not found.whole_site and not guilty.isdisjoint(found.jobs)
+        if record.shut and not record.by and found is not None and clears:
             left = [job for job in found.jobs if job not in guilty]
             if len(left) < _LEAST_FAILURES:
                 yield host, None
@@ -196,7 +199,26 @@ def failing_sites(failures: Iterable[Failure], tried: Iterable[Tried], now: floa
     """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
     trials = _Trials(one._replace(host=_as_one(one.host)) for one in tried if one.host.host)
     judged = {place.site: _evidence(place, there, trials) for place, there in _by_site(failures, now).items()}
-    return {site: against for site, against in judged.items() if against is not None}
+    return {
+        site: replace(against, whole_site=True) for site, against in judged.items() if against is not None
+    }
+
+
+def shut_with_sites(
+    sites: Mapping[str, HostEvidence],
+    records: Mapping[HostName, HostRecord],
+    failures: Iterable[Failure],
+    now: float,
+) -> Iterator[tuple[HostName, HostRecord]]:
+    """Where a whole site fails, one failure shuts a host."""
+    newest: dict[HostName, float] = {}
+    for one in failures:
+        if one.host.host and one.host.site in sites:
+            newest[one.host] = max(one.at, newest.get(one.host, 0.0))
+    for host, at in newest.items():
+        before = records.get(host)
+        if before is None or (not before.shut and at > before.since):
+            yield host, shut_again(before, now, sites[host.site])
 
 
 def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:

@@ -23,6 +23,7 @@ from lodesman.director.hosts import (
     outlived_s,
     probe_holds,
     shut_again,
+    shut_with_sites,
     suspects,
     suspects_by_site,
 )
@@ -106,6 +107,28 @@ def test_a_site_is_judged_by_all_its_hosts_together(elsewhere, is_failing):
     assert list(sites) == ["North"] * is_failing
     if is_failing:
         assert (sites["North"].failures, sites["North"].hosts) == (5, 1)
+
+
+def test_one_failure_shuts_a_host_where_its_whole_site_fails():
+    found = [
+        one._replace(host=HostName("North", f"hole{n}")) for n, one in enumerate(failures(A, A, A, B, B))
+    ]
+    elsewhere = (Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0))
+    sites = failing_sites(found, all_tried(found, *elsewhere), NOW)
+    other = failures(A, host=THIRD)
+    records = dict(shut_with_sites(sites, {}, [*found, *other], NOW))
+    assert records.keys() == {one.host for one in found}
+    assert {record.retry_at for record in records.values()} == {NOW + 900.0}
+    text = records[found[0].host].evidence.text
+    assert text.startswith("at its whole site 5 of 5 attempts from 2 task queues failed")
+    assert text.endswith("these fail at 0 of 1 other sites")
+    # One that is shut, and one whose probe was well since, stay as they are.
+    known = {found[0].host: records[found[0].host], found[1].host: opened(records[found[1].host], NOW)}
+    assert dict(shut_with_sites(sites, known, found, NOW)).keys() == {one.host for one in found[2:]}
+    # A job that went from host to host of this site is no proof that it fails everywhere.
+    same = [one._replace(job_id=7) for one in found]
+    assert shut(same, all_tried(same, *elsewhere), records=records) == {}
+    assert dict(shut_with_sites({}, {}, found, NOW)) == {}
 
 
 def test_a_job_that_fails_at_three_sites_makes_none_suspect():
