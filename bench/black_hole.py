@@ -24,6 +24,7 @@ from lodesman.director.hosts import (
     opened,
     outlived_s,
     shut_again,
+    shut_with_sites,
     suspects_by_site,
 )
 from lodesman.director.plan import TaskQueueDemand
@@ -267,12 +268,16 @@ class World:
         if not against and not self.hosts:
             return
         found = list(self._tried({one.tq_id for one in against}, outlived_s(against))) if against else []
-        for host, record in list(judge_hosts(self.hosts, recent, found, self.now)):
+        self.failing = failing_sites(recent, found, self.now)
+        judged: dict[HostName, HostRecord | None] = dict(
+            shut_with_sites(self.failing, self.hosts, recent, self.now)
+        )
+        judged |= dict(judge_hosts(self.hosts, recent, found, self.now))
+        for host, record in judged.items():
             if record is None:
                 del self.hosts[host]
             else:
                 self.hosts[host] = record
-        self.failing = failing_sites(recent, found, self.now)
 
     def _tried(self, queues: set[int], outlived: float) -> Iterator[Tried]:
         while self._ended and self._ended[0][0] <= self.now - WINDOW_S:

@@ -22,9 +22,11 @@ def test_the_director_keeps_its_bounds_and_the_formula_alone_does_not():
     assert failed.value <= 150
     assert makespan.value <= 1.05
     assert (empty.target, failed.target, makespan.target) == (20, 150, 1.05)
+    assert empty.details["staying"][0] <= 20
+    assert failed.details["staying"][0] <= 150
     assert empty.details["formula"][0] > 1_000
     assert failed.details["formula"][0] > 1_000
-    assert len(said) == 3
+    assert len(said) == 4
 
 
 @pytest.mark.slow
