@@ -34,6 +34,14 @@ from lodesman.errors import LodesmanError
     show_default=True,
     help="The database; postgresql starts one of Debian's package for the demo alone.",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "slurm", "gridengine", "htcondor", "arc", "all"]),
+    default="local",
+    show_default=True,
+    help="Where pilots run: here, on the batch system that the environment names, or on one that the demo starts; "
+    "all: a site on each that there is.",
+)
 @click.option("--keep", is_flag=True, help="Keep the server's data directory.")
 @click.option(
     "--workload",

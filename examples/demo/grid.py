@@ -14,20 +14,27 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+from examples.demo.engines import Engine, forget_pilots, read_pilots, sites_on
 from examples.demo.interrupts import Interrupts
 
 from lodesman import kernel
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.requests import AccountBody, TokenBody
+from lodesman.background.census import end_all
+from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Wishes, find_isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, Retry
+from lodesman.config.backends import BackendSection
+from lodesman.daemon.backends import END_SECONDS, make_backend
 from lodesman.errors import Conflict, LodesmanError, Unavailable
+from lodesman.store import Reader, database_at
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -83,7 +90,7 @@ class Grid:
     ) -> None:
         self.home = home
         self.url = f"http://127.0.0.1:{port}"
-        settings = {
+        self._settings = {
             "server.port": port,
             "server.data": str(home / "data"),
             "pilots.idle_seconds": 4,
@@ -96,12 +103,26 @@ class Grid:
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
         }
-        self._arguments = [
-            word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")
-        ]
+        self._backends: Mapping[str, Backend] = {}
+        self._lasting: Collection[str] = ()
+        self._wrote: dict[str, bytes] = {}
         self._note = note
         self._interrupts = interrupts or Interrupts()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def send_to(self, engines: Sequence[Engine]) -> None:
+        """Have pilots on these batch systems, before the start. They end with the server, while it takes reports."""
+        sites = self.home / "sites.toml"
+        sites.write_text(sites_on(engines))
+        self._settings |= {f"backend.{engine.kind}": engine.section for engine in engines}
+        self._settings |= {
+            "resources.files": [str(sites)],
+            "pilots.python": "python3",
+            "pilots.stop_at_exit": True,
+        }
+        made = {engine.kind: msgspec.convert(engine.section, BackendSection) for engine in engines}
+        self._backends = {kind: make_backend(one, self.home / "ssh") for kind, one in made.items()}
+        self._lasting = [engine.kind for engine in engines if not engine.is_ours]
 
     # --- its life -------------------------------------------------------------------------------------
 
@@ -113,7 +134,7 @@ class Grid:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.home / "server.log").open("ab") as log, self._interrupts.held():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "lodesman.daemon", "server", *self._arguments],
+                [sys.executable, "-m", "lodesman.daemon", "server", *_arguments(self._settings)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
                 preexec_fn=_end_with_the_demo,  # noqa: PLW1509 - one call of the kernel, which needs no lock
             )  # fmt: skip
@@ -161,15 +182,52 @@ class Grid:
         process = self._process
         if process is None:
             return
+        if self._backends:
+            self._note("Ending the pilots.")
         if self._runs():
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
+                process.wait(STOP_SECONDS + (END_SECONDS if self._backends else 0.0))
         self._end_group(ORPHAN_SECONDS)
         pilots = self.home / "data" / "pilots"
         if pilots.is_dir():
             LocalBackend(pilots, {}).stop_all(grace_seconds=GRACE_SECONDS)
+        if self._backends:
+            self._leave(in_order=process.returncode in (0, -signal.SIGTERM))
         self._process = None
+
+    def _leave(self, *, in_order: bool) -> None:
+        """Leave nothing in batch systems that outlive the demo. `in_order`: the server ended the pilots."""
+        lasting = {kind: self._backends[kind] for kind in self._lasting}
+        try:
+            with self._database() as db:
+                if not in_order:
+                    end_all(db, lasting, seconds=END_SECONDS)
+                self._wrote |= {
+                    stamp: text for stamp, text in read_pilots(db, self._backends).items() if text
+                }
+                left = forget_pilots(db, lasting)
+        except LodesmanError as fault:
+            self._note(f"Pilots may be left: {fault}")
+        else:
+            if left:
+                self._note(f"These pilots may not have ended: {', '.join(left)}.")
+
+    def read_pilots(self) -> None:
+        """Take what pilots on batch systems wrote until now: not all keep it of pilots that were removed."""
+        if self._backends:
+            try:
+                with self._database() as db:
+                    self._wrote = read_pilots(db, self._backends)
+            except LodesmanError as fault:  # it is tried again at the end
+                self._note(f"What pilots wrote cannot be read now: {fault}")
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[Reader]:
+        """The server's database, whether it runs or not. Raises Unavailable."""
+        database = database_at(str(self._settings["store.url"]), self.home / "data")
+        with database.usable(), contextlib.closing(database.reader()) as db:
+            yield db
 
     def _end_group(self, timeout: float) -> None:
         """Wait for the end of the server's own processes; kill what is left of them then.
@@ -236,8 +294,9 @@ class Grid:
     def payloads_started(self) -> Counter[str]:
         """How often each attempt (JOB.ATTEMPT) was started, by the logs of the pilots."""
         found: Counter[str] = Counter()
-        for path in (self.home / "data" / "pilots").glob("*/std.err*"):
-            for line in path.read_text(errors="replace").splitlines():
+        logs = [path.read_bytes() for path in (self.home / "data" / "pilots").glob("*/std.err*")]
+        for log in [*logs, *self._wrote.values()]:
+            for line in log.decode(errors="replace").splitlines():
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict) and event.get("event") == "payload-started":
@@ -259,6 +318,11 @@ def running(grid: Grid, interrupts: Interrupts) -> Iterator[Grid]:
         # Again, for an interrupt that came between the end and `ignore`.
         interrupts.ignore()
         grid.stop()
+
+
+def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in settings.items():
+        yield from ("--set", f"{name}={json.dumps(value)}")
 
 
 def _environment() -> dict[str, str]:

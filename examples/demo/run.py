@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from examples.demo.compose import Composition, compose
+from examples.demo.engines import SITES, engines_run, find_engines
 from examples.demo.grid import Grid, free_port, running
 from examples.demo.interrupts import Interrupts
 from examples.demo.progress import DemoSnapshot, Display
@@ -41,6 +42,7 @@ class Demo:
         self.workload = workload
         self.results = results
         self.started, self.began_at = time.monotonic(), time.time()
+        self.ended: float | None = None
         self.usage: Usage | None = None
         self.first_result: float | None = None
         self.jobs: dict[str, list[int]] = {}
@@ -50,8 +52,8 @@ class Demo:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the demo began."""
-        return time.monotonic() - self.started
+        """Seconds since the demo began, until its results were put together."""
+        return (self.ended or time.monotonic()) - self.started
 
     def submit(self, display: Display) -> None:
         """Make a user per group and submit every description as that user."""
@@ -113,7 +115,10 @@ class Demo:
         for group, ids in self.ran.items():
             self.grid.lode(self.tokens[group], "output", ",".join(ids), "--dir", str(jobs), partly=True)
         members = {name: ids for name, ids in self.jobs.items() if name}
-        return compose(jobs, members, self.results)
+        composition = compose(jobs, members, self.results)
+        self.ended = time.monotonic()
+        self.grid.read_pilots()
+        return composition
 
     def report(self, composition: Composition | None) -> DemoReport:
         """The values of the summary; without a composition, of a demo that was interrupted."""
@@ -156,6 +161,7 @@ def run_demo(
     as_json: bool = False,
     workload: Path | None = None,
     store: str = "sqlite",
+    backend: str = "local",
 ) -> int:
     """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C, SIGTERM or SIGHUP.
 
@@ -165,14 +171,14 @@ def run_demo(
     console = Console(stderr=as_json)
     _need_place(results)
     with Interrupts() as interrupts:
+        engines = {} if backend == "local" else find_engines(backend, console.print)
         home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
-        sites = EXAMPLES / "three-sites.toml"
         url = url_of(store, home)
         grid = Grid(
-            home, sites, port=port or free_port(), store=url, note=console.print, interrupts=interrupts
+            home, SITES, port=port or free_port(), store=url, note=console.print, interrupts=interrupts
         )
         try:
-            code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts, store)
+            code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts, store, engines)
         except (LodesmanError, OSError):
             console.print(f"What the server left is in {home}.")
             raise
@@ -201,18 +207,29 @@ def _need_place(results: Path) -> None:
 
 
 def _play(
-    demo: Demo, console: Console, interrupts: Interrupts, store: str = "sqlite"
+    demo: Demo,
+    console: Console,
+    interrupts: Interrupts,
+    store: str = "sqlite",
+    engines: Mapping[str, str] = {},
 ) -> tuple[int, DemoReport]:
     """The exit code and the report. Raises LodesmanError."""
     composition: Composition | None = None
     code = 130
     try:
         with Display(console) as display:
-            display.show(demo.snapshot({}, {}, "preparing"))
-            with store_runs(store, demo.grid.home), running(demo.grid, interrupts):
-                demo.submit(display)
-                demo.watch(display)
-                composition = demo.fetch(display)
+            to_start = [kind for kind, queue in engines.items() if not queue]
+            display.show(
+                demo.snapshot({}, {}, f"starting {', '.join(to_start)}" if to_start else "preparing")
+            )
+            home = demo.grid.home
+            with store_runs(store, home), engines_run(engines, home, interrupts) as there:
+                if there:
+                    demo.grid.send_to(there)
+                with running(demo.grid, interrupts):
+                    demo.submit(display)
+                    demo.watch(display)
+                    composition = demo.fetch(display)
         found = demo.report(composition)
         states = {state: n for state, n in (found.states or {}).items() if n}
         code = 0 if states == demo.workload.expected else 1

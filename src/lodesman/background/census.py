@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
@@ -312,14 +313,16 @@ def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutco
 
 def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
     """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
-    many seconds, or of which nothing is known.
+    many seconds, or of which nothing is known: most of these were never submitted.
     """
     left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
-    deadline, pause = time.monotonic() + seconds, Event()
+    deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
     while left:
         ordered = cancel(backends, left.values())
         left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
-        if not left or time.monotonic() >= deadline:
+        unknown = Counter({one: unknown[one] + 1 for one in left if ordered[one] is CancelOutcome.UNKNOWN})
+        waits = any(native.native_id or unknown[stamp] < UNKNOWN_TIMES for stamp, native in left.items())
+        if not waits or time.monotonic() >= deadline:
             break
         pause.wait(_END_POLL_SECONDS)
     return sorted(left)

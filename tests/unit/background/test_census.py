@@ -546,6 +546,26 @@ def test_all_pilots_elsewhere_are_ended_and_waited_for(world, monkeypatch):
     assert world.batch.cancelled == []
 
 
+def test_pilots_that_were_never_submitted_are_asked_about_a_few_times(world, monkeypatch):
+    """Prepared for a submission that was dropped: no batch system ever knew them."""
+    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    world.pilot("a", queue=LONG, submitted=False)
+    asked: list[str] = []
+    world.slurm.census = lambda: asked.append("census") or {}
+    assert end_all(world.base.db, {"slurm": world.slurm}, seconds=600.0) == ["a"]
+    assert len(asked) == census.UNKNOWN_TIMES
+
+
+def test_a_pilot_that_is_found_late_is_ended(world, monkeypatch):
+    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    world.pilot("a", queue=LONG, submitted=False)
+    answers = iter([{}, {}, {"a": "7"}])
+    world.slurm.census = lambda: next(answers)
+    world.slurm.known, world.slurm.outcomes = {"a": "7"}, {"7": CancelOutcome.REMOVED}
+    assert end_all(world.base.db, {"slurm": world.slurm}, seconds=600.0) == []
+    assert world.slurm.cancelled == ["7"]
+
+
 def test_pilots_that_do_not_end_are_named(world):
     world.pilot("a", queue=LONG)
     assert end_all(world.base.db, {"slurm": world.slurm}, seconds=0.0) == ["a"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from examples.demo import run
 from examples.demo.__main__ import main
+from examples.demo.engines import KINDS
 from examples.demo.workload import EXAMPLES, load_workload
 
 from lodesman.errors import InvalidRequest, Unavailable
@@ -26,8 +27,10 @@ def test_the_options_reach_the_run(monkeypatch):
 
     monkeypatch.setattr(run, "run_demo", run_demo)
     assert main(["--results", "out", "--port", "7001", "--keep", "--json", "--store", "postgresql"]) == 1
+    assert main(["--backend", "all"]) == 1
     expected = {"results": Path("out"), "port": 7001, "keep": True, "as_json": True, "workload": None}
-    assert calls == [{**expected, "store": "postgresql"}]
+    assert calls[0] == {**expected, "store": "postgresql", "backend": "local"}
+    assert calls[1]["backend"] == "all"
 
 
 def test_the_run_takes_these_options():
@@ -38,6 +41,7 @@ def test_the_run_takes_these_options():
         "as_json",
         "workload",
         "store",
+        "backend",
     }
 
 
@@ -45,6 +49,12 @@ def test_the_help_names_the_number_of_jobs(capsys):
     workload = load_workload(EXAMPLES / "workload" / "workload.toml")
     assert main(["--help"]) == 0
     assert f"Run {workload.jobs} real jobs" in capsys.readouterr().out
+
+
+def test_every_batch_system_can_be_named(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert [kind for kind in (*KINDS, "local", "all") if kind not in said] == []
 
 
 def test_wrong_usage(capsys):
@@ -93,6 +103,17 @@ def test_results_that_cannot_be_written(place, monkeypatch):
         run.run_demo(results=Path(place))
     assert "--results" in refused.value.hint
     assert started == []
+
+
+def test_without_a_batch_system_nothing_is_made(tmp_path, monkeypatch):
+    def find_engines(backend, _note):
+        raise Unavailable(f"no {backend}")
+
+    monkeypatch.setattr(run, "find_engines", find_engines)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with pytest.raises(Unavailable, match="no slurm"):
+        run.run_demo(results=tmp_path / "results", backend="slurm")
+    assert list(tmp_path.glob("lode-demo-*")) == []
 
 
 def test_the_place_is_made(tmp_path):

@@ -8,14 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from examples.demo import grid as grids
+from examples.demo.engines import Engine
 from examples.demo.grid import Grid, NoStart, running
 from examples.demo.interrupts import Interrupts
 
-from lodesman.errors import Conflict, Unavailable
+from lodesman.errors import BackendFault, Conflict, Unavailable
+from lodesman.store import SqliteDatabase
 
 
 @pytest.fixture
@@ -155,6 +158,97 @@ def test_stopping_twice_is_stopping_once(grid):
     grid.stop()
     grid.stop()
     assert process.returncode == -signal.SIGTERM
+
+
+class Pilots:
+    """What is done to the pilots of batch systems, in its order."""
+
+    def __init__(self, monkeypatch, tmp_path):
+        self.done, self.left, self.fault, self.wrote = [], [], None, {}
+        SqliteDatabase(tmp_path / "data" / "lode.db").writer().close()
+        for name in ("end_all", "read_pilots", "forget_pilots"):
+            monkeypatch.setattr(grids, name, partial(self._note, name))
+
+    def _note(self, name, _db, backends, **_more):
+        self.done.append((name, sorted(backends)))
+        if self.fault:
+            raise self.fault
+        return self.wrote if name == "read_pilots" else self.left
+
+
+@pytest.fixture
+def elsewhere(grid, monkeypatch, tmp_path):
+    """The grid with pilots on a batch system of its own and on one that lasts."""
+    (tmp_path / "data").mkdir()
+    pilots = Pilots(monkeypatch, tmp_path)
+    grid.send_to([
+        Engine(kind="slurm", queue="q", section={"type": "slurm"}, is_ours=True),
+        Engine(kind="gridengine", queue="q", section={"type": "gridengine"}, is_ours=False),
+    ])  # fmt: skip
+    return pilots
+
+
+def test_pilots_elsewhere_end_with_the_server_and_nothing_is_kept(grid, elsewhere, told):
+    grid.steadily(answers(1))
+    grid.stop()
+    # That of its own ends as a whole.
+    assert elsewhere.done == [("read_pilots", ["gridengine", "slurm"]), ("forget_pilots", ["gridengine"])]
+    assert told == ["Ending the pilots."]
+
+
+def test_pilots_of_a_server_that_was_killed_are_ended(grid, elsewhere):
+    grid.steadily(answers(1))
+    grid._process.kill()
+    grid._process.wait()
+    grid.stop()
+    assert elsewhere.done[0] == ("end_all", ["gridengine"])
+
+
+def test_pilots_that_may_be_left_are_named(grid, elsewhere, told):
+    elsewhere.left = ["gridengine 17"]
+    grid.steadily(answers(1))
+    grid.stop()
+    assert told[-1] == "These pilots may not have ended: gridengine 17."
+
+
+@pytest.mark.parametrize("fault", [BackendFault("qstat failed.", transient=True), Unavailable("no database")])
+def test_the_end_goes_on_when_a_batch_system_does_not_answer(grid, elsewhere, told, fault):
+    elsewhere.fault = fault
+    grid.steadily(answers(1))
+    grid.read_pilots()
+    assert told == [f"What pilots wrote cannot be read now: {fault}"]
+    grid.stop()
+    assert told[-1] == f"Pilots may be left: {fault}"
+    assert grid._process is None
+
+
+def test_without_a_database_there_are_no_pilots(grid, elsewhere, told, tmp_path):
+    (tmp_path / "data" / "lode.db").write_bytes(b"nonsense" * 1_000)
+    grid.steadily(answers(1))
+    grid.stop()
+    assert told[-1].startswith("Pilots may be left: ")
+    assert elsewhere.done == []
+
+
+def test_what_pilots_wrote_is_kept_although_it_is_gone_later(grid, elsewhere):
+    def line(job):
+        return json.dumps({"event": "payload-started", "job": job}).encode() + b"\n"
+
+    grid.steadily(answers(1))
+    elsewhere.wrote = {"a-1": line("1.1"), "b-1": line("2.1")}
+    grid.read_pilots()
+    elsewhere.wrote = {"a-1": b"", "b-1": line("2.1") + line("3.1")}
+    grid.stop()
+    assert grid.payloads_started() == {"1.1": 1, "2.1": 1, "3.1": 1}
+
+
+def test_the_server_is_told_of_the_batch_systems(grid, elsewhere, tmp_path):
+    words = list(grids._arguments(grid._settings))
+    options = dict(word.split("=", 1) for word in words[1::2])
+    assert json.loads(options["backend.slurm"]) == {"type": "slurm"}
+    assert json.loads(options["pilots.stop_at_exit"]) is True
+    assert json.loads(options["resources.files"]) == [str(tmp_path / "sites.toml")]
+    assert "gridengine" in (tmp_path / "sites.toml").read_text()
 
 
 def lode_says(monkeypatch, code, out="", err=""):

@@ -5,31 +5,45 @@ from __future__ import annotations
 import re
 
 import pytest
+from examples.demo.engines import KINDS, Engine, sites_on
 from examples.demo.workload import EXAMPLES, describe, load_workload
 
 from lodesman.matching.offers import offers_of
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import QueueTable, load_resources
+from lodesman.resources import LOCAL, QueueTable, load_resources
 from lodesman.submission import JobDraft, optimize
 
 WORKLOAD = load_workload(EXAMPLES / "workload" / "workload.toml")
 NAMES = {"North": "LCG.North.local", "South": "LCG.South.local", "East": "HPC.East.local"}
+WEST = "LCG.West.local"
 ROW = re.compile(r"^\| `([a-z]+/[a-z-]+\.jdl)` \| (\d+) \| .* \| ([^|]+) \|$", re.MULTILINE)
 
 
+@pytest.fixture(
+    scope="module",
+    params=[(), KINDS[:1], KINDS[:2], KINDS[:3], KINDS],
+    ids=lambda kinds: f"on {len(kinds)} batch systems",
+)
+def kinds(request):
+    """The batch systems of the demo; none: this machine."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def sites():
-    text = (EXAMPLES / "three-sites.toml").read_text()
+def sites(kinds):
+    engines = [Engine(kind=kind, queue=f"of-{kind}", section={}, is_ours=True) for kind in kinds]
+    text = sites_on(engines) if engines else (EXAMPLES / "three-sites.toml").read_text()
     return load_resources([("three-sites.toml", text)])
 
 
 @pytest.fixture(scope="module")
-def world(sites):
+def world(sites, kinds):
     table = QueueTable(sites, vo=WORKLOAD.vo)
     return VOConfig(
         vo=WORKLOAD.vo,
         offers=offers_of(table, WORKLOAD.vo),
         table=table,
+        backends={LOCAL, *kinds},
     )
 
 
@@ -47,7 +61,9 @@ def places(submission, world) -> set[str]:
     assert draft.key is not None
     found = {one.queue.site for one in world.offers if not one.reasons(draft.key, draft.pool_mask)}
     assert bool(found) == (not draft.never)
-    return found
+    # The site of a fourth batch system is one more North.
+    assert (WEST in found) == (WEST in world.sites and NAMES["North"] in found)
+    return found - {WEST}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +81,22 @@ def test_each_description_runs_where_the_readme_says_and_nowhere_else(submission
 def test_some_jobs_can_run_at_one_site_only_and_each_site_has_such(world):
     alone = [found for one in WORKLOAD.submissions if len(found := places(one, world)) == 1]
     assert set().union(*alone) == set(NAMES.values())
+
+
+def test_each_batch_system_has_a_site_and_each_site_one_batch_system(world, kinds):
+    found = {(offer.queue.site, offer.backend, offer.queue.queue) for offer in world.offers}
+    if not kinds:
+        assert {backend for _, backend, _ in found} == {LOCAL}
+        return
+    assert {backend for _, backend, _ in found} == set(kinds)
+    assert {queue for *_, queue in found} == {f"of-{kind}" for kind in kinds}
+    assert len(found) == len(world.sites) == max(3, len(kinds))
+
+
+def test_pilots_are_small_and_of_no_queue_too_many(world, kinds):
+    for offer in world.offers if kinds else ():
+        assert (offer.request.cores, offer.settings.memory_mb, offer.settings.slots) == (1, 1_000, None)
+        assert offer.settings.max_total_jobs
 
 
 def test_the_groups_of_the_workload_have_shares_three_to_one(sites):

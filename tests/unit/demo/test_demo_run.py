@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 from examples.demo import run
+from examples.demo.progress import Display
 from examples.demo.run import Demo
 from examples.demo.summary import summary_text
 from examples.demo.workload import EXAMPLES, load_workload
@@ -48,6 +49,9 @@ class FakeGrid:
             faulty=[], attempts=AttemptCounts(3, 3, 0), pilots=[],
         )  # fmt: skip
 
+    def read_pilots(self):
+        self.read_at = time.monotonic()
+
     def payloads_started(self):
         return Counter({"1.1": 1})
 
@@ -56,11 +60,11 @@ class FakeGrid:
 def play(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "running", lambda *_: contextlib.nullcontext())
 
-    def play(**options):
+    def play(engines=None, **options):
         grid = FakeGrid(tmp_path, **options)
         out = Console(file=io.StringIO(), force_terminal=False, width=200, _environ={})
         demo = Demo(grid, load_workload(EXAMPLES / "workload" / "workload.toml"), tmp_path)
-        code, report = run._play(demo, out, None)
+        code, report = run._play(demo, out, None, "sqlite", engines or {})
         return code, report, out.file.getvalue()
 
     return play
@@ -89,3 +93,18 @@ def test_the_first_result_is_when_a_job_was_done_and_not_when_that_was_seen(play
 def test_an_interrupt_before_anything_was_known(play):
     code, report, _ = play(interrupted_at=1)
     assert (code, report.states) == (130, None)
+
+
+def test_the_time_of_a_run_ends_with_its_results(tmp_path):
+    """What ends after them, pilots and batch systems, is not counted."""
+    grid = FakeGrid(tmp_path)
+    demo = Demo(grid, load_workload(EXAMPLES / "workload" / "workload.toml"), tmp_path)
+    demo.fetch(Display(Console(file=io.StringIO())))
+    assert 0.0 < demo.elapsed <= grid.read_at - demo.started
+    assert demo.elapsed == demo.elapsed
+
+
+def test_what_is_started_is_shown_first(play, monkeypatch):
+    monkeypatch.setattr(run, "engines_run", lambda *_: contextlib.nullcontext([]))
+    _, _, said = play(interrupted_at=1, engines={"arc": "", "slurm": "long"})
+    assert said.startswith("0.00 s: starting arc; ")
