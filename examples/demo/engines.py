@@ -53,7 +53,8 @@ _QUEUES = {
 # Pilots are small, so that they fit wherever they are sent; `Memory` stays what jobs ask for.
 _OF_QUEUES = {"NumberOfProcessors": 1, "MaxRAM": 1_000, "MaxWaitingJobs": 2, "MaxTotalJobs": 4}
 _LIVE = (NativeState.WAITING, NativeState.HELD, NativeState.RUNNING)
-_FOURTH = ("LCG.West.local", "LCG.North.local")
+# Like another site, but for its system: so each of the others still has jobs that only it can run.
+_FOURTH, _LIKE, _SYSTEM = "LCG.West.local", "LCG.North.local", "x86_64-el10"
 
 # In a process of its own, which ends the batch system when the demo has ended, however that was. $1: its folder. What its
 # commands need goes into a file for this account alone: there may be secrets in an environment.
@@ -87,8 +88,8 @@ def find_engines(backend: str, note: Callable[[str], object]) -> dict[str, str]:
         else:
             found[kind] = queue
     if not found:
-        hint = "\n".join(f"{kind}: {why}" for kind, why in missing.items())
-        raise Unavailable(f"There is no batch system for the demo here: {', '.join(missing)}.", hint=hint)
+        words = f"There is no batch system for the demo here: {', '.join(missing)}."
+        raise Unavailable(words, hint="\n".join(missing.values()))
     for kind, why in missing.items():
         note(f"Left out: {kind}. {why}")
     return found
@@ -105,7 +106,7 @@ def _queue_of(kind: str, environment: Mapping[str, str]) -> str:
     named = _NAMED[kind] in environment
     if kind == "arc":
         return "pilots" if named else ""
-    said = _said(_QUEUES[kind], environment)
+    said = _said(_QUEUES[kind], _with_path(kind, environment))
     if said is None and named:
         raise Unavailable(
             f"The {kind} that {_NAMED[kind]} names does not answer to {_QUEUES[kind][0]}.",
@@ -115,6 +116,13 @@ def _queue_of(kind: str, environment: Mapping[str, str]) -> str:
         return "" if said is None else "default"
     queues = sorted(said.split(), key=lambda queue: not queue.endswith("*") and queue != "all.q")
     return queues[0].removesuffix("*") if queues else ""
+
+
+def _with_path(kind: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """With the commands of a private HTCondor, which are for nothing else: a shell is among them."""
+    folder = environment.get("LODE_TEST_HTCONDOR", "") if kind == "htcondor" else ""
+    path = {"PATH": f"{folder}/bin:{environment.get('PATH', '')}"} if folder else {}
+    return {**environment, **path}
 
 
 def _said(words: Sequence[str], environment: Mapping[str, str]) -> str | None:
@@ -129,17 +137,21 @@ def _said(words: Sequence[str], environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def section_of(kind: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The section of a batch system that an environment names."""
+def section_of(kind: str, environment: Mapping[str, str], *, folder: str = "") -> dict[str, Any]:
+    """The section of a batch system that an environment names. `folder`: for outputs of Slurm, not the usual one."""
     if kind == "arc":
         url, ca, certificate = (
             environment.get(f"LODE_TEST_ARC{one}", "") for one in ("", "_CA", "_CERTIFICATE")
         )
         return {"type": kind, "poll_seconds": 1, "url": url, "ca": ca, "certificate": certificate}
-    passed = {name: environment[name] for name in _VARIABLES[kind] if name in environment}
+    there = _with_path(kind, environment)
+    passed = {name: there[name] for name in _VARIABLES[kind] if name in there}
     section = {"type": kind, "poll_seconds": 1, "environment": passed}
-    account = environment.get("LODE_TEST_GRIDENGINE", "") if kind == "gridengine" else ""
-    return section | ({"account": account} if account else {})
+    more = {
+        "account": environment.get("LODE_TEST_GRIDENGINE", "") if kind == "gridengine" else "",
+        "folder": folder if kind == "slurm" else "",  # accounts of the others end with them
+    }
+    return section | {option: value for option, value in more.items() if value}
 
 
 @contextlib.contextmanager
@@ -161,7 +173,7 @@ def engines_run(found: Mapping[str, str], home: Path, interrupts: Interrupts) ->
             Engine(
                 kind=kind,
                 queue=queue or _queue_of(kind, there),
-                section=section_of(kind, there),
+                section=section_of(kind, there, folder=str(home / "output") if kind in guards else ""),
                 is_ours=kind in guards,
             )
             for kind, queue in found.items()
@@ -210,7 +222,7 @@ def sites_on(engines: Sequence[Engine]) -> str:
     """The demo's sites in TOML, the CE queues of each on one of the batch systems; a fourth one gets a fourth site."""
     whole = tomllib.loads(SITES.read_text(encoding="utf-8"))
     if len(engines) > len(whole["site"]):
-        whole["site"][_FOURTH[0]] = whole["site"][_FOURTH[1]]
+        whole["site"][_FOURTH] = {**whole["site"][_LIKE], "Platform": _SYSTEM}
     for place, (name, site) in enumerate(whole["site"].items()):
         engine = engines[place % len(engines)]
         ces = {}

@@ -23,6 +23,7 @@ from tests.e2e.conftest import wait_until
 from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
 
 README = {"Done": 210, "Failed": 6, "Held": 4}
+ALL = "slurm+gridengine+htcondor+arc"
 BOUND = 600.0
 GONE = 60.0
 
@@ -44,8 +45,9 @@ class Named:
         self._add(gridengine_kit.the_gridengine(), "qstat", "-u", "*")
 
     def add_htcondor(self) -> None:
-        path = f"{htcondor_kit.service()}/bin:{os.environ['PATH']}"
-        self._add({"PATH": path}, "condor_q", "-allusers", "-af", "ClusterId", "JobStatus")
+        folder = htcondor_kit.service()
+        asked = [f"{folder}/bin/condor_q", "-allusers", "-af", "ClusterId", "JobStatus"]
+        self._add({"LODE_TEST_HTCONDOR": str(folder)}, *asked)
 
     def add_arc(self, service: Mapping[str, str]) -> None:
         self.environment |= service
@@ -158,6 +160,14 @@ def start() -> Iterator[Callable[..., Demo]]:
         demo.clean_up()
 
 
+def wait_for_end(demo: Demo, named: Named) -> None:
+    def has_ended() -> bool:
+        named.push()
+        return demo.process.poll() is not None
+
+    wait_until(has_ended, "the end of the demo", patience=BOUND)
+
+
 def check_report(demo: Demo) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(demo.out.read_text())
     assert report["states"] == README
@@ -174,18 +184,13 @@ def check_report(demo: Demo) -> dict[str, Any]:
         ("gridengine", "gridengine"),
         ("htcondor", "htcondor"),
         ("arc", "arc"),
-        ("all", "slurm+gridengine+htcondor+arc"),
+        ("all", ALL),
     ],
     indirect=["named"],
 )
 def test_the_demo_ends_as_the_readme_says_and_leaves_no_pilot(start, named, backend):
     demo = start(backend, named.environment)
-
-    def has_ended() -> bool:
-        named.push()
-        return demo.process.poll() is not None
-
-    wait_until(has_ended, "the end of the demo", patience=BOUND)
+    wait_for_end(demo, named)
     assert demo.ended() == 0, demo.said()
     sites = check_report(demo)["sites"]
     assert len(sites) == (4 if backend == "all" else 3)
@@ -194,12 +199,16 @@ def test_the_demo_ends_as_the_readme_says_and_leaves_no_pilot(start, named, back
     wait_until(lambda: not named.left(), f"an empty list: {named.left()}", patience=GONE)
 
 
-@pytest.mark.parametrize("named", ["slurm"], indirect=True)
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
-def test_ctrl_c_at_any_moment_leaves_no_pilot(start, named, seed):
-    demo = start("slurm", named.environment)
+@pytest.mark.parametrize(
+    ("backend", "named", "seed"),
+    [*(("slurm", "slurm", seed) for seed in (1, 2, 3, 4, 5)), *(("all", ALL, seed) for seed in (6, 7))],
+    indirect=["named"],
+)
+def test_ctrl_c_at_any_moment_leaves_no_pilot(start, named, backend, seed):
+    demo = start(backend, named.environment)
     threading.Event().wait(random.Random(seed).uniform(0.0, 25.0))
     demo.process.send_signal(signal.SIGINT)
+    wait_for_end(demo, named)
     # Before its first line Python itself ends by the signal.
     assert demo.ended() in (130, -signal.SIGINT), demo.said()
     wait_until(lambda: not named.left(), f"an empty list: {named.left()}", patience=GONE)

@@ -135,7 +135,7 @@ def test_without_any_it_says_how_to_get_one(bare, backend, missing):
     with pytest.raises(Unavailable) as refused:
         find_engines(backend, print)
     assert refused.value.message == f"There is no batch system for the demo here: {', '.join(missing)}."
-    assert refused.value.hint.splitlines() == [f"{kind}: apt-get install it" for kind in missing]
+    assert refused.value.hint.splitlines() == ["apt-get install it" for _ in missing]
 
 
 def test_the_section_has_what_names_it_and_nothing_else():
@@ -146,6 +146,9 @@ def test_the_section_has_what_names_it_and_nothing_else():
     assert (sge["environment"], sge["account"]) == ({"SGE_ROOT": "/r", "SGE_CELL": "c"}, "ann")
     assert "account" not in section_of("gridengine", rest)
     assert section_of("htcondor", {**rest, "PATH": "/p"})["environment"] == {"PATH": "/p"}
+    private = {**rest, "PATH": "/p", "LODE_TEST_HTCONDOR": "/c"}
+    assert section_of("htcondor", private)["environment"] == {"PATH": "/c/bin:/p"}
+    assert "PATH" not in section_of("gridengine", private)["environment"]
     files = {"LODE_TEST_ARC": "https://a", "LODE_TEST_ARC_CA": "/ca", "LODE_TEST_ARC_CERTIFICATE": "/both"}
     arc = section_of("arc", {**rest, **files})
     assert (arc["url"], arc["ca"], arc["certificate"]) == ("https://a", "/ca", "/both")
@@ -160,6 +163,7 @@ def test_a_private_one_ends_with_the_demo(bare, home):
         assert calls(home) == ["start", "env"]
         assert (engine.kind, engine.queue, engine.is_ours) == ("slurm", "p", True)
         assert engine.section["environment"] == {"SLURM_CONF": f"{home}/slurm/slurm.conf"}
+        assert engine.section["folder"] == f"{home}/output"
         assert (home / "slurm.env").stat().st_mode & 0o777 == 0o600
     assert calls(home) == ["start", "env", "purge"]
 
@@ -173,7 +177,7 @@ def test_the_root_that_all_htcondors_share_stays(bare, home):
 
 def test_one_that_is_there_is_left_alone(bare, home):
     with engines_run({"slurm": "long"}, home, Interrupts()) as (engine,):
-        assert (engine.queue, engine.is_ours) == ("long", False)
+        assert (engine.queue, engine.is_ours, engine.section.get("folder")) == ("long", False, None)
     assert calls(home) == []
 
 
