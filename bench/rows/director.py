@@ -94,6 +94,7 @@ class _Ticks:
             post=lambda *_: cast("Any", None),
             pools=lambda: states,
             launch=lambda decision, _: setattr(self, "last", decision),
+            cancel=lambda _: None,
             rng=random.Random(3),
         )
 

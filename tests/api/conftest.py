@@ -371,7 +371,7 @@ class House:
         pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
         return Director(
             db=self.side.db, policy=self.side.policy, options=options, watches={"local": cast("Any", backend)},
-            post=self.post, pools=lambda: pools, launch=lambda *_: None, rng=random.Random(7),
+            post=self.post, pools=lambda: pools, launch=lambda *_: None, cancel=lambda _: None, rng=random.Random(7),
         )  # fmt: skip
 
     # --- asking ---------------------------------------------------------------------------------------

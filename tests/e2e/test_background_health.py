@@ -9,7 +9,7 @@ import signal
 from tests.e2e.conftest import wait_until
 
 STEPS = set(
-    "backend census director snapshot reasons retention configuration hosts reconciler purge alive".split()
+    "backend census director cancel usage snapshot reasons retention configuration hosts reconciler purge alive".split()
 )
 
 

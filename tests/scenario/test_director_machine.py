@@ -30,6 +30,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import encode
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.answers.vocabulary import PilotState
+from lodesman.background.cancelling import Cancelling
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotSettings, SubmissionPools
@@ -145,9 +146,11 @@ class Pilots(RuleBasedStateMachine):
             options, watches=self.watches, post=self._post, settings=PilotSettings(servers=(), program=b""),
             note=self._note,
         )  # fmt: skip
+        self.cancelling = Cancelling(self.house.reader, self._post, self._note, self.watches)
         self.director = Director(
             db=self.house.reader, policy=self.policy, options=options, watches=self.watches, post=self._post,
-            pools=self.pools.states, launch=self.pools.launch, rng=random.Random(self.rng.getrandbits(32)),
+            pools=self.pools.states, launch=self.pools.launch, cancel=self.cancelling.order,
+            rng=random.Random(self.rng.getrandbits(32)),
         )  # fmt: skip
 
     def _kill(self) -> None:
@@ -195,6 +198,7 @@ class Pilots(RuleBasedStateMachine):
         try:
             with suppress(LodesmanError):
                 self.director.tick(self.house.clock)
+                self.cancelling.tick()
         finally:
             for pool in self.pools._pools.values():
                 options, threads = pool._options, list(pool._threads)

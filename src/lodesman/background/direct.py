@@ -18,20 +18,19 @@ from lodesman.answers import calls, why_queues
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
-from lodesman.answers.service import Iteration, PilotEnd, StoredBreaker
-from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState
+from lodesman.answers.service import Iteration, StoredBreaker
+from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
-from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
+from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import standing_of
 from lodesman.background.snapshot import KnownQueues
-from lodesman.batch.backend import CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import presented_by
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
-from lodesman.director.iteration import Decision, DirectorInput, decide
+from lodesman.director.iteration import Decision, DirectorInput, Excess, decide
 from lodesman.director.options import DirectorOptions, PoolOptions
 from lodesman.director.orders import PoolState, name_as
 from lodesman.director.places import PoolServing
@@ -49,9 +48,6 @@ from lodesman.store.read import pilots as read
 from lodesman.why.facts import DirectorNow, Waiting
 
 log = logging.getLogger(__name__)
-
-_MOST_LEAVING = 200
-_TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
 
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
@@ -73,6 +69,7 @@ class Director:
     post: Post
     pools: Callable[[], dict[str, PoolState]]
     launch: Callable[[Decision, Offers], None]
+    cancel: Callable[[Excess], None]
     rng: random.Random
     suspects: Mapping[int, float] = field(default_factory=dict)
     breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
@@ -81,7 +78,6 @@ class Director:
     iterated_at: float | None = None
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
-    _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -116,9 +112,10 @@ class Director:
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
         self.iterated_at = now
+        self.cancel(decision.excess)
         self.list_match.want(decision.placement, self.options, now)
         faults = []
-        for part in (self._store, self._launch, self._cancel, self._note_breakers):
+        for part in (self._store, self._launch, self._note_breakers):
             try:
                 part(decision)
             except Exception as fault:
@@ -204,31 +201,6 @@ class Director:
             vos = {one.request.vo for one in placements}
             offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
             self.launch(decision, offers)
-
-    def _cancel(self, decision: Decision) -> None:
-        """Cancel waiting pilots: surplus ones, those that waited too long, those whose queue was closed.
-
-        One of the last two kinds that no batch system knows, asked several times, has ended. What waits too long counts
-        against its queue, so that not all that replaces it waits there too.
-        """
-        excess, before = decision.excess, self._unknown
-        self._unknown = {}
-        leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
-        numbers = [*excess.cancel, *leaving]
-        backends = {name: watch.backend for name, watch in self.watches.items()}
-        outcomes = cancel(backends, list(read.waiting_pilots(self.db, numbers)))
-        # One that has joined while the batch systems were asked has not ended.
-        for pilot in read.waiting_pilots(self.db, numbers):
-            pilot_id = pilot.id
-            outcome = outcomes.get(pilot.stamp, CancelOutcome.FAILED)
-            too_old = pilot_id in excess.too_old
-            if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
-                self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
-            if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
-                reason = _TOO_OLD if too_old else leaving.get(pilot_id, _NOT_NEEDED)
-                self.post(calls.PILOT_ENDED, PilotEnd(pilot_id, PilotState.ABORTED, reason))
-                if too_old:
-                    self.note_outcome(pilot.queue_id, accepted=False, reason=reason, now=decision.now)
 
     def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()

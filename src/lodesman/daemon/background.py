@@ -25,6 +25,7 @@ from lodesman.answers.service import Alive
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import local_slots
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
@@ -87,16 +88,10 @@ class BackgroundProcess:
         self.backends = Backends(self.local, make=self._make_backend, watch=self._watched, begin=self._poll)
         self.pilot_settings = self._pilot_settings()
         self.pools = self._submission_pools()
-        self.director = Director(
-            db=config.database.reader(),
-            policy=self.policy,
-            options=config.director,
-            watches=self.backends.watches,
-            post=self.post,
-            pools=self.pools.states,
-            launch=self.pools.launch,
-            rng=random.Random(),
+        self.cancelling = Cancelling(
+            config.database.reader(), self.post, self._note_outcome, self.backends.watches
         )
+        self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
         self._serve_queues(config, self.policy, local_slots(self.policy))
@@ -158,7 +153,7 @@ class BackgroundProcess:
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
         """Have the batch systems, each with its queues. Raises LodesmanError, and changes nothing."""
         self.backends.configure(config.backends, policy, config.director.required_time_left)
-        self.pools.watches = self.director.watches = self.backends.watches
+        self.pools.watches = self.director.watches = self.cancelling.watches = self.backends.watches
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)
 
@@ -193,6 +188,20 @@ class BackgroundProcess:
         build_pilot(zipapp, "probe")
         settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
         return SiteTests(settings, lambda: self.backends.watches)
+
+    def _director(self) -> Director:
+        config = self.config
+        return Director(
+            db=config.database.reader(),
+            policy=self.policy,
+            options=config.director,
+            watches=self.backends.watches,
+            post=self.post,
+            pools=self.pools.states,
+            launch=self.pools.launch,
+            cancel=self.cancelling.order,
+            rng=random.Random(),
+        )
 
     def _read_side(self) -> ReadSide:
         config = self.config
@@ -296,6 +305,7 @@ class BackgroundProcess:
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
             Loop("director", self.config.polling_seconds, self._direct),
+            Loop("cancel", 0.5, self.cancelling.tick),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
             Loop("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)),

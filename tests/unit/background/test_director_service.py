@@ -16,6 +16,7 @@ from lodesman.answers import calls
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import NewPilot, StoredBreaker
 from lodesman.answers.vocabulary import PilotState
+from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import _EMPTY_SECONDS, Director
@@ -75,12 +76,18 @@ class World:
         self.posted: list[Any] = []
         self.launched: list[Any] = []
         self.pool = PoolState(name="Local", running=0, queued=0, max=5, total=50)
-        self.pilots = 0
+        self.pilots, self.now = 0, 1_000.0
+        watches, post = {"local": cast("Any", self.batch)}, partial(record, self.posted)
+        self.cancelling = Cancelling(base.db, post, self.note, watches)
         self.director = Director(
-            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), watches={"local": cast("Any", self.batch)},
-            post=partial(record, self.posted), pools=lambda: {"Local": self.pool},
-            launch=lambda decision, offers: self.launched.append((decision, offers)), rng=random.Random(2),
+            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), watches=watches,
+            post=post, pools=lambda: {"Local": self.pool},
+            launch=lambda decision, offers: self.launched.append((decision, offers)),
+            cancel=self.cancelling.order, rng=random.Random(2),
         )  # fmt: skip
+
+    def note(self, queue, accepted, reason):
+        self.director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
 
     def submit(self, count=50, pools=(), **key):
         one = self.make_key(**key)
@@ -107,13 +114,18 @@ class World:
         """Have these cancelled, as an iteration would."""
         excess = Excess(cancel=numbers, too_old=frozenset(too_old), suspects={})
         self.posted.clear()
-        self.director._cancel(cast("Any", SimpleNamespace(excess=excess, now=1_000.0)))
+        self.cancelling.order(excess)
+        self.cancelling.tick()
         return [body["pilot"] for name, body in self.posted if name == "ended"]
 
     def tick(self, now=1_000.0):
         self.posted.clear()
         self.launched.clear()
-        return self.director.tick(now)
+        self.now = now
+        try:
+            return self.director.tick(now)
+        finally:
+            self.cancelling.tick()
 
     def snapshot(self, now=1_000.0, vos=("lab",)):
         """What the director sees now."""
@@ -315,35 +327,40 @@ def test_a_pilot_that_joins_while_it_is_cancelled_is_not_aborted(world, outcome)
         world.base.do(Change(join_pilot, world.base.live, "stamp1", "nonce", {}))
         return dict.fromkeys(pilots, outcome)
 
-    world.director._unknown = {number: 9}
+    world.cancelling._unknown = {number: 9}
     world.batch.cancel = joins
     assert world.cancel(number, too_old=[number]) == []
 
 
-@pytest.mark.parametrize("broken", ["iteration", "cancel", "ended"])
 @pytest.mark.parametrize("fault", [Unavailable("Away."), RuntimeError("a bug")])
-def test_pilots_are_sent_whatever_the_other_parts_of_an_iteration_meet_with(world, broken, fault, caplog):
+def test_pilots_are_sent_and_cancelled_whatever_the_other_parts_of_an_iteration_meet_with(
+    world, fault, caplog
+):
     """Breakers and buckets have been charged for them."""
     number = world.pilot()
     world.submit(1_000)
     world.director.suspects = {number: 0.0}
 
-    def fail(*_):
-        raise fault
+    def post(call, _body):
+        if call is calls.ITERATION:
+            raise fault
 
-    if broken == "cancel":
-        world.batch.cancel = fail
-    else:
-        world.director.post = lambda call, _body: fail() if call.path.endswith(broken) else None
-    late = 1_000.0 + 6 * HOURS
-    if broken == "cancel" and isinstance(fault, Unavailable):
-        assert fill(world, late) == 2  # it is asked again
-    else:
-        with pytest.raises(type(fault)):
-            fill(world, late)
-        assert "a part of an iteration failed" in caplog.text
+    world.director.post = post
+    with pytest.raises(type(fault)):
+        fill(world, 1_000.0 + 6 * HOURS)
+    assert "a part of an iteration failed" in caplog.text
     assert sum(one.count for one in world.placements) == 2
-    assert world.batch.cancelled == ([] if broken == "cancel" else ["native-stamp1"])
+    assert world.batch.cancelled == ["native-stamp1"]
+
+
+def test_pilots_are_cancelled_beside_the_iteration_and_once_for_each(world):
+    number = world.pilot()
+    world.director.options = read_options({"excessConfirmSeconds": "0"})
+    world.director.suspects = {number: 0.0}
+    world.director.tick(1_000.0)
+    assert world.batch.cancelled == []
+    assert [world.cancelling.tick() for _ in range(2)] == [1, 0]
+    assert world.batch.cancelled == ["native-stamp1"]
 
 
 def test_pilots_that_cannot_be_sent_are_reported_and_the_others_are_sent(world):

@@ -225,7 +225,7 @@ def director_of(load, **changes):
     return Director(
         db=cast("Any", None), policy=POLICY, options=read_options({}), watches={"local": cast("Any", load)},
         post=lambda *_: None, pools=lambda: {"Local": PoolState(name="Local")}, launch=lambda *_: None,
-        rng=random.Random(1), **changes,
+        cancel=lambda _: None, rng=random.Random(1), **changes,
     )  # fmt: skip
 
 

@@ -1,0 +1,68 @@
+"""Cancelling waiting pilots that the director wants no more, on a thread of its own: batch systems take their time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import PilotEnd
+from lodesman.answers.vocabulary import PilotState
+from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
+from lodesman.batch.backend import CancelOutcome
+from lodesman.director.iteration import Excess
+from lodesman.resources import QueueId
+from lodesman.store import Reader
+from lodesman.store.read import pilots as read
+
+_MOST_LEAVING: Final = 200
+_TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
+
+
+@dataclass(slots=True)
+class Cancelling:
+    """Carries out what an iteration says of pilots: surplus ones, those that waited too long, those whose queue was closed.
+
+    `watches` may be swapped. `note` (queue, accepted, reason) learns of those that waited too long.
+    """
+
+    db: Reader
+    post: Post
+    note: Callable[[QueueId, bool, str], None]
+    watches: Mapping[str, BackendWatch]
+    _orders: deque[Excess] = field(init=False, default_factory=lambda: deque(maxlen=1))
+    _unknown: dict[int, int] = field(init=False, default_factory=dict)
+
+    def order(self, excess: Excess) -> None:
+        """Take in an iteration. One before it that was not carried out is dropped: this one names its pilots again."""
+        self._orders.append(excess)
+
+    def tick(self) -> int:
+        """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
+
+        One that waited too long, or whose queue was closed, and that no batch system knows, asked several times, has ended.
+        What waits too long counts against its queue, so that not all that replaces it waits there too.
+        """
+        if not self._orders:
+            return 0
+        excess, before, self._unknown = self._orders.pop(), self._unknown, {}
+        leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
+        numbers, ended = [*excess.cancel, *leaving], 0
+        backends = {name: watch.backend for name, watch in self.watches.items()}
+        outcomes = cancel(backends, list(read.waiting_pilots(self.db, numbers)))
+        # One that has joined while the batch systems were asked has not ended.
+        for pilot in read.waiting_pilots(self.db, numbers):
+            outcome = outcomes.get(pilot.stamp, CancelOutcome.FAILED)
+            too_old = pilot.id in excess.too_old
+            if (too_old or pilot.id in leaving) and outcome is CancelOutcome.UNKNOWN:
+                self._unknown[pilot.id] = before.get(pilot.id, 0) + 1
+            if outcome in GONE or self._unknown.get(pilot.id, 0) >= UNKNOWN_TIMES:
+                reason = _TOO_OLD if too_old else leaving.get(pilot.id, _NOT_NEEDED)
+                self.post(calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
+                ended += 1
+                if too_old:
+                    self.note(pilot.queue_id, False, reason)
+        return ended
