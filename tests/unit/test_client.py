@@ -527,6 +527,15 @@ def test_tls_with_a_known_authority(serve, connect, file):
     assert server.requests[-1][3] == CONTENT
 
 
+def test_tls_with_an_authority_that_came_as_text(serve, connect):
+    """As to a pilot on a node, where the file is not."""
+    server = serve(ok({"safe": True}), tls=True)
+    client = connect(server, ca_file=f"A certificate:\n{(TLS / 'certificate.pem').read_text()}")
+    assert client.request("GET", "/") == {"safe": True}
+    with pytest.raises(InvalidConfig, match="A certificate that came as text cannot be used"):
+        connect(server, ca_file="-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+
+
 def test_tls_with_an_unknown_authority(serve, connect):
     server = serve(tls=True)
     for method in ("GET", "POST"):

@@ -46,8 +46,8 @@ _QUEUES_AT_ONCE = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
     """What all pilots have in common, in seconds: `program` is their zipapp, which `python` runs. `life_seconds`: at most,
-    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start. `mark` begins
-    the submissions of this server.
+    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start. `ca_file`: the
+    certificates themselves, in PEM. `mark` begins the submissions of this server.
     """
 
     servers: tuple[str, ...]

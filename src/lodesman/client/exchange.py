@@ -121,12 +121,22 @@ def parse_server(text: str) -> ServerAddress:
     return ServerAddress(secure, parts.hostname, port, parts.path.rstrip("/"))
 
 
+_PEM = "-----BEGIN CERTIFICATE-----"
+
+
 def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
-    """Certificates are checked against `ca_file`, else against the system's. Raises InvalidConfig."""
+    """Certificates are checked against `ca_file`, else against the system's. Raises InvalidConfig.
+
+    `ca_file` is a file or, since a pilot far away has none, its text in PEM; then the system's are good, too.
+    """
+    text = ca_file if ca_file and _PEM in ca_file else None
     try:
-        trust = ssl.create_default_context(cafile=ca_file)
+        trust = ssl.create_default_context(cafile=None if text else ca_file, cadata=text)
+        if text:
+            trust.load_default_certs()
     except (OSError, ssl.SSLError) as fault:
-        raise InvalidConfig(f"The CA file {ca_file} cannot be used: {fault}.", source=ca_file) from None
+        what = "A certificate that came as text" if text else f"The CA file {ca_file}"
+        raise InvalidConfig(f"{what} cannot be used: {fault}.", source=what) from None
     if ca_file:
         # The file may hold the server's own certificate instead of its CA's; Python 3.9 has no name for the flag.
         trust.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)

@@ -169,7 +169,7 @@ class BackgroundProcess:
             idle_seconds=config.pilots.idle_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
-            ca_file=bootstrap.share_certificate(config),
+            ca_file=bootstrap.own_certificates(config),
             url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
         )
 

@@ -258,14 +258,12 @@ def raise_open_files() -> int:
     return before
 
 
-def share_certificate(config: ServerConfig) -> str:
-    """A copy of the server's certificate that every local pilot can read, without a key in the same file; '' without TLS."""
+def own_certificates(config: ServerConfig) -> str:
+    """The server's certificate with its chain in PEM, without a key in the same file; '' without TLS."""
     if not config.server.tls_certificate:
         return ""
     blocks = _CERTIFICATE.findall(Path(config.server.tls_certificate).read_text())
-    copy = share_directory(config) / "server.pem"
-    write_file(copy, "\n".join(blocks), mode=0o644)
-    return str(copy)
+    return "\n".join(blocks)
 
 
 def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:

@@ -180,15 +180,12 @@ def test_every_account_can_read_what_is_for_pilots(config, db):
 
 
 def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, tmp_path):
-    assert bootstrap.share_certificate(config) == ""
+    assert bootstrap.own_certificates(config) == ""
     block = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"
     both = tmp_path / "both.pem"
     both.write_text(f"-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n{block}\n")
     server = msgspec.structs.replace(config.server, tls_certificate=str(both))
-    bootstrap.share_directory(config).mkdir(parents=True)
-    copy = Path(bootstrap.share_certificate(msgspec.structs.replace(config, server=server)))
-    assert copy.read_text() == f"{block}\n"
-    assert copy.stat().st_mode & 0o777 == 0o644
+    assert bootstrap.own_certificates(msgspec.structs.replace(config, server=server)) == block
 
 
 def test_a_secret_is_written_whole(tmp_path):
