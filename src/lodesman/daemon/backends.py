@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from lodesman.background.census import BackendWatch, end_all
 from lodesman.batch.arc import ArcBackend
@@ -19,9 +22,13 @@ from lodesman.batch.run.https import Https
 from lodesman.batch.run.ssh import Ssh
 from lodesman.batch.slurm import SlurmBackend
 from lodesman.config.backends import BackendSection
+from lodesman.daemon.bootstrap import write_file
+from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store import Reader
+
+log = logging.getLogger(__name__)
 
 # A pilot gives its payloads 10 s to end, and then reports; its batch system takes a while to notice.
 END_SECONDS: Final = 45.0
@@ -32,7 +39,8 @@ class Backends:
     configured no more is asked about the pilots that it has, and gets no others.
 
     `make` makes a backend of its section, `watch` a watch of a backend. `begin` starts to poll: a watch, and the seconds
-    between two polls.
+    between two polls. All sections are kept in the file `kept`: there a start finds those of `with_pilots` that the
+    configuration has no more.
     """
 
     def __init__(
@@ -42,12 +50,23 @@ class Backends:
         make: Callable[[BackendSection], Backend],
         watch: Callable[[str, Backend], BackendWatch],
         begin: Callable[[BackendWatch, float], None],
+        kept: Path,
+        with_pilots: Collection[str] = (),
     ) -> None:
         self._make = make
         self._watch = watch
         self._begin = begin
+        self._kept = kept
         self._sections: dict[str, BackendSection] = {}
         self.watches: Mapping[str, BackendWatch] = {LOCAL: watch(LOCAL, local)}
+        for name, section in _sections_in(kept).items():
+            if name in with_pilots:
+                try:
+                    self._have(name, section, make(section))
+                except LodesmanError as fault:
+                    log.warning(
+                        "a backend of pilots is configured no more: %s", fault, extra={"backend": name}
+                    )
 
     def configure(
         self, sections: Mapping[str, BackendSection], policy: Policy, required_seconds: float
@@ -56,15 +75,9 @@ class Backends:
         changed = {name: section for name, section in sections.items() if self._sections.get(name) != section}
         made = {name: self._make(section) for name, section in changed.items()}
         for name, backend in made.items():
-            known = self.watches.get(name)
-            if known is not None:
-                known.backend = backend
-                continue
-            new = self._watch(name, backend)
-            # Whoever goes through the watches at this moment goes on with those of before.
-            self.watches = {**self.watches, name: new}
-            self._begin(new, sections[name].poll_seconds)
-        self._sections.update(changed)
+            self._have(name, changed[name], backend)
+        if changed:
+            write_file(self._kept, msgspec.json.encode(self._sections).decode())
         queues = queues_by_backend(policy)
         for name, watch in self.watches.items():
             if name != LOCAL:
@@ -73,10 +86,32 @@ class Backends:
                 watch.options = tuple(shlex.split(sections[name].submit_options))
                 watch.credential = _credential(sections[name], required_seconds, watch.credential)
 
+    def _have(self, name: str, section: BackendSection, backend: Backend) -> None:
+        self._sections[name] = section
+        known = self.watches.get(name)
+        if known is not None:
+            known.backend = backend
+            return
+        new = self._watch(name, backend)
+        # Whoever goes through the watches at this moment goes on with those of before.
+        self.watches = {**self.watches, name: new}
+        self._begin(new, section.poll_seconds)
+
     def end_pilots(self, db: Reader) -> list[str]:
         """End all pilots elsewhere; the stamps of those that are left after a while."""
         others = {name: watch.backend for name, watch in self.watches.items() if name != LOCAL}
         return end_all(db, others, seconds=END_SECONDS)
+
+
+def _sections_in(kept: Path) -> dict[str, BackendSection]:
+    """Those of the last start and its changes; a file that cannot be read keeps no server from starting."""
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=dict[str, BackendSection])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as fault:
+        log.warning("the backends of the last start are not known: %s", fault, extra={"file": str(kept)})
+        return {}
 
 
 def end_pilots(sections: Mapping[str, BackendSection], sockets: Path, db: Reader) -> list[str]:

@@ -53,6 +53,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
 from lodesman.store.incarnation import mark_of
+from lodesman.store.read.pilots import backends_of_pilots
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
@@ -85,7 +86,7 @@ class BackgroundProcess:
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
         self.loops = Loops([])
-        self.backends = Backends(self.local, make=self._make_backend, watch=self._watched, begin=self._poll)
+        self.backends = self._backends()
         self.pilot_settings = self._pilot_settings()
         self.pools = self._submission_pools()
         self.cancelling = Cancelling(
@@ -134,6 +135,16 @@ class BackgroundProcess:
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+
+    def _backends(self) -> Backends:
+        return Backends(
+            self.local,
+            make=self._make_backend,
+            watch=self._watched,
+            begin=self._poll,
+            kept=bootstrap.run_directory(self.config) / "backends.json",
+            with_pilots=backends_of_pilots(self._reader),
+        )
 
     def _make_backend(self, section: BackendSection) -> Backend:
         return make_backend(section, bootstrap.run_directory(self.config) / "ssh", self.mark)

@@ -33,11 +33,12 @@ VO = ["lab"]
 class World:
     """Backends that are their sections."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder, with_pilots=()) -> None:
         self.polled: list[tuple[str, float]] = []
         self.found = Backends(
             cast("Any", "the local one"), make=cast("Any", self.make), watch=cast("Any", self.watch),
             begin=lambda watch, seconds: self.polled.append((watch.name, seconds)),
+            kept=folder / "backends.json", with_pilots=with_pilots,
         )  # fmt: skip
 
     def make(self, section):
@@ -53,8 +54,8 @@ class World:
 
 
 @pytest.fixture
-def world():
-    return World()
+def world(tmp_path):
+    return World(tmp_path)
 
 
 def test_queues_by_backend():
@@ -107,6 +108,29 @@ def test_one_that_is_configured_no_more_is_asked_about_its_pilots_alone(world):
     world.found.configure({"slurm": SLURM}, policy(), 60.0)
     assert world.queues() == {"local": (), "slurm": (Q1, Q2)}
     assert len(world.polled) == 1
+
+
+def test_after_a_start_one_that_is_configured_no_more_is_asked_about_its_pilots(tmp_path):
+    World(tmp_path).found.configure({"slurm": SLURM, "other": SLURM}, policy(), 60.0)
+    assert (tmp_path / "backends.json").stat().st_mode & 0o077 == 0
+    world = World(tmp_path, with_pilots={"slurm", "local", "never there"})
+    world.found.configure({}, policy("Backend = 'local'"), 60.0)
+    assert world.found.watches["slurm"].backend == SLURM
+    assert world.queues() == {"local": (), "slurm": ()}
+    assert world.polled == [("slurm", 30.0)]
+    changed = BackendSection(type="slurm", host="another")
+    world.found.configure({"slurm": changed}, policy(), 60.0)
+    assert world.found.watches["slurm"].backend == changed
+    assert World(tmp_path, with_pilots={"slurm"}).found.watches["slurm"].backend == changed
+
+
+@pytest.mark.parametrize("text", ["{", '{"slurm": {"type": "broken"}}', '{"slurm": {"type": 7}}', "[]"])
+def test_what_was_kept_keeps_no_server_from_starting(tmp_path, text, caplog):
+    (tmp_path / "backends.json").write_text(text)
+    world = World(tmp_path, with_pilots={"slurm"})
+    world.found.configure({}, policy(), 60.0)
+    assert list(world.found.watches) == ["local"]
+    assert "not known" in caplog.text or "no more" in caplog.text
 
 
 def test_one_that_cannot_be_made_changes_nothing(world):
