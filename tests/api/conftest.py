@@ -28,6 +28,7 @@ from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.cancelling import Cancelling
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
@@ -37,11 +38,12 @@ from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start, number_queues
+from lodesman.director.iteration import Excess
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.errors import BackendFault
 from lodesman.matching.policy import Policy
-from lodesman.resources import ResourceConfig, load_resources
+from lodesman.resources import QueueId, ResourceConfig, load_resources
 from lodesman.store import Database
 from lodesman.store.accounts import set_service_token
 from lodesman.store.journal import Change, Transaction
@@ -365,14 +367,23 @@ class House:
         return name
 
     def director(self, backend: ScriptedBackend) -> Director:
-        """A director that talks to this backend; its pools' threads are the caller's."""
-        options = read_options({})
+        """A director that talks to this backend; its threads are the caller's."""
+        options, watches = read_options({}), {"local": cast("Any", backend)}
 
+        def note(queue: QueueId, accepted: bool, reason: str) -> None:
+            director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
+
+        def cancel(excess: Excess) -> None:
+            cancelling.order(excess)
+            cancelling.tick()
+
+        cancelling = Cancelling(self.side.db, self.post, note, watches)
         pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
-        return Director(
-            db=self.side.db, policy=self.side.policy, options=options, watches={"local": cast("Any", backend)},
-            post=self.post, pools=lambda: pools, launch=lambda *_: None, cancel=lambda _: None, rng=random.Random(7),
+        director = Director(
+            db=self.side.db, policy=self.side.policy, options=options, watches=watches, post=self.post,
+            pools=lambda: pools, launch=lambda *_: None, cancel=cancel, rng=random.Random(7),
         )  # fmt: skip
+        return director
 
     # --- asking ---------------------------------------------------------------------------------------
 
