@@ -130,7 +130,7 @@ class Deaf:
 
     def run(self, words, **more):
         done = self.runner.run(words, **more)
-        if words[0] == "sbatch":
+        if "sbatch" in words:
             raise BackendFault("sbatch did not end within 60 s.", transient=True)
         return done
 
@@ -229,7 +229,7 @@ class Counting:
         self.programs: list[str] = []
 
     def run(self, words, **more):
-        self.programs.append(words[2] if words[0] == "env" else words[0])
+        self.programs.append({"env": words[2:], "sh": words[5:]}.get(words[0], words)[0])
         return self.runner.run(words, **more)
 
 

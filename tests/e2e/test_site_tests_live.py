@@ -117,8 +117,8 @@ def test_ctrl_c_leaves_nothing(slow):
     read_until(terminal, "lode: South/cs/q: a test job is running")
     process.send_signal(signal.SIGINT)
     read_until(terminal, "lode: The server cancels the test jobs.")
-    os.close(terminal)
     process.communicate(timeout=PATIENCE)
+    os.close(terminal)  # not before its last line is written
     assert process.returncode == 130
     wait_until(lambda: not kept(slow), "the removal of the test job")
     assert len(sent(slow)) == 1

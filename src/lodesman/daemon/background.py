@@ -31,6 +31,7 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
 from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import PilotSettings, SubmissionPools
+from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_tests import SiteTests
@@ -86,6 +87,7 @@ class BackgroundProcess:
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
         self.loops = Loops([])
+        self.list_match = ListMatch()
         self.backends = self._backends()
         self.pilot_settings = self._pilot_settings()
         self.pools = self._submission_pools()
@@ -157,8 +159,8 @@ class BackgroundProcess:
 
     def _poll(self, watch: BackendWatch, seconds: float) -> None:
         self.loops.add(Loop(f"poll {watch.name}", seconds, lambda: watch.tick(time.time())))
-        match = self.director.list_match
-        self.loops.add(Loop(f"list-match {watch.name}", seconds, lambda: match.tick(watch, time.time())))
+        look = lambda: self.list_match.tick(watch, time.time())  # noqa: E731
+        self.loops.add(Loop(f"list-match {watch.name}", seconds, look))
         self.loops.add(Loop(f"forget {watch.name}", 600.0, lambda: watch.forget(time.time())))
 
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
@@ -211,6 +213,7 @@ class BackgroundProcess:
             pools=self.pools.states,
             launch=self.pools.launch,
             cancel=self.cancelling.order,
+            list_match=self.list_match,
             rng=random.Random(),
         )
 

@@ -134,6 +134,19 @@ def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files
     assert found["list-match slurm"].step() == 0, "nothing is wanted"
 
 
+def test_a_batch_system_that_has_pilots_is_polled_from_the_start(files, monkeypatch):
+    """Whether it is configured or not any more."""
+    files.start()
+    files.write("Backend = 'slurm'")
+    files.start()
+    monkeypatch.setattr(module, "backends_of_pilots", lambda _: {"slurm"})
+    for setting in ("Backend = 'slurm'", "Backend = 'local'"):
+        files.write(setting)
+        background = files.start()
+        assert {"poll slurm", "list-match slurm"} <= {loop.name for loop in background.loops.loops}
+        assert background.director.list_match is background.list_match
+
+
 def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
     background = files.start()
     usage = KnownUsage(
