@@ -136,12 +136,9 @@ def test_orders_reach_an_enclosed_pilot(backend):
 
 def test_nothing_outlives_keeper_and_guard(backend):
     """A stray without a mark, in a session of its own: the kernel ends it with the namespace."""
-    hidden = "(env -i setsid /bin/sh -c 'touch ready; exec sleep 987654' &)"
-    pilot = run(backend, f"{hidden}; exec sleep 987654")
-    wait_until((pilot.path / "work" / "ready").exists, "the stray")
-    record = pilot.record()
-    begun = {process.pid for process in process_table().values() if _is_sleeper(process.pid)}
-    assert len(begun) == 2
+    pilot = run(backend, "(env -i setsid /bin/sh -c 'exec sleep 987654' &); exec sleep 987654")
+    wait_until(lambda: len(_sleepers()) == 2, "the pilot and its stray")
+    record, begun = pilot.record(), _sleepers()
     for name in ("guard", "keeper"):
         os.kill(record[name][0], signal.SIGSTOP)
     for name in ("guard", "keeper"):
@@ -152,6 +149,10 @@ def test_nothing_outlives_keeper_and_guard(backend):
     assert "may have left" not in wait_for_end(backend).detail
     assert run(backend, "exit 0", stamp="s2-1")
     assert wait_for_end(backend, "s2-1").exit_code == 0
+
+
+def _sleepers() -> set[int]:
+    return {process.pid for process in process_table().values() if _is_sleeper(process.pid)}
 
 
 def _is_sleeper(pid):
