@@ -7,7 +7,8 @@ import random
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,22 +25,24 @@ from lodesman.store.read.pilots import live_pilots
 
 PATIENCE = 240.0
 KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))
-OUTAGE_SECONDS = 120.0
+OUTAGE_SECONDS = float(os.environ.get("LODE_TEST_OUTAGE", "60"))
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A batch system: its section, the queue's name there, and a push if it needs one."""
+    """A batch system: its section, the queue's name there, its service script with an action, and a push if it needs one."""
 
     section: dict[str, Any]
     queue: str
+    service: Callable[[str], object]
     push: Callable[[], object] = lambda: None
 
 
 def slurm(_request: Any) -> Engine:
     """Pilots run as the account of the tests."""
-    environment = slurm_kit.environment(slurm_kit.slurm_of_this_session())
-    return Engine({"type": "slurm", "environment": environment}, "pilots")
+    folder = slurm_kit.slurm_of_this_session()
+    section = {"type": "slurm", "environment": slurm_kit.environment(folder)}
+    return Engine(section, "pilots", lambda action: slurm_kit.service(action, folder))
 
 
 def slurm_by_ssh(_request: Any) -> Engine:
@@ -49,20 +52,22 @@ def slurm_by_ssh(_request: Any) -> Engine:
         "known_hosts": str(there.known_hosts),
         "identity": str(there.identity),
     }
-    return Engine({**slurm(None).section, **where}, "pilots")
+    same = slurm(None)
+    return replace(same, section={**same.section, **where})
 
 
 def gridengine(_request: Any) -> Engine:
     service = gridengine_kit.the_gridengine()
     variables = {name: value for name, value in service.items() if name.startswith("SGE_")}
     section = {"type": "gridengine", "account": service[gridengine_kit.ACCOUNT], "environment": variables}
-    return Engine(section, "all.q")
+    return Engine(section, "all.q", gridengine_kit.run_service)
 
 
 def htcondor(_request: Any) -> Engine:
     folder = htcondor_kit.service()
     environment = {"PATH": f"{folder}/bin:/usr/bin:/bin", "ACCOUNT": "lode"}
-    return Engine({"type": "htcondor", "environment": environment}, "default")
+    section = {"type": "htcondor", "environment": environment}
+    return Engine(section, "default", htcondor_kit.run_service)
 
 
 def arc(request: Any) -> Engine:
@@ -72,7 +77,8 @@ def arc(request: Any) -> Engine:
         "certificate": service["LODE_TEST_ARC_CERTIFICATE"],
         "url": service["LODE_TEST_ARC"],
     }
-    return Engine({"type": "arc", **files}, "pilots", lambda: arc_kit.run_service(service, "refresh"))
+    act = partial(arc_kit.run_service, service)
+    return Engine({"type": "arc", **files}, "pilots", act, lambda: act("refresh"))
 
 
 @pytest.fixture
@@ -81,12 +87,12 @@ def arc_service():
         yield found
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(make, marks=pytest.mark.engines)
-        for make in (slurm, slurm_by_ssh, gridengine, htcondor, arc)
-    ]
-)
+ENGINES = [
+    pytest.param(make, marks=pytest.mark.engines) for make in (slurm, slurm_by_ssh, gridengine, htcondor, arc)
+]
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request):
     return request.param(request)
 
@@ -242,17 +248,18 @@ def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice
     assert {one["attempt"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]} == {1}
 
 
-@pytest.mark.engines
-def test_an_engine_that_is_away_for_two_minutes_under_load(make_server):
-    engine = slurm(None)
+@pytest.mark.parametrize("engine", [one for one in ENGINES if one.values != (slurm_by_ssh,)], indirect=True)
+def test_an_engine_that_is_away_under_load(make_server, engine):
     server = start(make_server, engine, total=6, **{"pilots.idle_seconds": 1})
-    folder = slurm_kit.slurm_of_this_session()
     first = server.submit(*[{**job(0), "Arguments": ["-c", "sleep 4"]}] * 40)
     rows = Rows(server)
-    wait_until(
-        lambda: len(rows.all()) >= 4 and not rows.prepared(), "pilots that wait and run", patience=PATIENCE
-    )
-    slurm_kit.service("outage", folder)
+
+    def pilots():
+        engine.push()
+        return len(rows.all()) >= 4 and not rows.prepared()
+
+    wait_until(pilots, "pilots that wait and run", patience=PATIENCE)
+    engine.service("outage")
     try:
         wait_until(lambda: faults(server), "a poll that fails")
         before = {one["stamp"] for one in pilots_of(server)}
@@ -261,7 +268,7 @@ def test_an_engine_that_is_away_for_two_minutes_under_load(make_server):
         assert {one["stamp"] for one in pilots} == before
         assert not [one for one in pilots if one["state"] in {"Lost", "Aborted"}]
     finally:
-        slurm_kit.service("start", folder)
+        engine.service("start")
     server.wait_for("Done", first, first + 39, patience=PATIENCE)
     assert {one["attempt"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]} == {1}
 
@@ -274,7 +281,7 @@ def faults(server) -> bool:
 
 @pytest.mark.engines
 def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server):
-    engine = Engine(slurm(None).section, "down")
+    engine = replace(slurm(None), queue="down")
     server = start(
         make_server,
         engine,

@@ -44,7 +44,7 @@ def started_arc() -> Iterator[dict[str, str]]:
 
 
 def run_service(service: Mapping[str, str], action: str) -> None:
-    """Stop or start it, or make what it says new."""
+    """An action of the script that started it."""
     folder = str(Path(service["LODE_TEST_ARC_CA"]).parent)
     subprocess.run([SERVICE, action, folder], check=True, timeout=120)
 

@@ -55,6 +55,12 @@ def the_gridengine() -> Mapping[str, str]:
     return stack.enter_context(started_gridengine())
 
 
+def run_service(action: str) -> None:
+    """An action of the script that started it."""
+    folder = Path(the_gridengine()["SGE_ROOT"]).parent
+    subprocess.run([SERVICE, action, folder], check=True, timeout=120)
+
+
 def gridengine_backend(service: Mapping[str, str]) -> GridEngineBackend:
     """A new backend for it."""
     runner = Here(account=service[ACCOUNT])

@@ -42,6 +42,11 @@ def service() -> Path:
     return folder
 
 
+def run_service(action: str) -> None:
+    """An action of the script that started it."""
+    subprocess.run([SERVICE, action, service()], check=True, timeout=120)
+
+
 def runner(account: str = "lode") -> Here:
     """Commands of HTCondor, and those of a shell, run where the pool is, as an account there."""
     return Here(environment={"PATH": f"{service()}/bin:/usr/bin:/bin", "ACCOUNT": account})
