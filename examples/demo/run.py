@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from examples.demo.compose import Composition, compose
@@ -170,9 +171,11 @@ def run_demo(
     jobs = load_workload(workload or EXAMPLES / "workload" / "workload.toml")
     console = Console(stderr=as_json)
     _need_place(results)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, ExitStack() as stack:
         engines = {} if backend == "local" else find_engines(backend, console.print)
-        home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
+        with interrupts.held():
+            home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
+            stack.callback(shutil.rmtree, home, ignore_errors=True)
         url = url_of(store, home)
         grid = Grid(
             home, SITES, port=port or free_port(), store=url, note=console.print, interrupts=interrupts
@@ -181,11 +184,11 @@ def run_demo(
             code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts, store, engines)
         except (LodesmanError, OSError):
             console.print(f"What the server left is in {home}.")
+            stack.pop_all()
             raise
         if keep:
             console.print(f"The server's data and log are in {home}.")
-        else:
-            shutil.rmtree(home, ignore_errors=True)
+            stack.pop_all()
         if console.is_terminal and not as_json:
             console.print(summary_view(report))
         else:
