@@ -31,6 +31,7 @@ from lodesman.store.read.pilots import (
     Native,
     PilotRow,
     ended_natives,
+    ended_without_native,
     live_natives,
     live_pilots,
     lost_pilots,
@@ -121,8 +122,9 @@ class BackendWatch:
             pilots = live_pilots(self._db, self.name)
             self._note_joined(pilots)
             lost = self._lost(pilots, now)
-            if lost:
-                self._find(lost, self.backend.census(), now)
+            unnamed = ended_without_native(self._db, self.name, now - _NEVER_CONFIRMED_SECONDS)
+            if lost or unnamed:
+                self._find(lost, unnamed, self.backend.census(), now)
             known = {pilot.stamp: pilot.native_id for pilot in pilots if pilot.native_id is not None}
             seen = self.backend.status(known) if known else {}
             if self.queues:
@@ -168,11 +170,13 @@ class BackendWatch:
             if pilot.native_id is None and self._is_older(pilot, now, _LOST_AFTER_SECONDS)
         }
 
-    def _find(self, lost: Mapping[str, PilotRow], known: Mapping[str, str], now: float) -> None:
-        """Store the references of lost pilots that are known; of the others, give up those that are long lost, and that were
-        not found several times in a row.
+    def _find(
+        self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], known: Mapping[str, str], now: float
+    ) -> None:
+        """Store the references that are known of lost pilots and of those that ended meanwhile. Of the other lost ones, give
+        up those that are long lost, and that were not found several times in a row.
         """
-        outcome: Outcomes = {s: (known[s], "") for s in lost if s in known}
+        outcome: Outcomes = {s: (known[s], "") for s in (*lost, *unnamed) if s in known}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
         self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in known}
         for stamp, times in self._missed.items():

@@ -295,6 +295,26 @@ def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(w
     assert world.posted == []
 
 
+def test_the_reference_of_a_pilot_that_ran_and_ended_meanwhile_is_found(world):
+    """Else its output could not be read, and would never be removed there."""
+    base, number = world.base, world.pilot("a", submitted=False, joined=True, queue=LONG)
+    base.do(Change(end_pilot, base.live, number, PilotState.DONE, "idle"))
+    world.pilot("refused", submitted=False, queue=LONG)
+    base.do(Change(pilots_submitted, base.live, {"refused": (None, "no such queue")}))
+    world.tick()
+    assert world.posted == []
+    world.slurm.known = {"a": "native-a", "refused": "native-r"}
+    world.tick()
+    assert world.posted == [("submitted", {"a": ("native-a", "")})]
+    base.do(Change(pilots_submitted, base.live, world.posted[0][1]))
+    row = base.db.execute(
+        "SELECT state, native_id, submitted_at <= joined_at FROM pilot WHERE stamp = 'a'"
+    ).fetchone()
+    assert row == ("Done", "native-a", True)
+    world.tick()
+    assert world.posted == []
+
+
 # --- pilots that were lost ---------------------------------------------------------------------------------
 
 
@@ -392,6 +412,7 @@ def test_after_a_restart_lost_pilots_are_asked_about_again(world):
     assert again.tick(world.base.clock + 8 * DAY) == 0
 
 
+@pytest.mark.sqlite  # its plan is read
 def test_lost_pilots_are_found_without_reading_all_pilots(world):
     assert "pilot_lost" in str(query_plan(world.base.db, lambda: lost_pilots(world.base.db, "local", 0.0)))
 

@@ -27,6 +27,8 @@ _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
 _ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
 WHERE backend != 'local' AND backend = ? AND ended_at > ? AND ended_at <= ?"""
+_UNNAMED = """SELECT stamp FROM pilot
+WHERE backend != 'local' AND backend = ? AND ended_at > ? AND native_id IS NULL AND joined_at IS NOT NULL"""
 _WAITS = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
 WHERE id = ? AND state = 'Submitted'"""
 _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
@@ -156,6 +158,11 @@ def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
     """The pilots of a batch system elsewhere that ended in this time."""
     return [_native(*row) for row in db.execute(_ENDED, (backend, since, before))]
+
+
+def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
+    """The stamps of those that joined, and ended after that time, before their batch system said what it calls them."""
+    return {stamp for (stamp,) in db.execute(_UNNAMED, (backend, since))}
 
 
 def live_natives(db: Reader) -> list[Native]:

@@ -29,6 +29,7 @@ PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 _INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
 ce, queue, requirements, request, created_at, backend) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 _SET_NATIVE = "UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?"
+_SET_ID = "UPDATE pilot SET native_id = ?, submitted_at = COALESCE(joined_at, ?) WHERE id = ?"
 _SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
 _SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ?, node_host = ? WHERE id = ?"
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
@@ -76,8 +77,8 @@ def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "")
 
 
 def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
-    """Its batch system has accepted a pilot."""
-    tx.write("UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?", (native_id, tx.now, pilot_id))
+    """Its batch system has accepted a pilot, before it joined."""
+    tx.write(_SET_ID, (native_id, tx.now, pilot_id))
 
 
 def set_seen_there(tx: Transaction, seen: Mapping[int, PilotSeen]) -> None:
