@@ -219,9 +219,10 @@ def killed_in_submissions(server, engine: Engine, rows: Rows, rng: random.Random
 
 def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice(make_server, engine):
     server = start(make_server, engine, total=40, **{"pilots.idle_seconds": 1})
+    backend = backend_of(server, engine)
+    of_others = backend.census().keys()  # the engine has pilots of earlier tests, too
     rows = Rows(server)
     jobs = killed_in_submissions(server, engine, rows, random.Random(11))
-    backend = backend_of(server, engine)
     queue = QueueId("Far", "ce", engine.queue)
 
     def all_known():
@@ -229,9 +230,14 @@ def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice
         return not rows.prepared()
 
     wait_until(all_known, "what became of all submissions", patience=PATIENCE)
-    listed = backend.census()
-    stored = {one["stamp"]: one["native_id"] for one in pilots_of(server) if one["native_id"]}
-    assert {stamp: stored.get(stamp) for stamp in listed} == listed
+    listed = {stamp: native for stamp, native in backend.census().items() if stamp not in of_others}
+
+    def stored():
+        engine.push()
+        found = {one["stamp"]: one["native_id"] for one in pilots_of(server)}
+        return {stamp: found.get(stamp) for stamp in listed} == listed
+
+    wait_until(stored, f"the references of {listed}", patience=PATIENCE)
 
     def over():
         engine.push()
@@ -301,5 +307,10 @@ def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_bac
 
     wait_until(given_back, "three pilots that waited too long", patience=PATIENCE)
     assert most == 3
-    assert "breaker-opened" in {line.get("action") for line in server.log_lines()}
+    # The iteration that opens it notes so after the pilots' reasons are stored.
+    wait_until(
+        lambda: "breaker-opened" in {line.get("action") for line in server.log_lines()},
+        "the breaker",
+        patience=PATIENCE,
+    )
     wait_until(lambda: backend.loads([queue])[queue].waiting == 0, "an empty queue", patience=PATIENCE)
