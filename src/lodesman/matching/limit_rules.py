@@ -1,0 +1,91 @@
+"""What limits are made of: rules in sets, each with a side of the task queue and a side of the place (see `limits`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from lodesman.matching.task_queue import TaskQueueKey
+
+UNLIMITED: Final = 1 << 62
+
+Values = tuple[str, ...]
+
+
+class Place(NamedTuple):
+    """Where a job would run."""
+
+    site: str = ""
+    ce: str = ""
+    queue: str = ""
+    host: str = ""
+
+
+class Need(NamedTuple):
+    """What a job needs of a resource, and what it takes of it while it runs: 0 of one that is only compared."""
+
+    resource: str
+    need: int
+    charge: int
+
+
+class KeySide(Protocol):
+    """What rules see of a task queue; equal for task queues that they see alike."""
+
+    @property
+    def bits(self) -> int:
+        """The rules that may concern it."""
+
+    def values(self, rule: int) -> Values:
+        """Of the bucket."""
+
+    def needs(self, rule: int) -> tuple[Need, ...]:
+        """Of each resource that the rule limits and that the job needs."""
+
+
+class PlaceSide(Protocol):
+    """What rules see of a place."""
+
+    @property
+    def bits(self) -> int:
+        """The rules that may concern it."""
+
+    def values(self, rule: int) -> Values:
+        """Of the bucket."""
+
+    def limits(self, rule: int) -> Mapping[str, int]:
+        """By resource."""
+
+
+class RuleBook(Protocol):
+    """Rules by number, those of a set one after the other."""
+
+    @property
+    def sets(self) -> Sequence[tuple[int, int]]:
+        """The first rule of each set, and the one after its last."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of each rule."""
+
+    def kind_of(self, key: TaskQueueKey) -> Hashable:
+        """All that rules see of a task queue."""
+
+    def of_key(self, key: TaskQueueKey) -> KeySide:
+        """The side of a task queue; asked once for each kind."""
+
+    def of_place(self, place: Place) -> PlaceSide:
+        """The side of a place; asked once for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketUse:
+    """A bucket as it is now: what is used and allowed of one resource."""
+
+    rule: str
+    of_key: Values
+    of_place: Values
+    resource: str
+    used: int
+    limit: int
