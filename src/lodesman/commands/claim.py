@@ -13,6 +13,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
 from lodesman.matching import ResourceRequest
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
 from lodesman.why.pilot import PilotNow, amounts
@@ -45,11 +46,13 @@ class Claim:
     pilot_id: int = field(init=False)
     pools_version: int = field(init=False)
     request: ResourceRequest = field(init=False)
+    place: RunPlace = field(init=False)
 
     def __post_init__(self) -> None:
         self.pilot_id = self.session.id
         self.pools_version = self.live.pools.version
         self.request = self.session.request(self.free, self.live.pools)
+        self.place = self.session.place
 
     def apply(self, tx: Transaction) -> Any:
         """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
@@ -82,8 +85,9 @@ class Claim:
         is_private = self.session.serves_one_group
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(
-            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, numbers=left
-        )
+            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, numbers=left,
+            host=self.place.host,
+        )  # fmt: skip
         if len(chosen) > 1:
             self._return_surplus(tx, chosen, cores)
         if not chosen:
@@ -124,14 +128,16 @@ class Claim:
         for place, tq_id in enumerate(chosen):
             beyond += index.key(tq_id).cores > left
             if beyond > 1:
+                # Undone, what is given back must not be given back again.
                 for surplus in chosen[place:]:
+                    index.limits.give(index.key(surplus), self.place)
                     index.add_waiting(surplus, 1, now=tx.now)
                 del chosen[place:]
                 return
             left -= index.key(tq_id).cores
 
     def _claim_one(self, tx: Transaction, tq_id: int, shares: str | None) -> Claimed | None:
-        live = self.live
+        live, key = self.live, self.live.queues.index.key(tq_id)
         job = live.queues.fronts.take(tx, tq_id)
         if job is None:
             # The counter says that a job waits and there is none: nothing may be claimed.
@@ -140,10 +146,12 @@ class Claim:
                 "a task queue counted jobs that do not exist", extra={"task_queue": tq_id, "surplus": surplus}
             )
             live.queues.correct_count(tx, tq_id, 0)
+            live.bookings.not_claimed(tx, key, self.place)
             return None
         facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
         live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
-        live.pilots.hold(tx, self.pilot_id, (job.id, job.attempt + 1), live.queues.index.key(tq_id))
+        live.pilots.hold(tx, self.pilot_id, (job.id, job.attempt + 1), key)
+        live.bookings.claimed(tx, (job.id, job.attempt + 1), key, self.place)
         return Claimed(job.id, job.attempt + 1, job.template_id, job.submission_id)
 
     def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
@@ -169,6 +177,7 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
+    live.parked.serve_freed(tx, live.queues.matcher)
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
@@ -201,7 +210,7 @@ def examine_pilot(
         waits_since=None if claim is None else claim.since,
         silent_seconds=silent_seconds,
         is_silent=(silent_seconds or 0.0) > SILENT_SECONDS,
-        chances=live.queues.matcher.chances(request),
+        chances=live.queues.matcher.chances(request, session.place.host),
     )
 
 

@@ -10,11 +10,13 @@ import random
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from lodesman.commands.bookings import Bookings
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
@@ -73,10 +75,6 @@ class _LivePilots:
         self.offers: Callable[[str, QueueId], ConfiguredOffer | None] | None = None
         self.held: dict[int, dict[Attempt, tuple[int, int]]] = {}
         self.freed: set[int] = set()
-        found = live_attempts(db)
-        keys = keys_by_id(db, {tq_id for *_, tq_id in found})
-        for pilot, job, number, tq_id in found:
-            self.held.setdefault(pilot, {})[job, number] = (keys[tq_id].cores, keys[tq_id].memory_mb)
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
 
@@ -135,3 +133,11 @@ class Live:
         self.pilots = _LivePilots(db)
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
         self.parked = self.queues.parked
+        found = live_attempts(db)
+        keys = keys_by_id(db, {one.tq_id for one in found})
+        for one in found:
+            key = keys[one.tq_id]
+            self.pilots.held.setdefault(one.pilot, {})[one.attempt] = (key.cores, key.memory_mb)
+        self.bookings = Bookings(
+            self.queues.index, ((one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found)
+        )

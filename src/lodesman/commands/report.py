@@ -148,6 +148,7 @@ def end_attempt(
     """
     attempts.end_attempt(tx, row.last_attempt, report)
     ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
+    live.bookings.ended(tx, (row.id, row.attempt))
     if row.state in TERMINAL:
         # Killed by its owner while it ran: the attempt ends now, the job ended then.
         return

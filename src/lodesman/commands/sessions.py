@@ -18,6 +18,7 @@ from msgspec import Struct
 from lodesman.answers.hosts import HostName, reported_host
 from lodesman.commands.pool_map import NO_POOLS, PoolMap, ServedPools
 from lodesman.matching import ResourceRequest
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
@@ -202,6 +203,7 @@ class PilotSession:
         }
         self._node = _REPORT.decode(row.node)
         self.host = HostName(row.site, reported_host(self._node.host))
+        self.place = RunPlace(row.site, row.ce, row.queue, self.host.host)
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
         self._made: Made = (self._offer(OFFER.decode(row.request)), {})

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from lodesman.commands.pool_map import PoolMap
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.index import Index
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.parked import Parked
 from lodesman.store import Reader
@@ -35,6 +36,7 @@ class _ParkedClaim(Hashable, Protocol):
     request: ResourceRequest
     count: int
     since: float
+    place: RunPlace
 
     @property
     def answer(self) -> Callable[[Any], None]:
@@ -103,6 +105,25 @@ class _ParkedClaims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
+
+    def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
+        """RunLimits have room again: let claims that wait there choose, longest waiting first.
+
+        Requests that are alike at places that are alike find the same: the first that finds nothing speaks for all.
+        """
+        limits = matcher.index.limits
+        freed = limits.take_freed()
+        if not freed or not self:
+            return
+        in_vain: set[tuple[ResourceRequest, Hashable]] = set()
+        for claim, kind in self._parked.in_turn():
+            spot = limits.spot(claim.place)
+            if (kind, spot) in in_vain or freed.isdisjoint(spot.sets):
+                continue
+            before = len(self)
+            self.serve(tx, [claim])
+            if len(self) == before:
+                in_vain.add((kind, spot))
 
     def _enter(self, claim: _ParkedClaim) -> None:
         self._claims[claim.pilot_id] = claim

@@ -10,6 +10,8 @@ from itertools import count
 from typing import Final
 
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
+from lodesman.matching.limit_rules import RuleBook
+from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 
 _IDLE_SECONDS: Final = 300.0
@@ -22,7 +24,7 @@ class Index:
     """Task queues by id and by key, and as bits in their group.
 
     `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
-    `changes` changes whenever a task queue opens, closes, comes or goes.
+    `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places.
     """
 
     __slots__ = (
@@ -34,6 +36,7 @@ class Index:
         "_loads",
         "_queues",
         "changes",
+        "limits",
         "version",
     )
 
@@ -47,6 +50,7 @@ class Index:
         self._births = count(1)
         self._loads: dict[str, OwnerLoad] = {}
         self._free_numbers: list[int] = []
+        self.limits = RunLimits()
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -82,7 +86,9 @@ class Index:
         if not waiting:
             self._idle[tq_id] = now
         self.changes += 1
-        return group.add(queue)
+        slot = group.add(queue)
+        self.limits.add(group.number, slot, key)
+        return slot
 
     def remove(self, tq_id: int) -> None:
         """Take a task queue out, whatever waits in it; its slot is free at once."""
@@ -93,6 +99,7 @@ class Index:
         self._idle.pop(tq_id, None)
         self.changes += 1
         group = queue.group
+        self.limits.remove(group.number, queue.slot, queue.key)
         group.remove(queue)
         if not group.occupied:
             del self._groups[group.vo, group.name]
@@ -179,6 +186,12 @@ class Index:
         queue = self._queues[tq_id]
         queue.limits -= {limit}
         self._refresh(queue)
+
+    def set_rules(self, book: RuleBook | None) -> None:
+        """Use these limits from now on, with nothing used."""
+        self.limits.set_rules(
+            book, ((queue.group.number, queue.slot, queue.key) for queue in self._queues.values())
+        )
 
     def _refresh(self, queue: IndexedQueue) -> None:
         self.changes += 1

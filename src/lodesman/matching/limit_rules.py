@@ -11,9 +11,12 @@ from lodesman.matching.task_queue import TaskQueueKey
 UNLIMITED: Final = 1 << 62
 
 Values = tuple[str, ...]
+Shut = Mapping[int, int]
+"""Slots that may not be drawn, by the number of their group."""
+NONE_SHUT: Final[Shut] = {}
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """Where a job would run."""
 
     site: str = ""
@@ -75,7 +78,7 @@ class RuleBook(Protocol):
     def of_key(self, key: TaskQueueKey) -> KeySide:
         """The side of a task queue; asked once for each kind."""
 
-    def of_place(self, place: Place) -> PlaceSide:
+    def of_place(self, place: RunPlace) -> PlaceSide:
         """The side of a place; asked once for each."""
 
 

@@ -1,11 +1,11 @@
-"""Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
+"""RunLimits on what runs at once: one engine for quota sets, running limits and caps of sites.
 
 A limit belongs to a *rule*. Rules stand in *sets*; in each set the first rule that concerns both the task queue and the
 place counts, and none after it. What a rule limits is counted in *buckets*: one for each (rule, values of the task queue,
 values of the place). Task queues that rules see alike are one *kind*. A kind whose next job would not fit into one of its
 buckets at a place is shut there, and open again when an attempt ends: both follow from `take` and `give` alone.
 
-The masks are kept by what a place is for one set (`_SetPlace`), which thousands of hosts share if no rule names them.
+The masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share if no rule names them.
 Within a set, each kind has one bucket, so a bucket that fills or frees adds or takes away its slots, whatever others do.
 """
 
@@ -16,177 +16,53 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lodesman.masks.bits import bits
-from lodesman.matching.limit_rules import BucketUse, KeySide, Need, Place, PlaceSide, RuleBook, Values
+from lodesman.matching.buckets import AlikeQueues, Bucket, Family, Part, SetPlace, Split
+from lodesman.matching.limit_rules import (
+    NONE_SHUT,
+    BucketUse,
+    Need,
+    PlaceSide,
+    RuleBook,
+    RunPlace,
+    Shut,
+    Values,
+)
 from lodesman.matching.task_queue import TaskQueueKey
 
-
-@dataclass(slots=True, eq=False)
-class _Kind:
-    """Task queues that rules see alike, as slots by the number of their group."""
-
-    side: KeySide
-    masks: dict[int, int] = field(default_factory=dict)
+_Charge = tuple[Family, Values, tuple[Need, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class _Part:
-    """The task queues whose jobs take and need the same of one rule's bucket, as slots by the number of their group."""
-
-    rule: int
-    values: Values
-    needs: tuple[Need, ...]
-    masks: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class _Bucket:
-    """What is used of each resource of a rule that anything was charged for."""
-
-    limits: Mapping[str, int]
-    used: dict[str, int] = field(default_factory=dict)
-
-    def refuses(self, needs: Iterable[Need]) -> bool:
-        """Whether a job with these needs does not fit."""
-        used = self.used
-        return any(used.get(name, 0) + need > self.limits[name] for name, need, _ in needs)
-
-    def book(self, needs: Iterable[Need], sign: int) -> None:
-        """One job more, or less."""
-        for name, _, charge in needs:
-            if charge:
-                self.used[name] = self.used.get(name, 0) + sign * charge
-
-
-@dataclass(slots=True, eq=False)
-class _Family:
-    """The buckets of a rule at places with the same values, and the places that fill them."""
-
-    rule: int
-    values: Values
-    limits: Mapping[str, int]
-    buckets: dict[Values, _Bucket] = field(default_factory=dict)
-    places: list[_SetPlace] = field(default_factory=list)
-
-    def bucket(self, values: Values) -> _Bucket:
-        """Made when it is first needed."""
-        found = self.buckets.get(values)
-        if found is None:
-            found = self.buckets[values] = _Bucket(self.limits)
-        return found
-
-
-class _Split:
-    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part."""
-
-    __slots__ = ("_of_kind", "bits", "parts", "places")
-
-    def __init__(self, bits: int, kinds: Iterable[_Kind]) -> None:
-        self.bits = bits
-        self.parts: dict[tuple[int, Values], dict[tuple[Need, ...], _Part]] = {}
-        self.places: list[_SetPlace] = []
-        self._of_kind: dict[_Kind, _Part | None] = {}
-        for kind in kinds:
-            part = self.part(kind)
-            if part is not None:
-                for group, mask in kind.masks.items():
-                    part.masks[group] = part.masks.get(group, 0) | mask
-
-    def part(self, kind: _Kind) -> _Part | None:
-        """That of a kind; None if no rule of the set concerns it here."""
-        try:
-            return self._of_kind[kind]
-        except KeyError:
-            part = self._of_kind[kind] = self._find(kind)
-            return part
-
-    def forget(self, kind: _Kind) -> None:
-        """The kind has no task queue any more."""
-        self._of_kind.pop(kind, None)
-
-    def _find(self, kind: _Kind) -> _Part | None:
-        both = self.bits & kind.side.bits
-        if not both:
-            return None
-        rule = (both & -both).bit_length() - 1
-        values, needs = kind.side.values(rule), kind.side.needs(rule)
-        alike = self.parts.setdefault((rule, values), {})
-        part = alike.get(needs)
-        if part is None:
-            part = alike[needs] = _Part(rule, values, needs)
-        return part
-
-
-class _SetPlace:
-    """A place as one set sees it. `shut`: the slots that may not be drawn, by the number of their group."""
-
-    __slots__ = ("families", "shut", "split")
-
-    def __init__(self, split: _Split, families: dict[int, _Family]) -> None:
-        self.split = split
-        self.families = families
-        self.shut: dict[int, int] = {}
-        for alike in split.parts.values():
-            for part in alike.values():
-                if self.refuses(part):
-                    self.close(part, part.masks)
-
-    def refuses(self, part: _Part) -> bool:
-        """Whether the next job of a part does not fit here."""
-        family = self.families[part.rule]
-        bucket = family.buckets.get(part.values)
-        return (_Bucket(family.limits) if bucket is None else bucket).refuses(part.needs)
-
-    def close(self, part: _Part, masks: Mapping[int, int]) -> None:
-        """Slots of a part that does not fit any more."""
-        for group, mask in masks.items():
-            self.shut[group] = self.shut.get(group, 0) | mask
-
-    def open(self, part: _Part, masks: Mapping[int, int]) -> None:
-        """Slots of a part that fits again, or that are free."""
-        for group, mask in masks.items():
-            left = self.shut.get(group, 0) & ~mask
-            if left:
-                self.shut[group] = left
-            else:
-                self.shut.pop(group, None)
-
-
-_Charge = tuple[_Family, Values, tuple[Need, ...]]
-
-
-@dataclass(slots=True, eq=False)
-class _Spot:
+class Spot:
     """What a place is for all sets. `shut` and `as_of`: their masks together, and when they were made. `charges`: what a
     job of a kind is charged to.
     """
 
-    sets: tuple[_SetPlace, ...]
+    sets: tuple[SetPlace, ...]
     as_of: int = -1
     shut: Mapping[int, int] = field(default_factory=dict)
-    charges: dict[_Kind, tuple[_Charge, ...]] = field(default_factory=dict)
+    charges: dict[AlikeQueues, tuple[_Charge, ...]] = field(default_factory=dict)
 
 
-_NOTHING: Final[Mapping[int, int]] = {}
 _PLACES_KEPT: Final = 50_000
 
 
-class Limits:
+class RunLimits:
     """The rules, what they leave, and which slots are shut where. Used from one thread only.
 
-    `changes` changes whenever a slot is shut or opened anywhere. `freed` names places where something opened; who wakes
-    what waits there empties it.
+    `changes` changes whenever a slot is shut or opened anywhere.
     """
 
     def __init__(self) -> None:
         self.changes = 0
-        self.freed: set[_SetPlace] = set()
+        self._freed: set[SetPlace] = set()
         self._book: RuleBook | None = None
-        self._kinds: dict[Hashable, _Kind] = {}
-        self._splits: dict[tuple[int, int], _Split] = {}
-        self._families: dict[tuple[int, Values], _Family] = {}
-        self._set_places: dict[tuple[int, int, tuple[Values, ...]], _SetPlace] = {}
-        self._spots: dict[tuple[_SetPlace, ...], _Spot] = {}
-        self._by_place: dict[Place, _Spot] = {}
+        self._kinds: dict[Hashable, AlikeQueues] = {}
+        self._splits: dict[tuple[int, int], Split] = {}
+        self._families: dict[tuple[int, Values], Family] = {}
+        self._set_places: dict[tuple[int, int, tuple[Values, ...]], SetPlace] = {}
+        self._spots: dict[tuple[SetPlace, ...], Spot] = {}
+        self._by_place: dict[RunPlace, Spot] = {}
 
     @property
     def active(self) -> bool:
@@ -237,15 +113,15 @@ class Limits:
             self._forget(alike, kind)
         self.changes += 1
 
-    def _kind(self, key: TaskQueueKey) -> _Kind:
+    def _kind(self, key: TaskQueueKey) -> AlikeQueues:
         assert self._book is not None  # noqa: S101
         alike = self._book.kind_of(key)
         kind = self._kinds.get(alike)
         if kind is None:
-            kind = self._kinds[alike] = _Kind(self._book.of_key(key))
+            kind = self._kinds[alike] = AlikeQueues(self._book.of_key(key))
         return kind
 
-    def _forget(self, alike: Hashable, kind: _Kind) -> None:
+    def _forget(self, alike: Hashable, kind: AlikeQueues) -> None:
         del self._kinds[alike]
         for split in self._splits.values():
             split.forget(kind)
@@ -254,11 +130,11 @@ class Limits:
 
     # --- places ----------------------------------------------------------------------------------------------
 
-    def shut(self, place: Place) -> Mapping[int, int]:
+    def shut(self, place: RunPlace) -> Shut:
         """The slots that may not be drawn there now, by the number of their group."""
         if self._book is None:
-            return _NOTHING
-        spot = self._spot(place)
+            return NONE_SHUT
+        spot = self.spot(place)
         if spot.as_of != self.changes:
             together: dict[int, int] = {}
             for one in spot.sets:
@@ -267,7 +143,8 @@ class Limits:
             spot.shut, spot.as_of = together, self.changes
         return spot.shut
 
-    def _spot(self, place: Place) -> _Spot:
+    def spot(self, place: RunPlace) -> Spot:
+        """What a place is for all rules; the same one for places that they see alike. Only while there are rules."""
         spot = self._by_place.get(place)
         if spot is None:
             assert self._book is not None  # noqa: S101
@@ -277,48 +154,48 @@ class Limits:
                 for number, (start, stop) in enumerate(self._book.sets)
                 if (bits_there := side.bits & ((1 << stop) - (1 << start)))
             )
-            spot = self._spots.setdefault(sets, _Spot(sets))
+            spot = self._spots.setdefault(sets, Spot(sets))
             if len(self._by_place) >= _PLACES_KEPT:
                 self._by_place.clear()
             self._by_place[place] = spot
         return spot
 
-    def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> _SetPlace:
+    def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
         rules = tuple(bits(bits_there))
         known = number, bits_there, tuple(map(side.values, rules))
         found = self._set_places.get(known)
         if found is None:
             split = self._splits.get((number, bits_there))
             if split is None:
-                split = self._splits[number, bits_there] = _Split(bits_there, self._kinds.values())
+                split = self._splits[number, bits_there] = Split(bits_there, self._kinds.values())
             families = {rule: self._family(rule, side) for rule in rules}
-            found = self._set_places[known] = _SetPlace(split, families)
+            found = self._set_places[known] = SetPlace(split, families)
             split.places.append(found)
             for family in families.values():
                 family.places.append(found)
         return found
 
-    def _family(self, rule: int, side: PlaceSide) -> _Family:
+    def _family(self, rule: int, side: PlaceSide) -> Family:
         values = side.values(rule)
         family = self._families.get((rule, values))
         if family is None:
-            family = self._families[rule, values] = _Family(rule, values, side.limits(rule))
+            family = self._families[rule, values] = Family(rule, values, side.limits(rule))
         return family
 
     # --- what runs -------------------------------------------------------------------------------------------
 
-    def take(self, key: TaskQueueKey, place: Place) -> None:
+    def take(self, key: TaskQueueKey, place: RunPlace) -> None:
         """A job of a task queue starts there: what it takes is used, even if that is more than there is."""
         if self._book is not None:
             self._book_job(key, place, 1)
 
-    def give(self, key: TaskQueueKey, place: Place) -> None:
+    def give(self, key: TaskQueueKey, place: RunPlace) -> None:
         """The inverse of `take`: the attempt has ended, or is undone."""
         if self._book is not None:
             self._book_job(key, place, -1)
 
-    def _book_job(self, key: TaskQueueKey, place: Place, sign: int) -> None:
-        for family, values, needs in self._charges(key, self._spot(place)):
+    def _book_job(self, key: TaskQueueKey, place: RunPlace, sign: int) -> None:
+        for family, values, needs in self._charges(key, self.spot(place)):
             bucket = family.bucket(values)
             before = [
                 (one, part, bucket.refuses(part.needs))
@@ -332,15 +209,15 @@ class Limits:
                 self.changes += 1
                 if refused:
                     one.open(part, part.masks)
-                    self.freed.add(one)
+                    self._freed.add(one)
                 else:
                     one.close(part, part.masks)
             if not any(bucket.used.values()):
                 del family.buckets[values]
 
-    def _charges(self, key: TaskQueueKey, spot: _Spot) -> tuple[_Charge, ...]:
+    def _charges(self, key: TaskQueueKey, spot: Spot) -> tuple[_Charge, ...]:
         assert self._book is not None  # noqa: S101
-        kind = self._kinds.get(self._book.kind_of(key)) or _Kind(self._book.of_key(key))
+        kind = self._kinds.get(self._book.kind_of(key)) or AlikeQueues(self._book.of_key(key))
         found = spot.charges.get(kind)
         if found is None:
             parts = [(one, part) for one in spot.sets if (part := one.split.part(kind)) is not None]
@@ -352,21 +229,36 @@ class Limits:
                     one.split.forget(kind)
         return found
 
+    def take_freed(self) -> set[SetPlace]:
+        """The places where something opened since this was asked last (members of `Spot.sets`)."""
+        freed, self._freed = self._freed, set()
+        return freed
+
     # --- what is said ----------------------------------------------------------------------------------------
 
-    def refusals(self, key: TaskQueueKey, place: Place) -> list[tuple[BucketUse, int]]:
+    def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, int]]:
         """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
         if self._book is None:
             return []
-        charges = self._charges(key, self._spot(place))
+        charges = self._charges(key, self.spot(place))
         asked = [
-            (f, v, f.buckets.get(v) or _Bucket(f.limits), need) for f, v, needs in charges for need in needs
+            (f, v, f.buckets.get(v) or Bucket(f.limits), need) for f, v, needs in charges for need in needs
         ]
         return [
             (self._use(f, v, bucket, need.resource), need.need)
             for f, v, bucket, need in asked
             if bucket.refuses((need,))
         ]
+
+    def closed_by(self, place: RunPlace) -> Iterator[tuple[str, Shut]]:
+        """Each rule that keeps task queues from being drawn there, once for each of its buckets that do, and which."""
+        if self._book is None:
+            return
+        for one in self.spot(place).sets:
+            for alike in one.split.parts.values():
+                for part in alike.values():
+                    if one.refuses(part):
+                        yield self._book.names[part.rule], part.masks
 
     def uses(self) -> Iterator[BucketUse]:
         """All buckets of which something is used."""
@@ -375,10 +267,10 @@ class Limits:
                 for resource in family.limits:
                     yield self._use(family, values, bucket, resource)
 
-    def _use(self, family: _Family, values: Values, bucket: _Bucket, resource: str) -> BucketUse:
+    def _use(self, family: Family, values: Values, bucket: Bucket, resource: str) -> BucketUse:
         assert self._book is not None  # noqa: S101
         name, used = self._book.names[family.rule], bucket.used.get(resource, 0)
         return BucketUse(name, values, family.values, resource, used, family.limits[resource])
 
 
-_NO_PARTS: Final[Mapping[tuple[Need, ...], _Part]] = {}
+_NO_PARTS: Final[Mapping[tuple[Need, ...], Part]] = {}

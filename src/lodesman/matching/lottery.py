@@ -20,6 +20,7 @@ from typing import Final
 from lodesman.masks.bits import nth_bit
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
 from lodesman.matching.index import Index
+from lodesman.matching.limit_rules import NONE_SHUT, Shut
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
 from lodesman.matching.views import Ballot, Found, Shortlist, View
 
@@ -56,10 +57,14 @@ class Lottery:
             view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
         return view.ballot
 
-    def draw(self, view: View, numbers: Sequence[int], rng: random.Random) -> IndexedQueue | None:
-        """One eligible task queue; None only if there is none."""
+    def draw(
+        self, view: View, numbers: Sequence[int], rng: random.Random, shut: Shut = NONE_SHUT
+    ) -> IndexedQueue | None:
+        """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now."""
         ballot = self.look(view)
         draw = rng.random
+        if shut:
+            return _draw_past(view, numbers, draw, shut)
         known = view.shortlist
         if known is not None and known.changes == self._index.changes and known.numbers == numbers:
             return _draw_group(view, known, draw)
@@ -76,10 +81,10 @@ class Lottery:
         view.shortlist = known = self._list(view, numbers)
         return _draw_group(view, known, draw)
 
-    def competing(self, view: View, numbers: Sequence[int]) -> str:
+    def competing(self, view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
         ballot = self.look(view)
-        groups = _eligible(view, numbers)
+        groups = _eligible(view, numbers, shut)
         before, text = ballot.competed
         if groups != before:
             text = json.dumps({group.name: ballot.weights[group] for group in groups}, ensure_ascii=False)
@@ -104,12 +109,28 @@ class Lottery:
         )
 
 
-def _eligible(view: View, numbers: Sequence[int]) -> list[GroupIndex]:
+def _eligible(view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> list[GroupIndex]:
     """The groups that pass: those with a share, and the others only if none of those is eligible."""
     ballot = view.ballot
-    return [group for group in ballot.groups if view.mask(group, numbers)] or [
-        group for group in ballot.without_share if view.mask(group, numbers)
+    return [group for group in ballot.groups if view.mask(group, numbers) & ~shut.get(group.number, 0)] or [
+        group for group in ballot.without_share if view.mask(group, numbers) & ~shut.get(group.number, 0)
     ]
+
+
+def _draw_past(
+    view: View, numbers: Sequence[int], draw: Callable[[], float], shut: Shut
+) -> IndexedQueue | None:
+    """One that limits do not shut. They change with every job, so nothing is remembered."""
+    groups, cumulative = view.ballot.groups, view.ballot.cumulative
+    for _ in range(_TRIES if groups else 0):
+        group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
+        if mask := view.mask(group, numbers) & ~shut.get(group.number, 0):
+            return _draw_in(group, mask, draw)
+    left = _eligible(view, numbers, shut)
+    if not left:
+        return None
+    group = left[_by_sums(list(accumulate(map(view.ballot.weights.__getitem__, left))), draw)]
+    return _draw_in(group, view.mask(group, numbers) & ~shut.get(group.number, 0), draw)
 
 
 def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> IndexedQueue | None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from lodesman.matching.criteria import WHERE
 from lodesman.matching.index import Index
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.views import Views, numbers_of
@@ -55,9 +56,10 @@ class Matcher:
         undo: list[Callable[[], object]],
         competed: list[str] | None = None,
         numbers: Sequence[int] = (),
+        host: str = "",
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `numbers` are
-        what it has left (`numbers_of`), if that is less than it presents.
+        what it has left (`numbers_of`), if that is less than it presents; `host` is where it is, for limits.
 
         Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
         `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
@@ -65,45 +67,54 @@ class Matcher:
         view = self._views.of(request)
         numbers = numbers or numbers_of(request)
         index = self.index
-        draw = self.lottery.draw
+        draw, limits, place = self.lottery.draw, index.limits, place_of(request, host)
         chosen: list[int] = []
-        as_of, among = -1, ""
+        as_of, among = (-1, -1), ""
         for _ in range(count):
-            if competed is not None and index.changes != as_of:
-                as_of, among = index.changes, self.lottery.competing(view, numbers)
-            queue = draw(view, numbers, rng)
+            shut = limits.shut(place)
+            if competed is not None and (index.changes, limits.changes) != as_of:
+                as_of, among = (index.changes, limits.changes), self.lottery.competing(view, numbers, shut)
+            queue = draw(view, numbers, rng, shut)
             if queue is None:
                 break
             if competed is not None:
                 competed.append(among)
             if not chosen:
-                undo.append(partial(_give_back, index, chosen, now))
+                undo.append(partial(_give_back, index, chosen, place, now))
             index.take(queue.tq_id, 1, now=now)
+            limits.take(queue.key, place)
             chosen.append(queue.tq_id)
         return chosen
 
-    def eligible(self, request: ResourceRequest) -> list[int]:
+    def eligible(self, request: ResourceRequest, host: str = "") -> list[int]:
         """The ids of all task queues that a request may draw from now. Not fast: for displays and tests."""
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)
+        shut = self.index.limits.shut(place_of(request, host))
         return [
             queue.tq_id
             for group in (*ballot.groups, *ballot.without_share)
-            for queue in group.queues(view.mask(group, numbers))
+            for queue in group.queues(view.mask(group, numbers) & ~shut.get(group.number, 0))
         ]
 
-    def chances(self, request: ResourceRequest) -> Chances:
+    def chances(self, request: ResourceRequest, host: str = "") -> Chances:
         """How much a resource may draw from now, and by which groups."""
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)
+        place = place_of(request, host)
+        shut = self.index.limits.shut(place)
         of_vo = elsewhere = 0
         for group in self.index.groups():
             n = group.open.bit_count()
             of_vo, elsewhere = (of_vo + n, elsewhere) if group.vo == request.vo else (of_vo, elsewhere + n)
         groups, without_share = (
-            tuple((one.name, n) for one in some if (n := view.mask(one, numbers).bit_count()))
+            tuple(
+                (one.name, n)
+                for one in some
+                if (n := (view.mask(one, numbers) & ~shut.get(one.number, 0)).bit_count())
+            )
             for some in (ballot.groups, ballot.without_share)
         )
         blocked: Counter[str] = Counter()
@@ -113,11 +124,21 @@ class Matcher:
             if closed:
                 for queue in group.queues(group.fitting(closed, where, numbers)):
                     blocked.update(queue.limits)
+            if shut.get(group.number):
+                fitting = group.fitting(group.alive, where, numbers)
+                for rule, masks in self.index.limits.closed_by(place):
+                    blocked[rule] += (masks.get(group.number, 0) & fitting).bit_count()
         return Chances(
-            of_vo=of_vo, elsewhere=elsewhere, groups=groups, without_share=without_share, blocked=blocked
+            of_vo=of_vo, elsewhere=elsewhere, groups=groups, without_share=without_share, blocked=+blocked
         )
 
 
-def _give_back(index: Index, chosen: list[int], now: float) -> None:
+def place_of(request: ResourceRequest, host: str) -> RunPlace:
+    """Where the jobs of a resource run, as limits see it."""
+    return RunPlace(request.site, request.ce, request.queue, host)
+
+
+def _give_back(index: Index, chosen: list[int], place: RunPlace, now: float) -> None:
     for tq_id in reversed(chosen):
+        index.limits.give(index.key(tq_id), place)
         index.add_waiting(tq_id, 1, now=now)

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from lodesman.masks.bits import Slots, bits
 from lodesman.matching.index import Index
@@ -116,6 +116,11 @@ class Parked:
             self._occupied ^= 1 << kind.slot
             self._idle[kind.signature] = None
         return True
+
+    def in_turn(self) -> list[tuple[Any, ResourceRequest]]:
+        """All tickets, longest waiting first, and what those that are alike ask."""
+        found = (self._by_order[order] for order in self._orders)
+        return [(ticket.name, ticket.kind.signature) for ticket in found]
 
     def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
         """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice.

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lodesman.masks.bits import bits
-from lodesman.matching.limit_rules import UNLIMITED, BucketUse, Need, Place
-from lodesman.matching.limits import Limits
+from lodesman.matching.limit_rules import UNLIMITED, BucketUse, Need, RunPlace
+from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 
 KEYS = [
     TaskQueueKey(owner=owner, group="g", vo="v", project=project, cores=cores)
     for owner in "abc" for project in ("", "p") for cores in (1, 4)
 ]  # fmt: skip
-PLACES = [Place("S", "ce", queue, host) for queue in "qr" for host in ("h1", "h2")]
+PLACES = [RunPlace("S", "ce", queue, host) for queue in "qr" for host in ("h1", "h2")]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Slow:
 
     def __init__(self, sets) -> None:
         self.sets = sets
-        self.running: list[tuple[TaskQueueKey, Place]] = []
+        self.running: list[tuple[TaskQueueKey, RunPlace]] = []
 
     def charged(self, key, place):
         for number, one in enumerate(self.sets):
@@ -157,7 +157,7 @@ class Both:
     """The engine and the slow evaluation, side by side; task queue n of KEYS has slot n."""
 
     def __init__(self, sets) -> None:
-        self.limits, self.slow, self.book = Limits(), Slow(sets), Book(sets)
+        self.limits, self.slow, self.book = RunLimits(), Slow(sets), Book(sets)
         self.there: set[int] = set()
         self.rules(0)
 
@@ -213,13 +213,13 @@ def test_masks_and_uses_are_those_of_an_evaluation_of_everything(sets, deeds):
 
 
 def limited(*sets, slots=((0, 0, KEYS[0]),)):
-    limits = Limits()
+    limits = RunLimits()
     limits.set_rules(Book(sets), slots)
     return limits
 
 
 def test_without_rules_nothing_is_shut_and_nothing_counted():
-    limits = Limits()
+    limits = RunLimits()
     limits.add(0, 0, KEYS[0])
     limits.take(KEYS[0], PLACES[0])
     assert not limits.active
@@ -234,10 +234,11 @@ def test_a_bucket_that_fills_shuts_its_task_queues_and_opens_them_again():
     )
     limits.take(KEYS[0], PLACES[0])
     assert limits.shut(PLACES[3]) == {0: 1, 1: 1}
-    assert limits.freed == set()
+    assert limits.take_freed() == set()
     limits.give(KEYS[0], PLACES[0])
     assert limits.shut(PLACES[3]) == {}
-    assert len(limits.freed) == 1
+    assert len(limits.take_freed()) == 1
+    assert limits.take_freed() == set()
 
 
 def test_what_is_refused_is_said_with_use_and_limit():
@@ -271,5 +272,5 @@ def test_a_limit_may_be_none():
 def test_hosts_that_no_rule_names_are_one_place(hosts):
     limits = limited([Rule(jobs=1)])
     limits.take(KEYS[0], PLACES[0])
-    shut = [limits.shut(Place("S", "ce", "q", f"n{n}")) for n in range(hosts)]
+    shut = [limits.shut(RunPlace("S", "ce", "q", f"n{n}")) for n in range(hosts)]
     assert all(one is shut[0] for one in shut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -39,8 +40,8 @@ _RUNNING_BY_SITE = f"""SELECT a.site, count(*) FROM attempt a {by_index("attempt
 LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
-_LIVE_ATTEMPTS = f"""SELECT pilot_id, job_id, number, tq_id FROM attempt {by_index("attempt_live")}
-WHERE ended_at IS NULL"""
+_LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, p.site, p.ce, p.queue, p.node_host
+FROM attempt a {by_index("attempt_live")} {JOIN_IN_ORDER} pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL"""
 _HELD = f"""SELECT pilot_id, tq_id, count(*) FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL GROUP BY pilot_id, tq_id"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
@@ -216,9 +217,21 @@ def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
     return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
 
 
-def live_attempts(db: Reader) -> list[tuple[int, int, int, int]]:
-    """(pilot, job, number of the attempt, task queue) of all live attempts."""
-    return list(db.execute(_LIVE_ATTEMPTS))
+class LiveAttempt(NamedTuple):
+    """`attempt`: its job and number. `place`: site, CE, queue and host of its pilot."""
+
+    pilot: int
+    attempt: tuple[int, int]
+    tq_id: int
+    place: tuple[str, ...]
+
+
+def live_attempts(db: Reader) -> list[LiveAttempt]:
+    """All live attempts."""
+    rows = db.execute(_LIVE_ATTEMPTS)
+    return [
+        LiveAttempt(pilot, (job, number), tq_id, tuple(place)) for pilot, job, number, tq_id, *place in rows
+    ]
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
