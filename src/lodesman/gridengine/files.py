@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from lodesman.errors import SyntaxFault
 from lodesman.gridengine.complexes import complexes_of, is_complex
-from lodesman.gridengine.lines import LogicalLine, logical_lines, note
+from lodesman.gridengine.lines import MAX_FAULTS, LogicalLine, logical_lines, note
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
 
@@ -174,28 +175,18 @@ def _check_cycles(
     groups: dict[str, HostGroup], blocks: Mapping[tuple[str, str], _Block], faults: list[SyntaxFault]
 ) -> None:
     """A group must not be in itself."""
-    left = {name: {one for one in group.members if one in groups} for name, group in groups.items()}
-    _prune(left)
-    while left:
-        walk: dict[str, str] = {}
-        here = min(left)
-        while here not in walk:
-            walk[here] = here = min(left[here])
-        chain = [here, walk[here]]
-        while chain[-1] != here:
-            chain.append(walk[chain[-1]])
+    left = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
+    while len(faults) < MAX_FAULTS:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as found:
+            cycle: list[str] = found.args[1][:0:-1]
+        else:
+            return
+        first = cycle.index(min(cycle))
+        chain = [*cycle[first:], *cycle[: first + 1]]
         shown = " > ".join(name[:40] for name in chain[:10])
-        message = f"the host group {here[:40]} is in itself: {shown}"
-        note(faults, blocks["host group", here].fault_at("hostlist", chain[1], message))
-        for name in chain[1:]:
+        message = f"the host group {chain[0][:40]} is in itself: {shown}"
+        note(faults, blocks["host group", chain[0]].fault_at("hostlist", chain[1], message))
+        for name in cycle:
             del left[name]
-        _prune(left)
-
-
-def _prune(left: dict[str, set[str]]) -> None:
-    """Forget the groups that lead to no cycle."""
-    while gone := {name for name, nested in left.items() if nested.isdisjoint(left)}:
-        for name in gone:
-            del left[name]
-    for nested in left.values():
-        nested.intersection_update(left)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lodesman.errors import SyntaxFault, TooLarge
 
 _MAX_CHARACTERS = 16 << 20
-_MAX_FAULTS = 100
+MAX_FAULTS = 100
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _WORD = re.compile(r"\S+")
@@ -48,7 +48,7 @@ class LogicalLine:
 
 def note(faults: list[SyntaxFault], fault: SyntaxFault) -> None:
     """Add a fault, unless there are a hundred already: what is no text at all is not reported line by line."""
-    if len(faults) < _MAX_FAULTS:
+    if len(faults) < MAX_FAULTS:
         faults.append(fault)
 
 
