@@ -21,7 +21,7 @@ POSITIONAL_ARGUMENTS = 5
 
 FORBIDDEN_WORDS = {"common", "handler", "helper", "manager", "util"}
 FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
-PURE = "broker cfg classad director jobclass jobs matching quota resources submission plan why".split()
+PURE = "broker cfg classad director gridengine jobclass jobs matching quota resources submission plan why".split()
 # Where waiting by the clock is the job (rule 3).
 MAY_SLEEP = ("daemon", "examples/demo/", "pilot/", "cli/", "batch/keeper")
 # What travels to worker nodes.

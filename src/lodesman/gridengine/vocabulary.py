@@ -1,0 +1,87 @@
+"""Host groups, user lists and projects (manual pages hostgroup(5), access_list(5), project(5)), and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.stock import STOCK_COMPLEXES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostGroup:
+    """Hosts under one name, which starts with `@`; `members` as written: hosts, and other groups."""
+
+    name: str
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserList:
+    """Users, and groups of the operating system (written `@group`), under one name."""
+
+    name: str
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    kinds: tuple[str, ...] = ("ACL",)
+
+    def has(self, user: str, groups: Collection[str] = ()) -> bool:
+        """Whether a user is on it, by name or by a group."""
+        return user in self.users or not self.groups.isdisjoint(groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project; `acl` and `xacl` name the user lists that may and may not use it; without `acl` all may."""
+
+    name: str
+    acl: tuple[str, ...] = ()
+    xacl: tuple[str, ...] = ()
+    oticket: int = 0
+    fshare: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that."""
+
+    complexes: Complexes = STOCK_COMPLEXES
+    host_groups: Mapping[str, HostGroup] = field(default_factory=dict)
+    user_lists: Mapping[str, UserList] = field(default_factory=dict)
+    projects: Mapping[str, Project] = field(default_factory=dict)
+    _hosts: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    _groups: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        hosts = {name: self._resolved(name) for name in self.host_groups}
+        groups: dict[str, set[str]] = {}
+        for name, members in hosts.items():
+            for host in members:
+                groups.setdefault(host, set()).add(name)
+        object.__setattr__(self, "_hosts", hosts)
+        object.__setattr__(self, "_groups", {host: frozenset(names) for host, names in groups.items()})
+
+    def _resolved(self, name: str) -> frozenset[str]:
+        seen, ahead, hosts = {name}, [name], set()
+        while ahead:
+            group = self.host_groups.get(ahead.pop())
+            for member in group.members if group else ():
+                if not member.startswith("@"):
+                    hosts.add(member.lower())
+                elif member not in seen:
+                    seen.add(member)
+                    ahead.append(member)
+        return frozenset(hosts)
+
+    def hosts_of(self, group: str) -> frozenset[str]:
+        """All hosts of a group (`@name`), nested ones too, in lower case; none if there is no such group."""
+        return self._hosts.get(group, frozenset())
+
+    def groups_of(self, host: str) -> frozenset[str]:
+        """All groups that a host is in, directly or through others; names of hosts do not depend on case."""
+        return self._groups.get(host.lower(), frozenset())
+
+    def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """The names of the user lists that a user is on, by name or by a group of the operating system."""
+        return frozenset(name for name, one in self.user_lists.items() if one.has(user, groups))

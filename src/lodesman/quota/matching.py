@@ -1,0 +1,134 @@
+"""Whether a rule is about a job, and about a place: two halves, which a caller may decide apart and combine.
+
+A rule matches a job at a place if neither half is None; the halves' values together are the bucket that is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from lodesman.gridengine.values import Number, Value
+from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
+
+_NO_FILTER = QuotaFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaJob:
+    """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex.
+
+    `user_lists` are the lists that its user is on (`Vocabulary.lists_of`).
+    """
+
+    user: str
+    user_lists: frozenset[str] = frozenset()
+    project: str = ""
+    job_class: str = ""
+    variant: str = "default"
+    pe: str = ""
+    slots: int = 1
+    requests: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaPlace:
+    """What rules ask of a place; `host_groups` are those the host is in (`Vocabulary.groups_of`), nested or not.
+
+    `load` has numbers by full name of the complex; what is missing there is unknown.
+    """
+
+    queue: str
+    host: str
+    host_groups: frozenset[str] = frozenset()
+    load: Mapping[str, Number] = field(default_factory=dict)
+
+
+class JobValues(NamedTuple):
+    """What a job has for the filters in braces; "" where it has none, or the filter is missing or without braces."""
+
+    user: str
+    project: str
+    pe: str
+    job_class: str
+
+
+class PlaceValues(NamedTuple):
+    """What a place has for the filters in braces; "" where the filter is missing or without braces."""
+
+    queue: str
+    host: str
+
+
+def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
+    """What is counted by itself of this job, None if the filters users, projects, pes or jcs exclude it."""
+    filters = rule.filters
+    users = filters.get(FilterTag.USERS, _NO_FILTER)
+    projects = filters.get(FilterTag.PROJECTS, _NO_FILTER)
+    pes = filters.get(FilterTag.PES, _NO_FILTER)
+    classes = filters.get(FilterTag.JCS, _NO_FILTER)
+    if (
+        not _by_name_or_group(users, job.user, job.user_lists, "@")
+        or not _both_ways(projects, job.project)
+        or not _both_ways(pes, job.pe)
+        or not _of_class(classes, job.job_class, job.variant)
+    ):
+        return None
+    return JobValues(
+        job.user if users.braced else "",
+        job.project if projects.braced else "",
+        job.pe if pes.braced else "",
+        job.job_class if classes.braced else "",
+    )
+
+
+def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
+    """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
+    queues = rule.filters.get(FilterTag.QUEUES, _NO_FILTER)
+    hosts = rule.filters.get(FilterTag.HOSTS, _NO_FILTER)
+    host = place.host.lower()
+    if not _both_ways(queues, place.queue) or not _by_name_or_group(hosts, host, place.host_groups, ""):
+        return None
+    return PlaceValues(place.queue if queues.braced else "", host if hosts.braced else "")
+
+
+def _judged(one: QuotaFilter, excluded: bool, named: bool) -> bool:
+    """What `!` names always excludes; if other names are there, one must fit."""
+    return not excluded and (named or not one.names)
+
+
+def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
+    """Users and hosts. `mark` is what the names of groups lack; without one they have it, and names know no case."""
+
+    def fits(pattern: str) -> bool:
+        if pattern.startswith("@"):
+            return any(fnmatchcase(f"{mark}{group}", pattern) for group in groups)
+        return fnmatchcase(name, pattern if mark else pattern.lower())
+
+    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+
+
+def _both_ways(one: QuotaFilter, value: str) -> bool:
+    """Projects, PEs and queues: either name may be the pattern. What is absent fits no name, not even `*`."""
+
+    def fits(pattern: str) -> bool:
+        return bool(value) and (fnmatchcase(value, pattern) or fnmatchcase(pattern, value))
+
+    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+
+
+def _of_class(one: QuotaFilter, name: str, variant: str) -> bool:
+    """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
+
+    def fits(pattern: str) -> bool:
+        return fnmatchcase(name, pattern) or fnmatchcase(f"{name}.{variant or 'default'}", pattern)
+
+    none_fits = "*" in one.excluded
+    excluded = [pattern for pattern in one.excluded if pattern != "*"]
+    if not name:
+        return none_fits or not one.names
+    if any(map(fits, excluded)):
+        return False
+    return any(map(fits, one.names)) if one.names else not none_fits
