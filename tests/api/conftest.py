@@ -37,6 +37,7 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
+from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.submit_pools import number_at_start, number_queues
 from lodesman.director.iteration import Excess
 from lodesman.director.options import read_options
@@ -47,6 +48,7 @@ from lodesman.resources import QueueId, ResourceConfig, load_resources
 from lodesman.store import Database
 from lodesman.store.accounts import set_service_token
 from lodesman.store.journal import Change, Transaction
+from lodesman.store.quotas import quota_sets
 from lodesman.store.shelf import Shelf
 
 PATIENCE = 60.0
@@ -242,7 +244,8 @@ class House:
         policy = Policy(resources(), bits=live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(
-            writer=self._writer, live=live, policy=policy, lease_seconds=lease,
+            writer=self._writer, live=live, policy=policy,
+            quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(serve_parked, live),
         )  # fmt: skip

@@ -138,7 +138,7 @@ class Revoked(Struct):
 AuditAction = Literal[
     "user-changed", "user-disabled", "user-enabled", "token-issued", "token-revoked", "pilots-drained", "site-closed",
     "site-opened", "site-tested", "breaker-opened", "breaker-closed", "breaker-ordered", "host-shut", "host-closed",
-    "host-opened", "configuration-changed", "configuration-refused", "login-refused",
+    "host-opened", "quota-changed", "quota-removed", "configuration-changed", "configuration-refused", "login-refused",
 ]  # fmt: skip
 
 

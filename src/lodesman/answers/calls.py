@@ -13,6 +13,7 @@ from lodesman.answers import (
     nodes,
     pilots,
     plans,
+    quotas,
     server,
     service,
     shares,
@@ -189,6 +190,15 @@ CLOSE_HOST = _post(
 )
 OPEN_HOST = _post(
     "/v1/hosts/open", hosts.OpenHostBody, hosts.HostChanged, "admin", "Give jobs to pilots of a host again", repeatable=True
+)
+QUOTAS = _get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
+QUOTA_USES = _get("/v1/quotas/use", ask.AllQuery, quotas.QuotaUses, "pilots:read", "What is used of limits", process="hot")
+SET_QUOTAS = _post(
+    "/v1/quotas", quotas.QuotaTextBody, quotas.QuotasChanged, "admin", "Add or change quota sets, or check their text",
+    most_bytes=2 * quotas.MOST_TEXT, refused=(404, 409),
+)
+DROP_QUOTAS = _post(
+    "/v1/quotas/remove", quotas.DropQuotasBody, quotas.QuotasChanged, "admin", "Remove quota sets", refused=(404,)
 )
 QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
 QUEUE_WHY = _get(

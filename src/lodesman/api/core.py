@@ -24,6 +24,7 @@ from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
 from lodesman.commands.hosts import HostGate
 from lodesman.commands.live import Live
+from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.commands.templates import Templates
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
@@ -99,6 +100,7 @@ class Core:
     died: Callable[[], None] | None = None
     live: Live
     policy: Policy
+    quotas: QuotaRules
     lease_seconds: float
     heartbeat_seconds: float
     idle_seconds: float

@@ -31,7 +31,7 @@ SECTIONS = {
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "usage": "pilots",
+        "director": "director", "quota": "quotas", "usage": "pilots",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +18,9 @@ from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
 from lodesman.config.identities import read_identities, with_identities
 from lodesman.director.options import DirectorOptions, read_options
-from lodesman.errors import InvalidConfig, SyntaxFault
+from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
+from lodesman.gridengine.files import read_vocabulary
+from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.resources import (
     LOCAL,
     MANUAL,
@@ -40,15 +42,19 @@ _Overrides = Mapping[str, Mapping[str, Any]]
 
 
 class Texts(Struct, frozen=True):
-    """The texts that a configuration was read from: the server's own file, and the resource files by name."""
+    """The texts that a configuration was read from: the server's own file, and by name the resource files and those of
+    Grid Engine.
+    """
 
     own: str = ""
     files: dict[str, str] = {}
+    native: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFiles:
-    """The files of a configuration as they were before they were read: the server's own (if any), and resource files.
+    """The files of a configuration as they were before they were read: the server's own (if any), resource files, and
+    `native` ones of Grid Engine.
 
     A name with `*`, `?` or `[` stands for all files that fit it at the time, sorted; names count from `base`.
     """
@@ -56,6 +62,7 @@ class SourceFiles:
     base: Path
     own: Path | None
     names: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
     stamps: Mapping[Path, tuple[int, ...] | None] = field(default_factory=dict)
     """Times, size and identity of each file; None for one that is not there."""
 
@@ -65,18 +72,18 @@ class SourceFiles:
         base = Path.cwd() if own is None else own.parent
         return cls(base=base, own=own, stamps={} if own is None else {own: _stamp(own)})
 
-    def naming(self, names: tuple[str, ...]) -> SourceFiles:
-        """With resource files, before they are read. The stamp of the own file, which has been read, stays."""
-        named = replace(self, names=names)
+    def naming(self, names: tuple[str, ...], native: tuple[str, ...] = ()) -> SourceFiles:
+        """With the files that it names, before they are read. The stamp of the own file, which has been read, stays."""
+        named = replace(self, names=names, native=native)
         return replace(named, stamps={**named.stamps_now(), **self.stamps})
 
     def changed(self) -> bool:
         """Whether any file is not as it was."""
         return self.stamps_now() != self.stamps
 
-    def resource_files(self) -> tuple[Path, ...]:
-        """The files that describe resources, each once; a plain name is among them even if there is no file."""
-        return tuple(dict.fromkeys(path for name in self.names for path in self.matches(name)))
+    def files(self, names: Iterable[str]) -> tuple[Path, ...]:
+        """The files that names stand for, each once; a plain name is among them even if there is no file."""
+        return tuple(dict.fromkeys(path for name in names for path in self.matches(name)))
 
     def matches(self, name: str) -> list[Path]:
         """The files that one name stands for."""
@@ -90,7 +97,7 @@ class SourceFiles:
     def stamps_now(self) -> dict[Path, tuple[int, ...] | None]:
         """The stamps of the files as they are now."""
         own = () if self.own is None else (self.own,)
-        return {path: _stamp(path) for path in (*own, *self.resource_files())}
+        return {path: _stamp(path) for path in (*own, *self.files((*self.names, *self.native)))}
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -125,6 +132,7 @@ class ServerConfig(Struct, frozen=True):
     director: DirectorOptions
     polling_seconds: float
     resources: ResourceConfig
+    vocabulary: Vocabulary
     sources: SourceFiles
     texts: Texts
 
@@ -191,8 +199,12 @@ class _ConfigReader:
     def read(self) -> ServerConfig:
         """The configuration. Raises InvalidConfig with the faults of all files."""
         stated = sections.read_table(sections.ServerFile, self._raw(), (), self._complain)
-        self.sources = self.sources.naming(stated.resources.files)
-        files = self._resource_texts() if self._texts is None else self._texts.files
+        self.sources = self.sources.naming(stated.resources.files, stated.gridengine.files)
+        texts = self._texts or Texts(
+            own=self._own,
+            files=self._read("resources", self.sources.names),
+            native=self._read("gridengine", self.sources.native),
+        )
         server = stated.server
         # Files count from the configuration file, wherever the server is started.
         pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
@@ -207,7 +219,8 @@ class _ConfigReader:
             self._complain(("shares", "slices"), message)
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
-        resources = load_resources(files.items(), faults=self._faults)
+        resources = load_resources(texts.files.items(), faults=self._faults)
+        vocabulary = self._vocabulary(texts.native)
         identities = read_identities(stated.identity, self._complain)
         backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
         options = replace(options, identities=rules)
@@ -228,9 +241,20 @@ class _ConfigReader:
             director=options,
             polling_seconds=polling,
             resources=resources,
+            vocabulary=vocabulary,
             sources=self.sources,
-            texts=Texts(own=self._own, files=files),
+            texts=texts,
         )
+
+    def _vocabulary(self, texts: Mapping[str, str]) -> Vocabulary:
+        faults: list[SyntaxFault] = []
+        try:
+            found = read_vocabulary(texts, faults=faults)
+        except TooLarge as fault:
+            self._complain(("gridengine", "files"), fault.message.rstrip("."))
+            found = Vocabulary()
+        self._faults += [fault_of(fault, str(fault.data.get("source", ""))) for fault in faults]
+        return found
 
     def _complain(self, path: sections.Place, message: str) -> None:
         """A fault of the value at a path."""
@@ -303,13 +327,13 @@ class _ConfigReader:
                         path = ("director", *filter(None, (name,)), option)
                         self._complain(path, f"{option}: there is no {one[:80]}{hint}")
 
-    def _resource_texts(self) -> dict[str, str]:
-        """The texts of the resource files, by name."""
-        for name in self.sources.names:
+    def _read(self, section: str, names: Collection[str]) -> dict[str, str]:
+        """The texts of the files of a section, by name."""
+        for name in names:
             if not self.sources.matches(name):
-                self._complain(("resources", "files"), f"no file is called {name}")
+                self._complain((section, "files"), f"no file is called {name}")
         texts: dict[str, str] = {}
-        for file in self.sources.resource_files():
+        for file in self.sources.files(names):
             try:
                 texts[str(file)] = file.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as fault:

@@ -75,6 +75,12 @@ class ResourceSection(Struct, forbid_unknown_fields=True, frozen=True):
     files: tuple[str, ...] = ()
 
 
+class GridEngineSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Files with what Grid Engine calls complexes, host groups, user lists and projects, as `qconf` prints them."""
+
+    files: tuple[str, ...] = ()
+
+
 class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
     """SubmitPools (RFC #7): how often they are evaluated, and how long one that no job needs is kept, in seconds.
 
@@ -101,6 +107,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     store: StoreSection = StoreSection()
     admin: AdminSection = AdminSection()
     resources: ResourceSection = ResourceSection()
+    gridengine: GridEngineSection = GridEngineSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()

@@ -315,6 +315,7 @@ def policy_of(
         loaded_at=time.time(),
         bits=bits,
         inhabited=inhabited,
+        vocabulary=config.vocabulary,
     )
 
 

@@ -25,6 +25,7 @@ from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
+from lodesman.commands.quotas import QuotaRules, use_vocabulary
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
@@ -42,6 +43,7 @@ from lodesman.store import Writer, incarnation
 from lodesman.store.accounts import count_accounts
 from lodesman.store.files import own
 from lodesman.store.journal import Change
+from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_pilots
 from lodesman.store.shelf import Shelf
 
@@ -80,6 +82,7 @@ class Server:
             writer=writer,
             live=live,
             policy=policy,
+            quotas=QuotaRules(live, quota_sets(writer), policy.vocabulary),
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             idle_seconds=config.pilots.idle_seconds,
@@ -255,6 +258,7 @@ class Server:
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
+                await self.core.command(Change(use_vocabulary, self.core.quotas, policy.vocabulary))
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None
         elif not self._offered:

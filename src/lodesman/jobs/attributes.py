@@ -63,6 +63,7 @@ _REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; 
 _CPU_SECONDS = "whole seconds on the reference machine, from 1 to 1000000000"
 _CORES = "a whole number of cores from 1 to 4096"
 _MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"
+_CONSUMABLES = 'amounts of resources, as in "matlab=1, scratch=20G" or {"matlab=1", "scratch=20G"}'
 _OUTPUT = "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000"
 _WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
 _PRIORITY = "a whole number from 0 (background) to 10"
@@ -102,6 +103,8 @@ ATTRIBUTES: Final = (
     Attribute("NumberOfProcessors", "cores", "key", values.whole(1, 4096), _CORES),
     Attribute("Memory", "memory_mb", "key", values.whole(0, 2**30), _MEMORY, ("MaxRAM",)),
     Attribute("Requirements", "requirements", "key", values.requirements, _REQUIREMENTS),
+    Attribute("PE", "pe", "key", values.name(), _A_NAME, ("ParallelEnvironment",), plain=True),
+    Attribute("Consumables", "consumables", "key", values.amounts, _CONSUMABLES),
     Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
     Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),

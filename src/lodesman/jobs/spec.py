@@ -55,6 +55,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_mb: int = 0
     norm_cpu_seconds: int = 86_400
     requirements: Mapping[str, Scalar | tuple[Scalar, ...]] = {}
+    pe: str = ""
+    consumables: tuple[str, ...] = ()
 
     # Limits and settings of the payload that do not decide where it can run.
     wall_seconds: int = 0

@@ -137,6 +137,19 @@ def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
     return read
 
 
+def amounts(value: Any) -> tuple[str, ...]:
+    """A list of `resource=amount`. Whether there is such a resource is checked where resources are known."""
+    found: tuple[str, ...] = _AMOUNTS(value)
+    for one in found:
+        if not _AMOUNT.match(one):
+            raise Mistake(f"has {shown(one)!r}, which is not resource=amount")
+    return found
+
+
+_AMOUNTS = names()
+_AMOUNT = re.compile(r"[^=\s]+=[^=\s]+\Z")
+
+
 def is_plain_name(text: str) -> bool:
     """Whether it can be a name everywhere: printable ASCII without a comma."""
     return text.isascii() and "," not in text

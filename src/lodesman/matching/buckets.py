@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lodesman.gridengine.values import Number, Value
 from lodesman.matching.limit_rules import KeySide, Need, Values
 
 
@@ -30,17 +31,23 @@ class Part:
 class Bucket:
     """What is used of each resource of a rule that anything was charged for."""
 
-    limits: Mapping[str, int]
-    used: dict[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Value]
+    used: dict[str, Number] = field(default_factory=dict)
 
     def refuses(self, needs: Iterable[Need]) -> bool:
         """Whether a job with these needs does not fit."""
-        used = self.used
-        return any(used.get(name, 0) + need > self.limits[name] for name, need, _ in needs)
+        used, limits = self.used, self.limits
+        for name, amount, _, fits in needs:
+            if fits is not None:
+                if not fits(amount, limits[name]):
+                    return True
+            elif used.get(name, 0) + amount > limits[name]:  # type: ignore[operator]  # numbers, as they are booked
+                return True
+        return False
 
     def book(self, needs: Iterable[Need], sign: int) -> None:
         """One job more, or less."""
-        for name, _, charge in needs:
+        for name, _, charge, _ in needs:
             if charge:
                 self.used[name] = self.used.get(name, 0) + sign * charge
 
@@ -51,7 +58,7 @@ class Family:
 
     rule: int
     values: Values
-    limits: Mapping[str, int]
+    limits: Mapping[str, Value]
     buckets: dict[Values, Bucket] = field(default_factory=dict)
     places: list[SetPlace] = field(default_factory=list)
 

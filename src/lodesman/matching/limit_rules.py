@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from lodesman.gridengine.values import Number, Value
 from lodesman.matching.task_queue import TaskQueueKey
-
-UNLIMITED: Final = 1 << 62
 
 Values = tuple[str, ...]
 Shut = Mapping[int, int]
@@ -26,11 +25,14 @@ class RunPlace(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a job needs of a resource, and what it takes of it while it runs: 0 of one that is only compared."""
+    """What a job needs of a resource, and what it takes of it while it runs. `fits`: of one that jobs do not use up, whether
+    this is within a limit, whatever others use.
+    """
 
     resource: str
-    need: int
-    charge: int
+    amount: Value
+    charge: Number
+    fits: Callable[[Value, Value], bool] | None = None
 
 
 class KeySide(Protocol):
@@ -57,7 +59,7 @@ class PlaceSide(Protocol):
     def values(self, rule: int) -> Values:
         """Of the bucket."""
 
-    def limits(self, rule: int) -> Mapping[str, int]:
+    def limits(self, rule: int) -> Mapping[str, Value]:
         """By resource."""
 
 
@@ -90,5 +92,5 @@ class BucketUse:
     of_key: Values
     of_place: Values
     resource: str
-    used: int
-    limit: int
+    used: Number
+    limit: Value

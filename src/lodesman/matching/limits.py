@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from lodesman.gridengine.values import Value
 from lodesman.masks.bits import bits
 from lodesman.matching.buckets import AlikeQueues, Bucket, Family, Part, SetPlace, Split
 from lodesman.matching.limit_rules import (
@@ -236,7 +237,7 @@ class RunLimits:
 
     # --- what is said ----------------------------------------------------------------------------------------
 
-    def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, int]]:
+    def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, Value]]:
         """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
         if self._book is None:
             return []
@@ -245,7 +246,7 @@ class RunLimits:
             (f, v, f.buckets.get(v) or Bucket(f.limits), need) for f, v, needs in charges for need in needs
         ]
         return [
-            (self._use(f, v, bucket, need.resource), need.need)
+            (self._use(f, v, bucket, need.resource), need.amount)
             for f, v, bucket, need in asked
             if bucket.refuses((need,))
         ]
@@ -260,12 +261,23 @@ class RunLimits:
                     if one.refuses(part):
                         yield self._book.names[part.rule], part.masks
 
-    def uses(self) -> Iterator[BucketUse]:
-        """All buckets of which something is used."""
+    def uses(self) -> Iterator[tuple[BucketUse, Shut]]:
+        """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
         for family in self._families.values():
+            splits = {place.split for place in family.places}
             for values, bucket in family.buckets.items():
+                parts = [
+                    part
+                    for split in splits
+                    for part in split.parts.get((family.rule, values), _NO_PARTS).values()
+                ]
                 for resource in family.limits:
-                    yield self._use(family, values, bucket, resource)
+                    shut: dict[int, int] = {}
+                    for part in parts:
+                        if bucket.refuses([need for need in part.needs if need.resource == resource]):
+                            for group, mask in part.masks.items():
+                                shut[group] = shut.get(group, 0) | mask
+                    yield self._use(family, values, bucket, resource), shut
 
     def _use(self, family: Family, values: Values, bucket: Bucket, resource: str) -> BucketUse:
         assert self._book is not None  # noqa: S101

@@ -11,6 +11,9 @@ from operator import or_
 from typing import Any
 
 from lodesman.answers.shares import KnownUsage
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.stock import STOCK_COMPLEXES
+from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.masks.bits import Plane, bits, mask_of, numbered
 from lodesman.matching.correction import corrected_shares
 from lodesman.matching.criteria import CRITERIA
@@ -61,6 +64,7 @@ class VOConfig:
     pools: Pools | None = None
     private_pools: frozenset[str] = frozenset()
     version: str = ""
+    complexes: Complexes = STOCK_COMPLEXES
 
     @cached_property
     def by_bit(self) -> Mapping[int, QueueOffer]:
@@ -187,7 +191,7 @@ class Policy:
     queues to which none is ever sent. `submission_pools`: the director's pools, None if they are unknown;
     `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
-    `usage`: what corrects the shares; None: they are as configured.
+    `usage`: what corrects the shares; None: they are as configured. `vocabulary`: that of Grid Engine.
     """
 
     config: ResourceConfig
@@ -201,6 +205,7 @@ class Policy:
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     usage: KnownUsage | None = None
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
     _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
 
@@ -229,7 +234,7 @@ class Policy:
             offers = offers_of(table, vo, life_seconds=self.life_seconds)
             known = self._of_vo[vo] = VOConfig(
                 vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest,
-                backends=self.backends, private_pools=self.private_pools,
+                backends=self.backends, private_pools=self.private_pools, complexes=self.vocabulary.complexes,
             )  # fmt: skip
         if not known.uninhabitable:
             return known

@@ -37,6 +37,8 @@ class TaskQueueKey:
     cores: int = 1
     memory_mb: int = 0
     norm_cpu_seconds: int = 86_400
+    pe: str = ""
+    consumables: tuple[str, ...] = ()
 
 
 _OF_SPEC = tuple(field.name for field in fields(TaskQueueKey) if field.name in JobSpec.__struct_fields__)

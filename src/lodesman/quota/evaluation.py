@@ -111,18 +111,28 @@ def charges(rule: QuotaRule, job: QuotaJob, place: QuotaPlace, complexes: Comple
 
 
 def _charge(entry: Complex, limit: QuotaLimit, job: QuotaJob, place: QuotaPlace) -> Charge | None:
-    value = limit_value(limit, place)
+    amount = amount_of(entry, job)
+    if amount is None:
+        return None
+    return Charge(resource=entry, amount=amount, limit=limit_value(limit, place), booked=is_booked(entry))
+
+
+def is_booked(entry: Complex) -> bool:
+    """Whether jobs use a resource up; of others their own request alone is compared with a limit."""
+    return entry.name == _SLOTS or entry.is_consumable
+
+
+def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
+    """What a job takes of a resource, or requests of one that is not used up; None if that is nothing."""
     requested = job.requests.get(entry.name)
     if entry.name == _SLOTS:
-        return Charge(resource=entry, amount=job.slots, limit=value, booked=True)
+        return job.slots
     if not entry.is_consumable:
-        if requested is None:
-            return None
-        return Charge(resource=entry, amount=requested, limit=value, booked=False)
+        return requested
     amount = _number(entry.default_value if requested is None else requested)
     if entry.consumable is Consumable.YES:
         amount *= job.slots
-    return Charge(resource=entry, amount=amount, limit=value, booked=True) if amount else None
+    return amount or None
 
 
 def limit_value(limit: QuotaLimit, place: QuotaPlace) -> Value:

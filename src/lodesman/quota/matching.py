@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
 
 _NO_FILTER = QuotaFilter()
+OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
+"""The filters that are about jobs; the others are about places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +66,31 @@ class PlaceValues(NamedTuple):
 
 def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
     """What is counted by itself of this job, None if the filters users, projects, pes or jcs exclude it."""
-    filters = rule.filters
-    users = filters.get(FilterTag.USERS, _NO_FILTER)
-    projects = filters.get(FilterTag.PROJECTS, _NO_FILTER)
-    pes = filters.get(FilterTag.PES, _NO_FILTER)
-    classes = filters.get(FilterTag.JCS, _NO_FILTER)
-    if (
-        not _by_name_or_group(users, job.user, job.user_lists, "@")
-        or not _both_ways(projects, job.project)
-        or not _both_ways(pes, job.pe)
-        or not _of_class(classes, job.job_class, job.variant)
-    ):
-        return None
+    if all(fits(tag, one, job) for tag, one in rule.filters.items() if tag in OF_JOBS):
+        return job_values(rule, job)
+    return None
+
+
+def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
+    """What is counted by itself of a job that the rule is about."""
+    braced = {tag for tag, one in rule.filters.items() if one.braced}
     return JobValues(
-        job.user if users.braced else "",
-        job.project if projects.braced else "",
-        job.pe if pes.braced else "",
-        job.job_class if classes.braced else "",
+        job.user if FilterTag.USERS in braced else "",
+        job.project if FilterTag.PROJECTS in braced else "",
+        job.pe if FilterTag.PES in braced else "",
+        job.job_class if FilterTag.JCS in braced else "",
     )
+
+
+def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
+    """Whether a filter of this kind, which is in OF_JOBS, lets a job pass."""
+    match tag:
+        case FilterTag.USERS:
+            return _by_name_or_group(one, job.user, job.user_lists, "@")
+        case FilterTag.JCS:
+            return _of_class(one, job.job_class, job.variant)
+        case _:
+            return _both_ways(one, job.project if tag is FilterTag.PROJECTS else job.pe)
 
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lodesman.errors import InvalidJob
+from msgspec.structs import replace as with_fields
+
+from lodesman.errors import InvalidConfig, InvalidJob
+from lodesman.gridengine.complexes import Complexes, Requestable
+from lodesman.gridengine.values import write_value
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.matching import TaskQueueKey
@@ -71,6 +75,31 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
         )
 
 
+def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
+    """As `name=amount` with full names and canonical amounts, in order. Raises InvalidJob."""
+    found: dict[str, str] = {}
+    for text in spec.consumables:
+        name, _, amount = text.partition("=")
+        resource = complexes.get(name)
+        if resource is None:
+            known = frozenset(one.name for one in complexes)
+            hint = _nearest(name, known) or "lode quota resources lists them."
+            raise _of_consumables(f"there is no resource {name!r}", hint)
+        if resource.requestable is Requestable.NO:
+            raise _of_consumables(f"jobs cannot ask for {resource.name}", "Leave it out.")
+        if resource.name in found:
+            raise _of_consumables(f"{resource.name} is given twice", "Give one amount.")
+        try:
+            found[resource.name] = write_value(resource.kind, resource.value(amount))
+        except InvalidConfig as wrong:
+            raise _of_consumables(wrong.message.rstrip("."), wrong.hint) from None
+    return tuple(sorted(f"{name}={amount}" for name, amount in found.items()))
+
+
+def _of_consumables(message: str, hint: str) -> InvalidJob:
+    return InvalidJob(f"Consumables: {message}.", hint=hint, attribute="Consumables")
+
+
 def _nearest(name: str, known: frozenset[str]) -> str:
     """What was probably meant, in any letter case; '' if no name is near."""
     folded = {one.casefold(): one for one in sorted(known)}
@@ -97,6 +126,10 @@ def optimize(
     `verdicts`: what was found before for other keys of the same configuration. Raises InvalidJob.
     """
     _check_names(draft, config)
+    if draft.spec.consumables:
+        draft = replace(
+            draft, spec=with_fields(draft.spec, consumables=_consumables(draft.spec, config.complexes))
+        )
     if draft.spec.requirements:
         # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
         wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo)

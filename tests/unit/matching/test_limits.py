@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from operator import le
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lodesman.masks.bits import bits
-from lodesman.matching.limit_rules import UNLIMITED, BucketUse, Need, RunPlace
+from lodesman.matching.limit_rules import BucketUse, Need, RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -45,7 +46,7 @@ class Rule:
 
     def needs(self, key):
         found = [(self.slots, Need("slots", key.cores, key.cores)), (self.jobs, Need("jobs", 1, 1)),
-                 (self.largest, Need("largest", key.cores, 0))]  # fmt: skip
+                 (self.largest, Need("largest", key.cores, 0, le))]  # fmt: skip
         return tuple(need for limit, need in found if limit is not None)
 
     @property
@@ -118,7 +119,7 @@ class Slow:
         found: dict[tuple[str, tuple[str, ...], tuple[str, ...], str], int] = {}
         for key, place in self.running:
             for name, rule, mine, there in self.charged(key, place):
-                for resource, _, charge in rule.needs(key):
+                for resource, _, charge, _ in rule.needs(key):
                     bucket = name, mine, there, resource
                     found[bucket] = found.get(bucket, 0) + charge
         return found
@@ -128,8 +129,8 @@ class Slow:
         return [
             (name, resource)
             for name, rule, mine, there in self.charged(key, place)
-            for resource, need, _ in rule.needs(key)
-            if used.get((name, mine, there, resource), 0) + need > rule.limits[resource]
+            for resource, amount, *_ in rule.needs(key)
+            if used.get((name, mine, there, resource), 0) + amount > rule.limits[resource]
         ]
 
 
@@ -194,7 +195,7 @@ class Both:
             assert [[(use.rule, use.resource) for use, _ in one] for one in said] == refused
         used = {
             (one.rule, one.of_key, one.of_place, one.resource): one.used
-            for one in self.limits.uses()
+            for one, _ in self.limits.uses()
             if one.used
         }
         assert used == {bucket: n for bucket, n in self.slow.used().items() if n}
@@ -253,7 +254,7 @@ def test_more_than_the_limit_may_run_when_it_is_lowered():
     limits = limited([Rule(jobs=1)])
     for _ in range(3):
         limits.take(KEYS[0], PLACES[0])
-    assert [(one.used, one.limit) for one in limits.uses()] == [(3, 1)]
+    assert [(one.used, one.limit) for one, _ in limits.uses()] == [(3, 1)]
     for _ in range(2):
         limits.give(KEYS[0], PLACES[0])
         assert limits.shut(PLACES[0]) == {0: 1}
@@ -262,7 +263,7 @@ def test_more_than_the_limit_may_run_when_it_is_lowered():
 
 
 def test_a_limit_may_be_none():
-    limits = limited([Rule(jobs=UNLIMITED)])
+    limits = limited([Rule(jobs=1 << 62)])
     for _ in range(100):
         limits.take(KEYS[0], PLACES[0])
     assert limits.shut(PLACES[0]) == {}

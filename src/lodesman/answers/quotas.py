@@ -1,0 +1,81 @@
+"""Resource quota sets: what administrators write of them, and what is used of each limit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct
+
+from lodesman.answers.call import Page
+
+MOST_TEXT: Final = 4 << 20
+
+
+class QuotaTextBody(Struct, omit_defaults=True):
+    """Sets in Grid Engine's own text. `how`: add new ones, or change those that there are. `trial`: change nothing."""
+
+    text: Annotated[str, Meta(max_length=MOST_TEXT)]
+    how: Literal["add", "change"] = "add"
+    trial: bool = False
+
+
+class DropQuotasBody(Struct):
+    """The sets to remove, all or none."""
+
+    names: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=255)]], Meta(min_length=1, max_length=1_000)
+    ]
+
+
+class QuotaNoticeRow(Struct):
+    """What is odd in a set and does not stop it: in which rule (`set/rule`), and at which line of the text."""
+
+    kind: str
+    rule: str
+    line: int
+    message: str
+
+
+class QuotasChanged(Struct):
+    """The sets that were added, changed or removed, or would be."""
+
+    names: list[str]
+    notices: list[QuotaNoticeRow] = []
+
+
+class QuotaSetRow(Struct):
+    """One set, with its canonical text. Times in UNIX seconds."""
+
+    name: str
+    enabled: bool
+    rules: int
+    text: str
+    changed_at: float
+    changed_by: str
+
+
+class QuotaSets(Struct):
+    """All sets, in the order in which they are asked."""
+
+    sets: list[QuotaSetRow]
+
+
+class BucketRow(Struct):
+    """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone.
+
+    `jobs` wait in task queues that it keeps from starting now.
+    """
+
+    rule: str
+    of: list[str]
+    resource: str
+    used: str
+    limit: str
+    full: bool
+    jobs: int
+
+
+class QuotaUses(Page):
+    """The buckets of which something is used, by rule."""
+
+    uses: list[BucketRow]

@@ -1,0 +1,98 @@
+"""Resource quota sets over HTTP: they are read and checked here, and hold from the commit on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from lodesman.answers import calls
+from lodesman.answers.accounts import AuditNote
+from lodesman.answers.call import Nothing
+from lodesman.answers.quotas import (
+    BucketRow,
+    DropQuotasBody,
+    QuotaNoticeRow,
+    QuotasChanged,
+    QuotaSetRow,
+    QuotaSets,
+    QuotaTextBody,
+    QuotaUses,
+)
+from lodesman.answers.requests import AllQuery
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.fairness import origin_of
+from lodesman.commands.quotas import buckets, remove_quotas, set_quotas
+from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.quota.notices import QuotaNotice, notices
+from lodesman.quota.reading import read_quota_sets
+from lodesman.quota.rules import FilterTag, QuotaSet
+from lodesman.store.audit import Audited
+from lodesman.store.journal import Change
+from lodesman.store.quotas import quota_sets
+
+
+@serves(calls.QUOTAS)
+async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
+    found = core.quotas.sets
+    return QuotaSets([
+        QuotaSetRow(
+            row.name, one.enabled, len(one.rules), row.text, row.changed_at, row.changed_by
+        )
+        for row in quota_sets(core.reader) if (one := found.get(row.name)) is not None
+    ])  # fmt: skip
+
+
+@serves(calls.SET_QUOTAS)
+async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
+    """Raises InvalidConfig with all faults of the text, Conflict, NotFound."""
+    body, vocabulary = request.body, core.policy.vocabulary
+    sets, odd = await asyncio.to_thread(_read, body.text, vocabulary, _known(core))
+    names = [one.name for one in sets]
+    if not body.trial:
+        command = Change(set_quotas, core.quotas, sets, new=body.how == "add", by=request.who.name)
+        note = AuditNote(
+            "quota-changed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope)
+        )
+        await core.command(Audited(command, note))
+    return QuotasChanged(names, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd])
+
+
+@serves(calls.DROP_QUOTAS)
+async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) -> QuotasChanged:
+    names = list(dict.fromkeys(request.body.names))
+    note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
+    await core.command(Audited(Change(remove_quotas, core.quotas, names), note))
+    return QuotasChanged(names)
+
+
+@serves(calls.QUOTA_USES)
+async def _uses(core: Core, request: Request[AllQuery, Nothing]) -> QuotaUses:
+    limit = request.query.limit
+    found: list[BucketRow] = await core.command(Change(buckets, core.live, limit + 1))
+    return QuotaUses(uses=found[:limit], more=len(found) > limit)
+
+
+def _read(
+    text: str, vocabulary: Vocabulary, known: Mapping[FilterTag, set[str]]
+) -> tuple[Sequence[QuotaSet], list[QuotaNotice]]:
+    faults: list[SyntaxFault] = []
+    sets = read_quota_sets(text, vocabulary.complexes, faults=faults)
+    if faults:
+        raise InvalidConfig(
+            f"{faults[0]}"
+            if len(faults) == 1
+            else f"The quota sets have {len(faults)} faults, first: {faults[0]}",
+            hint="Nothing was changed.",
+            faults=[fault.as_dict() for fault in faults],
+        )
+    if not sets:
+        raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
+    # Lines count in the text as it was given.
+    return sets, notices(sets, vocabulary, known)
+
+
+def _known(core: Core) -> Mapping[FilterTag, set[str]]:
+    """The names that there are; users come and go, and hosts are known from pilots alone."""
+    return {FilterTag.QUEUES: {queue.queue for queue in core.policy.config.tree.queue_ids()}}

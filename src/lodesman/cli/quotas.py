@@ -1,0 +1,132 @@
+"""`lode quota`: limits on what runs at once, as resource quota sets of Grid Engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from lodesman.answers import calls
+from lodesman.answers.quotas import BucketRow, DropQuotasBody, QuotasChanged, QuotaTextBody
+from lodesman.answers.requests import AllQuery
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, note, say, show_table
+from lodesman.cli.words import age, counted
+from lodesman.errors import NotFound
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+
+quota = click.Group(
+    "quota", help="Limit what runs at once, for users, projects, job classes, queues and hosts."
+)
+
+
+def _text(file: Path) -> str:
+    with click.open_file(str(file), encoding="utf-8") as stream:
+        return str(stream.read())
+
+
+def _send(
+    session: Session, file: Path, how: Literal["add", "change"], *, trial: bool = False
+) -> QuotasChanged:
+    answer = session.answer(calls.SET_QUOTAS, body=QuotaTextBody(_text(file), how, trial))
+    session.exit_if_json(answer)
+    for one in answer.notices:
+        note(f"{file}:{one.line}: {one.message}")
+    return answer
+
+
+@quota.command("add")
+@_FILE
+@with_session
+def _add(session: Session, /, *, file: Path) -> None:
+    r"""Add the quota sets of a file (administrators); - is standard input.
+
+    A set has a name, `enabled true`, and lines of limits, of which the first that fits a job at a place counts:
+
+    \b
+      {
+        name     fair
+        enabled  true
+        limit    users {*} hosts @gpu to slots=8
+        limit    projects {*,!test} to slots=200
+      }
+    """
+    answer = _send(session, file, "add")
+    say(f"Added {', '.join(answer.names)}. lode quota show tells what is used.")
+
+
+@quota.command("change")
+@_FILE
+@with_session
+def _change(session: Session, /, *, file: Path) -> None:
+    """Give quota sets the limits of a file (administrators). What runs goes on, also beyond a limit that is lower now."""
+    answer = _send(session, file, "change")
+    say(f"Changed {', '.join(answer.names)}.")
+
+
+@quota.command("check")
+@_FILE
+@with_session
+def _check(session: Session, /, *, file: Path) -> None:
+    """Check the quota sets of a file, and change nothing (administrators)."""
+    answer = _send(session, file, "add", trial=True)
+    say(f"{file}: {counted(len(answer.names), 'quota set')}, no fault.")
+
+
+@quota.command("rm")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@with_session
+def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
+    """Remove quota sets (administrators): nothing is limited by them any more."""
+    answer = session.answer(calls.DROP_QUOTAS, body=DropQuotasBody(list(names)))
+    session.exit_if_json(answer)
+    say(f"Removed {', '.join(answer.names)}.")
+
+
+@quota.command("ls")
+@with_session
+def _list(session: Session, /) -> None:
+    """List the quota sets, in the order in which they are asked."""
+    answer = session.answer(calls.QUOTAS)
+    session.exit_if_json(answer)
+    rows: list[list[Cell]] = [
+        [str(one.rules), one.name, "" if one.enabled else "not enabled", one.changed_by, age(one.changed_at)]
+        for one in answer.sets
+    ]
+    show_table((">rules", "name", "", "changed by", ">age"), rows)
+    if not rows:
+        note("There is no quota set.")
+
+
+@quota.command("text")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@with_session
+def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
+    """Print quota sets as `lode quota change` reads them, and qconf too."""
+    answer = session.answer(calls.QUOTAS)
+    for name in names:
+        if name not in {one.name for one in answer.sets}:
+            raise NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
+    answer.sets = [one for one in answer.sets if not names or one.name in names]
+    session.exit_if_json(answer)
+    click.echo("".join(one.text for one in answer.sets), nl=False)
+
+
+@quota.command("show")
+@with_session
+def _show(session: Session, /) -> None:
+    """Show what is used of each limit, and how many jobs wait behind it."""
+    answer = session.answer(calls.QUOTA_USES, query=AllQuery())
+    session.exit_if_json(answer)
+    show_table(("rule", "of", "resource", ">used", ">limit", ">jobs behind"), map(_bucket, answer.uses))
+    if not answer.uses:
+        note("Nothing that is limited runs.")
+    if answer.more:
+        note("There are more.")
+
+
+def _bucket(row: BucketRow) -> list[Cell]:
+    behind = f"{row.jobs:,}" if row.full else ""
+    return [row.rule, ", ".join(row.of), row.resource, row.used, row.limit, behind]

@@ -1,0 +1,204 @@
+"""Quota sets as the limit engine takes them: what they see of task queues and places, decided filter by filter.
+
+A filter is asked once for each value that comes (a user, a project, ...), so a thousand rules cost a task queue no more than
+a few look-ups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from functools import cache, partial
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from lodesman.gridengine.complexes import Complex, Complexes
+from lodesman.gridengine.values import ComplexType, Number, RelOp, Value, holds
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.matching.limit_rules import Need, RunPlace, Values
+from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.quota.evaluation import amount_of, is_booked, limit_value
+from lodesman.quota.matching import OF_JOBS, QuotaJob, QuotaPlace, fits, job_values, place_side
+from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaLimit, QuotaRule, QuotaSet
+
+_MB: Final = 1 << 20
+_OF_MEMORY: Final = ("h_vmem", "mem_free", "virtual_free")
+Load = Callable[[str], Mapping[str, Number]]
+"""Load values of a host, by full name of the complex; what is missing is unknown."""
+
+
+class _Term(NamedTuple):
+    """What a rule limits: a resource, and its limits, of which the smallest counts."""
+
+    label: str
+    resource: Complex
+    limits: tuple[QuotaLimit, ...]
+
+
+@cache
+def _compare(kind: ComplexType, relation: RelOp) -> Callable[[Value, Value], bool]:
+    """Equal for equal resources, as needs are compared."""
+    return partial(holds, kind, relation)
+
+
+class _JobSide:
+    """What the rules see of a task queue."""
+
+    def __init__(self, book: QuotaBook, job: QuotaJob, bits: int) -> None:
+        self.bits = bits
+        self._book = book
+        self._job = job
+
+    def values(self, rule: int) -> Values:
+        """Of the filters in braces."""
+        return job_values(self._book.rules[rule], self._job)
+
+    def needs(self, rule: int) -> tuple[Need, ...]:
+        """Of what it limits."""
+        found = []
+        for label, resource, _ in self._book.terms[rule]:
+            amount = amount_of(resource, self._job)
+            if amount is None:
+                continue
+            if is_booked(resource) and not isinstance(amount, str):
+                found.append(Need(label, amount, amount))
+            else:
+                found.append(Need(label, amount, 0, _compare(resource.kind, resource.relation)))
+        return tuple(found)
+
+
+class _PlaceSide:
+    """What the rules see of a place."""
+
+    def __init__(self, book: QuotaBook, place: QuotaPlace) -> None:
+        self._book = book
+        self._place = place
+        found = ((number, place_side(rule, place)) for number, rule in enumerate(book.rules))
+        self._values = {number: values for number, values in found if values is not None}
+        self.bits = sum(1 << number for number in self._values)
+
+    def values(self, rule: int) -> Values:
+        """Of the filters in braces."""
+        return self._values[rule]
+
+    def limits(self, rule: int) -> Mapping[str, Value]:
+        """By what it limits."""
+        found: dict[str, Value] = {}
+        for label, _, limits in self._book.terms[rule]:
+            values = [limit_value(one, self._place) for one in limits]
+            found[label] = values[0] if len(values) == 1 else min(v for v in values if not isinstance(v, str))
+        return found
+
+
+class QuotaBook:
+    """The rules of all sets that are enabled. `load` gives what dynamic limits need of a host."""
+
+    def __init__(self, sets: Iterable[QuotaSet], vocabulary: Vocabulary, load: Load = lambda _: {}) -> None:
+        enabled = [one for one in sets if one.enabled]
+        self.rules: list[QuotaRule] = [rule for one in enabled for rule in one.rules]
+        self.terms = [_terms(rule, vocabulary.complexes) for rule in self.rules]
+        ends = [0]
+        for one in enabled:
+            ends.append(ends[-1] + len(one.rules))
+        self._sets = tuple(pairwise(ends))
+        self._names = tuple(rule.label for rule in self.rules)
+        self._vocabulary = vocabulary
+        self._load = load
+        # Of each kind of filter: the rules that have none, and those that have each.
+        self._filters = {tag: _by_filter(self.rules, tag) for tag in OF_JOBS}
+        self._passed: dict[tuple[FilterTag, Hashable], int] = {}
+
+    @property
+    def sets(self) -> tuple[tuple[int, int], ...]:
+        """The first rule of each set, and the one after its last."""
+        return self._sets
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`set/rule` of each."""
+        return self._names
+
+    def kind_of(self, key: TaskQueueKey) -> Hashable:
+        """All that rules see of a task queue."""
+        return (
+            key.owner, key.project, key.job_class, key.variant, key.pe, key.cores, key.memory_mb,
+            key.norm_cpu_seconds, key.consumables,
+        )  # fmt: skip
+
+    def of_key(self, key: TaskQueueKey) -> _JobSide:
+        """The rules whose filters of users, projects, PEs and job classes let its jobs pass."""
+        job = job_of(key, self._vocabulary)
+        asked: Mapping[FilterTag, Hashable] = {
+            FilterTag.USERS: job.user,
+            FilterTag.PROJECTS: job.project,
+            FilterTag.PES: job.pe,
+            FilterTag.JCS: (job.job_class, job.variant),
+        }
+        bits = (1 << len(self.rules)) - 1
+        for tag, value in asked.items():
+            passed = self._passed.get((tag, value))
+            if passed is None:
+                without, having = self._filters[tag]
+                passed = without
+                for one, rules in having.items():
+                    if fits(tag, one, job):
+                        passed |= rules
+                self._passed[tag, value] = passed
+            bits &= passed
+        return _JobSide(self, job, bits)
+
+    def of_place(self, place: RunPlace) -> _PlaceSide:
+        """The rules whose filters of queues and hosts let it pass."""
+        host = place.host
+        groups = self._vocabulary.groups_of(host)
+        return _PlaceSide(
+            self, QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
+        )
+
+
+def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[QuotaFilter, int]]:
+    without, having = 0, dict[QuotaFilter, int]()
+    for number, rule in enumerate(rules):
+        one = rule.filters.get(tag)
+        if one is None:
+            without |= 1 << number
+        else:
+            having[one] = having.get(one, 0) | 1 << number
+    return without, having
+
+
+def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
+    """Several limits on what is used up are one; of what is only compared, each counts."""
+    found: dict[str, _Term] = {}
+    for limit in rule.limits:
+        resource = complexes.get(limit.resource)
+        if resource is None:
+            continue
+        label = resource.name
+        if label in found and not is_booked(resource):
+            label = f"{label}#{len(found)}"
+        before = found[label].limits if label in found else ()
+        found[label] = _Term(label, resource, (*before, limit))
+    return tuple(found.values())
+
+
+def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
+    """The jobs of a task queue as rules see them. Memory and CPU time are requests, too, where complexes mean the same."""
+    requests: dict[str, Value] = {}
+    if key.memory_mb:
+        requests = dict.fromkeys(_OF_MEMORY, key.memory_mb * _MB)
+    requests["h_cpu"] = key.norm_cpu_seconds
+    for text in key.consumables:
+        name, _, value = text.partition("=")
+        resource = vocabulary.complexes.get(name)
+        if resource is not None:
+            requests[resource.name] = resource.value(value)
+    return QuotaJob(
+        user=key.owner,
+        user_lists=vocabulary.lists_of(key.owner),
+        project=key.project,
+        job_class=key.job_class,
+        variant=key.variant or "default",
+        pe=key.pe,
+        slots=key.cores,
+        requests=requests,
+    )

@@ -1,0 +1,140 @@
+"""Quota sets over HTTP, and the claims that they let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
+ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"
+OFF = "{\n name off\n limit to slots=0\n}\n"
+HOSTS = "{\n name hosts\n enabled true\n limit hosts {*} to slots=$num_proc\n limit users ann hosts n1 to slots=0\n}\n"
+
+
+@pytest.fixture
+def admin(house):
+    house.user("eva", "physics", admin=True)
+    return house
+
+
+def put(house, text, how="add", **more):
+    answer = house.call("POST", "/v1/quotas", {"text": text, "how": how, **more}, token="eva")
+    assert answer.status == 200, answer.json
+    return answer.json
+
+
+def used(house):
+    found = house.get("/v1/quotas/use")["uses"]
+    return {
+        (one["rule"], *one["of"], one["resource"]): (one["used"], one["limit"], one["full"], one["jobs"])
+        for one in found
+    }
+
+
+def ids(jobs):
+    return [one["id"] for one in jobs]
+
+
+def test_a_set_holds_from_its_commit_until_it_is_removed(admin):
+    pilot = admin.pilot()
+    admin.submitted({}, {}, {})
+    assert put(admin, EACH) == {"names": ["each"], "notices": []}
+    (job,) = admin.claim(pilot, 3)
+    assert used(admin) == {("each/1", "ann", "slots"): ("1", "1", True, 2)}
+    assert admin.claim(pilot, 3) == []
+    admin.report(pilot, job)
+    assert used(admin) == {}
+    assert len(admin.claim(pilot, 3)) == 1
+    answer = admin.call("POST", "/v1/quotas/remove", {"names": ["each"]}, token="eva")
+    assert answer.json["names"] == ["each"]
+    assert len(admin.claim(pilot, 3)) == 1
+    assert used(admin) == {}
+
+
+def test_what_runs_counts_when_a_set_comes_and_goes_on_beyond_a_lower_limit(admin):
+    pilot = admin.pilot()
+    admin.submitted(*[{}] * 4)
+    jobs = admin.claim(pilot, 3)
+    put(admin, EACH)
+    assert used(admin) == {("each/1", "ann", "slots"): ("3", "1", True, 1)}
+    for job in jobs[:2]:
+        admin.report(pilot, job)
+        assert admin.claim(pilot) == []
+    admin.report(pilot, jobs[2])
+    assert len(admin.claim(pilot)) == 1
+    put(admin, EACH.replace("=1", "=9"), "change")
+    assert admin.claim(pilot) == []  # there is none left
+    assert used(admin)["each/1", "ann", "slots"] == ("1", "9", False, 0)
+
+
+def test_a_set_that_is_not_enabled_limits_nothing(admin):
+    put(admin, OFF)
+    admin.submitted({})
+    assert len(admin.claim(admin.pilot())) == 1
+    assert [(one["name"], one["enabled"], one["rules"]) for one in admin.get("/v1/quotas")["sets"]] == [
+        ("off", False, 1)
+    ]
+
+
+def test_limits_hold_for_every_job_of_one_claim_and_for_all_pilots_of_a_queue(admin):
+    one, other = admin.pilot(), admin.pilot()
+    put(admin, ALL)
+    admin.submitted(*[{}] * 5)
+    assert len(admin.claim(one, 5)) == 2
+    assert admin.claim(other, 5) == []
+
+
+def test_a_claim_that_waits_gets_a_job_as_soon_as_a_limit_frees(admin):
+    one, other = admin.pilot(), admin.pilot()
+    put(admin, EACH)
+    admin.submitted({}, {})
+    (job,) = admin.claim(one)
+    waiting, connection = admin.open("POST", "/v1/pilots/claim", admin.claim_body(wait_s=30.0), token=other)
+    assert len(admin.claim(one)) == 0  # it is parked by now
+    admin.report(one, job)
+    admin.run(waiting)
+    assert ids(connection.answer().json["jobs"]) == [2]
+    assert used(admin)["each/1", "ann", "slots"] == ("1", "1", True, 0)
+
+
+def test_hosts_have_buckets_of_their_own_and_the_first_rule_counts(admin):
+    first, second = (admin.pilot(node={"cores": 4, "host": name}) for name in ("n1", "n2"))
+    put(admin, HOSTS.replace("$num_proc", "1"))
+    admin.submitted(*[{}] * 4)
+    assert [len(admin.claim(one, 4)) for one in (first, second)] == [1, 1]
+    assert used(admin) == {
+        ("hosts/1", "n1", "slots"): ("1", "1", True, 2),
+        ("hosts/1", "n2", "slots"): ("1", "1", True, 2),
+    }
+
+
+def test_all_faults_of_a_text_are_said_at_once_and_nothing_is_stored(admin):
+    text = EACH + "{\n name bad\n enabled true\n limit usrs x to slots=1\n limit to nothing=1\n}\n"
+    answer = admin.call("POST", "/v1/quotas", {"text": text}, token="eva")
+    assert (answer.status, answer.code) == (400, "invalid-config")
+    assert [one["data"]["line"] for one in answer.json["error"]["data"]["faults"]] == [9, 10]
+    assert admin.get("/v1/quotas")["sets"] == []
+
+
+@pytest.mark.parametrize(("how", "status"), [("add", 409), ("change", 404)])
+def test_sets_are_added_once_and_changed_when_they_are_there(admin, how, status):
+    put(admin, EACH)
+    text = EACH if how == "add" else ALL
+    assert admin.call("POST", "/v1/quotas", {"text": text + OFF, "how": how}, token="eva").status == status
+    assert [one["name"] for one in admin.get("/v1/quotas")["sets"]] == ["each"]
+
+
+def test_a_trial_changes_nothing_and_says_what_is_odd(admin):
+    found = put(
+        admin, "{\n name odd\n enabled true\n limit to slots=5\n limit users ann to slots=1\n}\n", trial=True
+    )
+    assert [(one["kind"], one["rule"], one["line"]) for one in found["notices"]] == [("shadowed", "odd/2", 5)]
+    assert admin.get("/v1/quotas")["sets"] == []
+
+
+def test_users_read_and_administrators_change(admin):
+    assert admin.call("POST", "/v1/quotas", {"text": EACH}, token="ann").status == 403
+    assert admin.call("POST", "/v1/quotas/remove", {"names": ["each"]}, token="ann").status == 403
+    assert admin.call("POST", "/v1/quotas/remove", {"names": ["each"]}, token="eva").status == 404
+    put(admin, EACH)
+    (row,) = admin.get("/v1/quotas")["sets"]
+    assert (row["changed_by"], row["changed_at"]) == ("eva", admin.now)
