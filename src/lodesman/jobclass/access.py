@@ -82,9 +82,8 @@ def _check_value(
     if isinstance(held, ClassList):
         yield from _check_list(name, held, given, canonical)
         return
-    text = given if isinstance(given, str) or given is None else ",".join(entries_of(name, given))
-    violation = _check_scalar(name, held, text or None)
-    if violation:
+    text = given if isinstance(given, str) else ",".join(entries_of(name, given))
+    if violation := _check_scalar(name, held, text or None):
         yield violation
 
 
@@ -170,15 +169,15 @@ def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalK
     """The specifiers of a class that have more letters than those of the template."""
     if isinstance(held, ClassScalar) or isinstance(mine, ClassScalar):
         # To set a scalar that is UNSPECIFIED is to change it.
-        yield from _more(name, None, held.grants, mine.grants.replace("+", "~"))
+        enough = set(mine.grants) <= set(held.grants.replace("~", "~+"))
+        yield from _more(name, None, held.grants, "" if enough else mine.grants)
         return
     yield from _more(name, None, held.grants, "+" if "+" in mine.grants else "")
     entries = {_keyed(name, entry.key, canonical): entry for entry in mine.entries or ()}
     for entry in held.entries or ():
         own = entries.get(_keyed(name, entry.key, canonical))
-        if own:
-            letters = together(own.grants, mine.grants).replace("+", "")
-            yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
+        letters = together(own.grants, mine.grants).replace("+", "") if own else ""
+        yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
 
 
 def _more(name: str, key: str | None, held: str, mine: str) -> Iterator[Violation]:

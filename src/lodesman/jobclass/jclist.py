@@ -149,11 +149,8 @@ def read_jc_list(text: str, classes: Classes | None = None) -> JcListText:
             places[place] = one_list(split_outside_brackets(said), f" on {shown(place)}")
     except UnreadableValue as fault:
         return JcListText(lists=None, faults=(*faults, f"jc_list: {fault}."), warnings=tuple(warnings))
-    lists = QueueJcLists(
-        default=default,
-        hosts={place: value for place, value in places.items() if not place.startswith("@")},
-        groups={place: value for place, value in places.items() if place.startswith("@")},
-    )
+    groups = {place: places.pop(place) for place in list(places) if place.startswith("@")}
+    lists = QueueJcLists(default=default, hosts=places, groups=groups)
     return JcListText(lists=None if faults else lists, faults=tuple(faults), warnings=tuple(warnings))
 
 

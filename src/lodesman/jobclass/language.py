@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lodesman.answers.jobs import Notice
 from lodesman.errors import SyntaxFault, TooLarge
@@ -79,8 +80,7 @@ def _check_size(text: str, source: str) -> None:
         raise TooLarge(message, limit=_MAX_BYTES, size=size, source=source)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Line:
+class _Line(NamedTuple):
     number: int
     text: str = ""
 
@@ -142,9 +142,7 @@ class _ClassReader:
             self.lines[attribute] = _Line(number=line.number, text=value)
             if attribute not in KINDS and attribute not in _OWN:
                 self.unknown[attribute] = value
-                message = (
-                    f"{shown(attribute)} is no attribute of job classes here; it is kept and has no effect."
-                )
+                message = f"{shown(attribute)} is no known attribute: it is kept and has no effect."
                 self.notices.append(Notice(attribute=attribute, message=message, line=line.number, column=1))
 
     def name(self) -> str:
@@ -180,14 +178,12 @@ class _ClassReader:
             self.say(attribute, line, "names stand between commas, without blanks; NONE stands alone")
         return found
 
-    def kept_of_template(self, variants: tuple[str, ...]) -> dict[str, ByVariant]:
+    def kept_of_template(self, mine: tuple[str, ...]) -> dict[str, ByVariant]:
         """The attributes of the template; those of its variants that the class has."""
-        found = self.template.attributes.items()
-        kept = {
-            name: {one: value.variants[one] for one in value.variants if one in variants}
-            for name, value in found
+        return {
+            name: replace(value, variants={one: own for one, own in value.variants.items() if one in mine})
+            for name, value in self.template.attributes.items()
         }
-        return {name: replace(value, variants=kept[name]) for name, value in found}
 
     def value(self, attribute: str, line: _Line, variants: frozenset[str]) -> ByVariant | None:
         found = read_value(

@@ -59,15 +59,11 @@ def refuse_edit(job_class: JobClass, user: str, *, is_manager: bool) -> ClassRef
     """Why a user may not change, delete, enable or disable a class, or None: owners may, and managers; the template is for
     managers only, and so is a class without owner.
     """
-    if is_manager:
+    owners = () if job_class.name == TEMPLATE else job_class.owner
+    if is_manager or user in owners:
         return None
-    if job_class.name == TEMPLATE or not job_class.owner:
-        sentence = f'denied: "{shown(user)}" must be manager to change the job class "{job_class.name}".'
-        return _no(RefusalReason.NOT_OWNER, sentence)
-    if user in job_class.owner:
-        return None
-    owners = ", ".join(job_class.owner)
-    sentence = f'denied: "{shown(user)}" does not own the job class "{job_class.name}". Its owners: {owners}.'
+    who = f"must be manager, or one of its owners ({', '.join(owners)})," if owners else "must be manager"
+    sentence = f'denied: "{shown(user)}" {who} to change the job class "{job_class.name}".'
     return _no(RefusalReason.NOT_OWNER, sentence)
 
 

@@ -168,9 +168,7 @@ def _specifier(text: str) -> tuple[str, str]:
         raise UnreadableValue("a '{' is never closed")
     if not inner or len(set(inner)) < len(inner) or not set(inner) <= set(_LETTERS):
         written = f"{{{shown(inner)}}}"
-        raise UnreadableValue(
-            f"{written} is no access specifier; it has one or more of + - ~, each at most once"
-        )
+        raise UnreadableValue(f"{written} is no access specifier: one or more of + - ~, each once")
     return together(inner, ""), rest.strip()
 
 

@@ -69,7 +69,8 @@ def test_who_may_change_a_class(name, owner, user, is_manager, allowed):
     assert (refusal is None) == allowed
     if refusal:
         assert refusal.reason is RefusalReason.NOT_OWNER
-        assert ("must be manager" in refusal.sentence) == (name == "template" or owner == "NONE")
+        assert refusal.sentence.startswith(f'denied: "{user}" must be manager')
+        assert ("one of its owners" in refusal.sentence) == (name != "template" and owner != "NONE")
 
 
 @pytest.mark.parametrize("name", ["app", "App_1", "a-b+c", "3d", "Größe", "default", "x" * 255])
