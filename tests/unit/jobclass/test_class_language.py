@@ -142,6 +142,11 @@ def test_a_specifier_of_a_list_without_plus_is_that_of_its_entries():
     """In a bracket it can be written; it means the same as one at each entry, and is written so."""
     job_class = class_of(variants="default,v", l_hard="UNSPECIFIED,[{~}v={-}a=1,b=2]")
     assert "UNSPECIFIED,[v={-~}a=1,{~}b=2]" in write_class(job_class)
+    empty = class_of(
+        variants="default,v", l_hard="UNSPECIFIED,[{~}v=UNSPECIFIED]", q_hard="UNSPECIFIED,[{-}v=NONE]"
+    )
+    assert "UNSPECIFIED,[v=UNSPECIFIED]" in write_class(empty)
+    assert "UNSPECIFIED,[v=NONE]" in write_class(empty)
 
 
 @pytest.mark.parametrize(
