@@ -1,0 +1,49 @@
+"""Job classes of Univa Grid Engine 8.1: templates that administrators control, and what jobs may do to them."""
+
+from lodesman.jobclass.access import Violation, check, check_template, judged, refusal_sentence
+from lodesman.jobclass.attributes import CanonicalKey, JobValue, JobValues, entries_of
+from lodesman.jobclass.jclist import JcList, QueueJcLists, allows, read_jc_list
+from lodesman.jobclass.language import read_class, write_class
+from lodesman.jobclass.model import ClassSnapshot, JobClass, fresh_template, new_class, snapshot_from_json
+from lodesman.jobclass.request import ClearAttribute, EditEntry, Give, merge
+from lodesman.jobclass.rights import (
+    ClassRefusal,
+    choose_class,
+    derive,
+    refuse_delete,
+    refuse_edit,
+    refuse_name,
+)
+
+__all__ = [
+    "CanonicalKey",
+    "ClassRefusal",
+    "ClassSnapshot",
+    "ClearAttribute",
+    "EditEntry",
+    "Give",
+    "JcList",
+    "JobClass",
+    "JobValue",
+    "JobValues",
+    "QueueJcLists",
+    "Violation",
+    "allows",
+    "check",
+    "check_template",
+    "choose_class",
+    "derive",
+    "entries_of",
+    "fresh_template",
+    "judged",
+    "merge",
+    "new_class",
+    "read_class",
+    "read_jc_list",
+    "refusal_sentence",
+    "refuse_delete",
+    "refuse_edit",
+    "refuse_name",
+    "snapshot_from_json",
+    "write_class",
+]

@@ -1,0 +1,243 @@
+r"""The native text of a job class, as `qconf -sjc` prints it and `-Ajc` reads it.
+
+    jcname          app                     a line for each attribute: its name, blanks, its value
+    variant_list    default,large
+    l_hard          {+~}a=1, \              a backslash at its end joins a line with the next one
+                    [large=a=2]
+    # a comment
+
+What a text does not have is taken from the template. Attributes that are unknown are kept as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lodesman.answers.jobs import Notice
+from lodesman.errors import SyntaxFault, TooLarge
+from lodesman.jobclass.attributes import KINDS, AttributeKind, CanonicalKey, kind_of
+from lodesman.jobclass.model import DEFAULT_VARIANT, JobClass, fresh_template
+from lodesman.jobclass.specifiers import ByVariant, ClassList, read_value, write_value
+from lodesman.jobs.record import shown
+
+_MAX_BYTES = 1 << 20
+_MAX_FAULTS = 100
+_OWN = ("jcname", "variant_list", "owner", "user_lists", "xuser_lists")
+_NAME = re.compile(r"\w[\w+-]*\Z")
+_ATTRIBUTE = re.compile(r"[A-Za-z]\w*\Z", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_MAX_NAME = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassText:
+    """What a text says: a class, or else faults; notices name what was kept without a meaning."""
+
+    job_class: JobClass | None
+    faults: tuple[SyntaxFault, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with the name of a class or a variant, without a full stop; "" if nothing is."""
+    if len(name) > _MAX_NAME:
+        return f"has {len(name)} characters; at most {_MAX_NAME}"
+    if _NAME.match(name):
+        return ""
+    wrong = next((one for one in name if not _NAME.match(f"a{one}")), name[:1])
+    return (
+        f"contains {shown(wrong)!r}; it has letters, digits and _, and behind the first + and -"
+        if wrong
+        else "is empty"
+    )
+
+
+def read_class(
+    text: str,
+    *,
+    source: str = "",
+    template: JobClass | None = None,
+    canonical: CanonicalKey,
+) -> ClassText:
+    """Read one class. `template` gives what the text does not have (the fresh one if None).
+
+    `canonical` finds entries that have one key under two names. Raises TooLarge.
+    """
+    _check_size(text, source)
+    found = _ClassReader(source, template or fresh_template(), canonical).read(text)
+    if found.job_class:
+        # What is read can be written, and read again.
+        _check_size(write_class(found.job_class), source)
+    return found
+
+
+def _check_size(text: str, source: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > _MAX_BYTES:
+        message = f"A job class has at most {_MAX_BYTES} bytes; this one has {size}."
+        raise TooLarge(message, limit=_MAX_BYTES, size=size, source=source)
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str = ""
+
+
+class _ClassReader:
+    """Reads one text; gathers faults and notices."""
+
+    __slots__ = ("canonical", "faults", "lines", "notices", "source", "template", "unknown")
+
+    def __init__(self, source: str, template: JobClass, canonical: CanonicalKey) -> None:
+        self.source = source
+        self.template = template
+        self.canonical = canonical
+        self.faults: list[SyntaxFault] = []
+        self.notices: list[Notice] = []
+        self.lines: dict[str, _Line] = {}
+        self.unknown: dict[str, str] = {}
+
+    def read(self, text: str) -> ClassText:
+        for line in _joined(text):
+            self.split(line)
+        name, variants = self.name(), self.variants()
+        attributes = self.kept_of_template(variants)
+        for attribute, line in self.lines.items():
+            if attribute in KINDS:
+                value = self.value(attribute, line, frozenset(variants))
+                if value:
+                    attributes[attribute] = value
+        found = JobClass(
+            name=name,
+            variants=variants,
+            owner=self.names("owner", self.template.owner),
+            user_lists=self.names("user_lists", self.template.user_lists),
+            xuser_lists=self.names("xuser_lists", self.template.xuser_lists),
+            attributes=attributes,
+            unknown={**self.template.unknown, **self.unknown},
+        )
+        faults = tuple(sorted(self.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
+        return ClassText(
+            job_class=None if faults else found, faults=faults, notices=tuple(self.notices[:_MAX_FAULTS])
+        )
+
+    def split(self, line: _Line) -> None:
+        """Note a line by its attribute."""
+        attribute, value = (*line.text.split(None, 1), "", "")[:2]
+        bad = _CONTROL.search(line.text)
+        if bad:
+            self.say(attribute, line, f"the character U+{ord(bad[0]):04X}, which no text has")
+        elif not _ATTRIBUTE.match(attribute):
+            self.say(attribute, line, f"{shown(attribute)!r} is no name of an attribute")
+        elif not value:
+            self.say(attribute, line, "a value is missing; write `attribute value`")
+        elif attribute in self.lines:
+            first = self.lines[attribute].number
+            self.say(attribute, line, f"the attribute is given twice, first at line {first}")
+        elif value.endswith("\\"):
+            self.say(attribute, line, "a value ends with a backslash")
+        else:
+            self.lines[attribute] = _Line(number=line.number, text=value)
+            if attribute not in KINDS and attribute not in _OWN:
+                self.unknown[attribute] = value
+                message = f"{shown(attribute)} is no known attribute: it is kept and has no effect."
+                self.notices.append(Notice(attribute=attribute, message=message, line=line.number, column=1))
+
+    def name(self) -> str:
+        line = self.lines.get("jcname")
+        if line is None:
+            self.say("jcname", _Line(number=1), "the name of the job class is missing")
+            return ""
+        problem = name_problem(line.text)
+        if problem:
+            self.say("jcname", line, f"Job class name {problem}")
+        return line.text
+
+    def variants(self) -> tuple[str, ...]:
+        names = self.names("variant_list", self.template.variants) or (DEFAULT_VARIANT,)
+        line = self.lines.get("variant_list", _Line(number=1))
+        for name in names:
+            problem = name_problem(name)
+            if problem:
+                self.say("variant_list", line, f"the name {shown(name)!r} of a variant {problem}")
+        if DEFAULT_VARIANT not in names:
+            self.say("variant_list", line, f"the variant {DEFAULT_VARIANT!r} is missing")
+        return names
+
+    def names(self, attribute: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+        """A comma list of names; NONE is empty."""
+        line = self.lines.get(attribute)
+        if line is None or line.text == "NONE":
+            return otherwise if line is None else ()
+        found = tuple(name.strip() for name in line.text.split(","))
+        if len(set(found)) < len(found):
+            self.say(attribute, line, "a name is given twice")
+        if any(not name or re.search(r"\s", name) or name == "NONE" or name.endswith("\\") for name in found):
+            self.say(attribute, line, "names stand between commas, without blanks; NONE stands alone")
+        return found
+
+    def kept_of_template(self, mine: tuple[str, ...]) -> dict[str, ByVariant]:
+        """The attributes of the template; those of its variants that the class has."""
+        return {
+            name: replace(value, variants={one: own for one, own in value.variants.items() if one in mine})
+            for name, value in self.template.attributes.items()
+        }
+
+    def value(self, attribute: str, line: _Line, variants: frozenset[str]) -> ByVariant | None:
+        found = read_value(
+            kind_of(attribute), line.text, variants, lambda message: self.say(attribute, line, message)
+        )
+        for one in (found.base, *found.variants.values()) if found else ():
+            if isinstance(one, ClassList) and one.entries and kind_of(attribute) is AttributeKind.KEYED:
+                self.check_keys(attribute, line, [entry.key for entry in one.entries])
+        return found
+
+    def check_keys(self, attribute: str, line: _Line, keys: list[str]) -> None:
+        seen: dict[str, str] = {}
+        for key in keys:
+            name = self.canonical(attribute, key)
+            if name in seen:
+                self.say(attribute, line, f"{shown(seen[name])} and {shown(key)} are two names of one key")
+            seen[name] = key
+
+    def say(self, attribute: str, line: _Line, message: str) -> None:
+        value = f' "{shown(line.text)}"' if line.text else ""
+        text = f"Error during parsing of attribute value{value} of {shown(attribute)}: {message}."
+        more = {"source": self.source} if self.source else {}
+        if len(self.faults) < 10 * _MAX_FAULTS:
+            self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
+
+
+def _joined(text: str) -> list[_Line]:
+    """The lines that say something, joined where a backslash ends one; a blank stands for the end of the line."""
+    found: list[_Line] = []
+    parts: list[str] = []
+    start = 0
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        line = raw.strip()
+        if not parts and (not line or line.startswith("#")):
+            continue
+        start = start if parts else number
+        goes_on = line.endswith("\\")
+        parts.append(line[:-1].strip() if goes_on else line)
+        if not goes_on:
+            found.append(_Line(number=start, text=" ".join(parts).strip()))
+            parts = []
+    return [*found, _Line(number=start, text=" ".join(parts).strip())] if parts else found
+
+
+def write_class(job_class: JobClass) -> str:
+    """The canonical text of a class: it reads as an equal class."""
+    own = (job_class.variants if job_class.variants != (DEFAULT_VARIANT,) else ()), job_class.owner
+    lists = (*own, job_class.user_lists, job_class.xuser_lists)
+    said = [("jcname", job_class.name)]
+    said += [(name, ",".join(names) or "NONE") for name, names in zip(_OWN[1:], lists, strict=True)]
+    said += [
+        (name, write_value(kind, job_class.attributes[name]))
+        for name, kind in KINDS.items()
+        if name in job_class.attributes
+    ]
+    said += job_class.unknown.items()
+    return "".join(f"{name:<15} {value}\n" for name, value in said)
