@@ -15,7 +15,19 @@ from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 from lodesman.answers import requests
 from lodesman.answers.call import Code
 from lodesman.answers.calls import CALLS
-from lodesman.api import claims, explain, files, hosts, pilots, reads, service, site_tests, sites, users
+from lodesman.api import (
+    claims,
+    explain,
+    files,
+    hosts,
+    pilots,
+    quotas,
+    reads,
+    service,
+    site_tests,
+    sites,
+    users,
+)
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
@@ -40,7 +52,7 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, pilots, service, sites, users),
+        "hot": (claims, hosts, pilots, quotas, service, sites, users),
         "reading": (files, explain, reads, site_tests),
     }[process]
     Dispatcher(process, None, modules)
@@ -208,6 +220,7 @@ def test_each_refusal_fits_the_schema_of_errors(house):
 
 
 TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
+QUOTAS = "{\n name one\n limit to slots=1\n}\n"
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
 REFUSED = [
     ("GET", "/v1/pilots/1/log", "admin", None, 502),
@@ -229,6 +242,9 @@ REFUSED = [
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),
     ("POST", "/v1/sites/open", "admin", {"site": "North"}, 409),
     ("POST", "/v1/site-tests", "admin", {"path": "Nowhere"}, 404),
+    ("POST", "/v1/quotas", "admin", {"text": QUOTAS}, 409),
+    ("POST", "/v1/quotas", "admin", {"text": QUOTAS.replace("one", "two"), "how": "change"}, 404),
+    ("POST", "/v1/quotas/remove", "admin", {"names": ["two"]}, 404),
 ]  # fmt: skip
 
 
@@ -236,6 +252,7 @@ def test_each_refusal_that_is_not_derived_comes_and_no_other(house, backend):
     house.pilot()
     backend.is_away = True
     house.side.director = house.director(backend)
+    assert house.call("POST", "/v1/quotas", {"text": QUOTAS}, token="admin").status == 200
     house.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200)))
     for _ in range(17):  # two of their hashes begin alike
         house.user("carl")

@@ -36,6 +36,8 @@ class TaskQueueFacts(Struct):
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
+    pe: str
+    consumables: list[str]
 
 
 class TaskQueueRow(TaskQueueFacts):

@@ -54,7 +54,7 @@ def _add(session: Session, /, *, file: Path) -> None:
       }
     """
     answer = _send(session, file, "add")
-    say(f"Added {', '.join(answer.names)}. lode quota show tells what is used.")
+    say(f"Added {', '.join(answer.names)}. lode quota show prints what is used.")
 
 
 @quota.command("change")

@@ -28,7 +28,7 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Bucket:
+class Booked:
     """What is used of each resource of a rule that anything was charged for."""
 
     limits: Mapping[str, Value]
@@ -59,14 +59,14 @@ class Family:
     rule: int
     values: Values
     limits: Mapping[str, Value]
-    buckets: dict[Values, Bucket] = field(default_factory=dict)
+    buckets: dict[Values, Booked] = field(default_factory=dict)
     places: list[SetPlace] = field(default_factory=list)
 
-    def bucket(self, values: Values) -> Bucket:
+    def bucket(self, values: Values) -> Booked:
         """Made when it is first needed."""
         found = self.buckets.get(values)
         if found is None:
-            found = self.buckets[values] = Bucket(self.limits)
+            found = self.buckets[values] = Booked(self.limits)
         return found
 
 
@@ -129,7 +129,7 @@ class SetPlace:
         """Whether the next job of a part does not fit here."""
         family = self.families[part.rule]
         bucket = family.buckets.get(part.values)
-        return (Bucket(family.limits) if bucket is None else bucket).refuses(part.needs)
+        return (Booked(family.limits) if bucket is None else bucket).refuses(part.needs)
 
     def close(self, part: Part, masks: Mapping[int, int]) -> None:
         """Slots of a part that does not fit any more."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from lodesman.gridengine.values import Value
 from lodesman.masks.bits import bits
-from lodesman.matching.buckets import AlikeQueues, Bucket, Family, Part, SetPlace, Split
+from lodesman.matching.buckets import AlikeQueues, Booked, Family, Part, SetPlace, Split
 from lodesman.matching.limit_rules import (
     NONE_SHUT,
     BucketUse,
@@ -243,7 +243,7 @@ class RunLimits:
             return []
         charges = self._charges(key, self.spot(place))
         asked = [
-            (f, v, f.buckets.get(v) or Bucket(f.limits), need) for f, v, needs in charges for need in needs
+            (f, v, f.buckets.get(v) or Booked(f.limits), need) for f, v, needs in charges for need in needs
         ]
         return [
             (self._use(f, v, bucket, need.resource), need.amount)
@@ -279,7 +279,7 @@ class RunLimits:
                                 shut[group] = shut.get(group, 0) | mask
                     yield self._use(family, values, bucket, resource), shut
 
-    def _use(self, family: Family, values: Values, bucket: Bucket, resource: str) -> BucketUse:
+    def _use(self, family: Family, values: Values, bucket: Booked, resource: str) -> BucketUse:
         assert self._book is not None  # noqa: S101
         name, used = self._book.names[family.rule], bucket.used.get(resource, 0)
         return BucketUse(name, values, family.values, resource, used, family.limits[resource])

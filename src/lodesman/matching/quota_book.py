@@ -1,7 +1,7 @@
 """Quota sets as the limit engine takes them: what they see of task queues and places, decided filter by filter.
 
 A filter is asked once for each value that comes (a user, a project, ...), so a thousand rules cost a task queue no more than
-a few look-ups.
+a few steps.
 """
 
 from __future__ import annotations
