@@ -50,6 +50,32 @@ def test_first_claims_of_many_task_queues_do_not_write_in_small_portions(house):
     assert 0 < len(members) <= 6  # 20 of them: widths of 16 and 4, or of 1
 
 
+@pytest.mark.sqlite
+def test_a_front_is_opened_by_one_statement(house):
+    queues(house, 10)
+    claims = Together([house.claim_command(house.pilot()) for _ in range(10)])
+    claimed, seen = statements(house, lambda: house.do(claims))
+    opened = {(one.job_id - 1) // 2 for one in claimed}
+    reads = [sql for sql in seen if "FROM job WHERE queued" in sql or "FROM cohort c" in sql]
+    assert len(reads) == len(opened) > 1
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_rows_and_runs_beyond_one_portion_are_claimed_in_the_order_of_their_ids(house, forgets):
+    for _ in range(20):
+        house.submit(3)
+        house.submit(10, rows=True)
+    [(tq_id, _, jobs)] = house.live.queues.index.queues()
+    assert jobs == 260
+
+    def forget(_tx, _claimed):
+        if forgets:
+            house.live.queues.fronts.forget(tq_id)
+
+    claims = Together([house.claim_command(house.pilot(), 20) for _ in range(13)], forget)
+    assert [one.job_id for one in house.do(claims)] == list(range(1, 261))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_no_job_is_claimed_twice_when_fronts_are_dropped_between_claims(house, seed):
     """A front that is read again in the same transaction sees what was claimed before it."""

@@ -267,7 +267,9 @@ def test_an_engine_that_is_away_under_load(make_server, engine):
     wait_until(pilots, "pilots that wait and run", patience=PATIENCE)
     engine.service("outage")
     try:
-        wait_until(lambda: faults(server), "a poll that fails")
+        wait_until(
+            lambda: faults(server), "a poll that fails", patience=PATIENCE
+        )  # the queue of HTCondor hangs
         before = {one["stamp"] for one in pilots_of(server)}
         assert not threading.Event().wait(OUTAGE_SECONDS)
         pilots = pilots_of(server)

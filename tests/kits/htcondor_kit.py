@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,7 +65,18 @@ def htcondor_kit(root: Path) -> Iterator[Kit]:
         advance=lambda: threading.Event().wait(0.3),
         patience=120.0,
     )
-    runner().run(["condor_rm", "-all"])  # a test that failed may have left some
+    _clear()
+
+
+def _clear() -> None:
+    """Remove what a test left, and wait for its slots: the next test needs both."""
+    deadline = time.monotonic() + 120.0
+    runner().run(["condor_rm", "-all"])
+    while "Claimed" in (
+        slots := runner().run(["condor_status", "-af", "Name", "State", "Activity", "JobId"]).out
+    ):
+        assert time.monotonic() < deadline, f"{slots}{runner().run(['condor_q', '-all', '-nobatch']).out}"
+        threading.Event().wait(0.5)
 
 
 HTCONDOR_KITS = [pytest.param(htcondor_kit, id="htcondor", marks=pytest.mark.engines)]

@@ -33,7 +33,7 @@ _REPLAY = (
     f"UPDATE leadership SET claims_at = {greatest('claims_at', _LAST_ATTEMPT)}",
 )
 
-_WRITE_AFTER = 2_000
+_WRITE_AFTER = 10_000
 
 
 def replay(db: Writer) -> None:

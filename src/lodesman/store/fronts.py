@@ -28,6 +28,8 @@ _RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id
 EXISTS (SELECT 1 FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor)
 FROM cohort c JOIN template t ON t.id = c.template_id
 WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.first, c.id LIMIT ?"""
+# A front is read for the first time in one step; the last column is known of runs alone.
+_FIRST = f"SELECT r.*, NULL FROM ({_ROWS}) AS r UNION ALL SELECT c.* FROM ({_RUNS}) AS c"
 _HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
 
 
@@ -109,11 +111,13 @@ class Fronts:
         front = self._fronts.get(tq_id)
         if front is None:
             front = self._fronts[tq_id] = _Front()
-        if not front.rows and front.more_rows:
-            _read_rows(tx, tq_id, front, past)
+            _read_first(tx, tq_id, front, self._claims, past)
+        elif not front.rows and front.more_rows:
+            _add_rows(tx, tq_id, front, tx.read(_ROWS, _rows_of(tq_id), past=past))
         # A run that was not read yet may begin before the head of those that were.
         while front.more_runs and (not front.runs or front.runs[0][0] > front.last_run[0]):
-            _read_runs(tx, tq_id, front, self._claims, past)
+            found = tx.read(_RUNS, _runs_of(tq_id, front), past=past)
+            _add_runs(tx, front, found, self._claims, past)
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].id):
             return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
@@ -135,16 +139,31 @@ def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> WaitingJob
     )
 
 
-def _read_rows(tx: Transaction, tq_id: int, front: _Front, past: frozenset[str]) -> None:
-    found = tx.read(_ROWS, (tq_id, tq_id, tq_id, _ROW_CHUNK), past=past)
+def _rows_of(tq_id: int) -> tuple[int, ...]:
+    return tq_id, tq_id, tq_id, _ROW_CHUNK
+
+
+def _runs_of(tq_id: int, front: _Front) -> tuple[int, ...]:
+    return tq_id, *front.last_run, _RUN_CHUNK
+
+
+def _read_first(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[str]) -> None:
+    found = tx.read(_FIRST, (*_rows_of(tq_id), *_runs_of(tq_id, front)), past=past)
+    rows = [row[:-1] for row in found if row[-1] is None]
+    _add_rows(tx, tq_id, front, rows)
+    _add_runs(tx, front, found[len(rows) :], claims, past)
+
+
+def _add_rows(tx: Transaction, tq_id: int, front: _Front, found: list[Any]) -> None:
     front.rows.extend(WaitingJob(*row[:-1]) for row in found)
     front.more_rows = len(found) == _ROW_CHUNK
     if found and found[0][0] > found[0][-1]:
         set_row_cursor(tx, tq_id, found[0][0])
 
 
-def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[str]) -> None:
-    found = tx.read(_RUNS, (tq_id, *front.last_run, _RUN_CHUNK), past=past)
+def _add_runs(
+    tx: Transaction, front: _Front, found: list[Any], claims: ClaimLog, past: frozenset[str]
+) -> None:
     for *row, has_holes in found:
         run = _OpenRun(row)
         front.last_run = (run.first, run.cohort_id)
