@@ -7,7 +7,7 @@ whether there is one learns whether the user gave it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -29,11 +29,14 @@ _TASKS: Final = ("t_min", "t_max", "t_step")
 DEFAULTS: Final[Mapping[str, str]] = {
     JOB_CLASS: "", "a": "", "ac": "", "ar": "0", "A": "", "b": "n", "c_interval": "", "c_occasion": "", "ckpt": "",
     "cwd": "", "dl": "", "e": "", "hold_jid": "", "hold_jid_ad": "", "h": "n", "i": "", "j": "n", "js": "0",
-    "l_hard": "", "l_soft": "", "m": "n", "M": "", "masterq": "", "notify": "n", "N": "", "o": "", "P": "", "p": "0", "tc": "0",
-    "binding_strategy": "no_job_binding", "binding_type": "", "binding_amount": "", "binding_socket": "", "binding_core": "",
-    "binding_step": "", "binding_exp_n": "", "pe_name": "", "pe_min": "", "pe_max": "", "q_hard": "", "q_soft": "", "R": "n",
-    "r": "n", "shell": "y", "S": "", "t_min": "", "t_max": "", "t_step": "", "w": "n", "display": "",
+    "l_hard": "", "l_soft": "", "m": "n", "M": "", "masterq": "", "notify": "n", "N": "", "o": "", "P": "", "p": "0",
+    "tc": "0", "binding_strategy": "no_job_binding", "binding_type": "", "binding_amount": "", "binding_socket": "",
+    "binding_core": "", "binding_step": "", "binding_exp_n": "", "pe_name": "", "pe_min": "", "pe_max": "",
+    "q_hard": "", "q_soft": "", "R": "n", "r": "n", "shell": "y", "S": "", "t_min": "", "t_max": "", "t_step": "",
+    "w": "n", "display": "",
 }  # fmt: skip
+# What the usual libraries forget by themselves between two jobs: the names of Grid Engine 8.1.
+CLEARED: Final = DEFAULTS.keys() - {JOB_CLASS}
 _RANK: Final = {name: rank for rank, name in enumerate(DEFAULTS)}
 _CORES: Final = re.compile(r"binding_exp_(socket|core)(\d{1,4})")
 ARGUMENT: Final = re.compile(r"CMDARG(\d{1,6})")
@@ -81,47 +84,37 @@ def is_known(name: str) -> bool:
     return name in _RANK or _CORES.fullmatch(name) is not None
 
 
-def is_cleared(name: str) -> bool:
-    """Whether the usual libraries forget it by themselves between two jobs: they do so with names of Grid Engine 8.1."""
-    return name in _RANK and name != JOB_CLASS
-
-
 def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> list[str]:
     """The lines `PARAM name value`, in the order of the real client.
 
     `forget`: names that the process has seen with an earlier job; they are sent empty if this job lacks them, because
     libraries keep what they do not know. Raises InvalidJob with the `attribute` whose text cannot stand in one line.
     """
-    return [f"PARAM {name} {_checked(name, text)}" for name, text in _pairs(parameters, forget)]
-
-
-def _pairs(parameters: Parameters, forget: Collection[str]) -> Iterator[tuple[str, str]]:
-    yield "VERSION", VERSION
-    yield "CONTEXT", parameters.context
-    yield "CLIENT", parameters.client
-    yield "USER", parameters.user
-    yield "GROUP", parameters.group
+    head = [
+        ("VERSION", VERSION),
+        ("CONTEXT", parameters.context),
+        ("CLIENT", parameters.client),
+        ("USER", parameters.user),
+        ("GROUP", parameters.group),
+    ]
     if parameters.job_id:
-        yield "JOB_ID", str(parameters.job_id)
-    yield "CMDNAME", parameters.command or "NONE"
-    yield "CMDARGS", str(len(parameters.arguments))
-    for number, argument in enumerate(parameters.arguments):
-        yield f"CMDARG{number}", argument
-    sent = dict(_given(parameters.values))
-    sent |= dict.fromkeys((name for name in forget if name not in sent), "")
-    for name in sorted(sent, key=_place):
-        yield name, sent[name]
+        head.append(("JOB_ID", str(parameters.job_id)))
+    head += (("CMDNAME", parameters.command or "NONE"), ("CMDARGS", str(len(parameters.arguments))))
+    head += [(f"CMDARG{number}", argument) for number, argument in enumerate(parameters.arguments)]
+    sent = _given(parameters.values)
+    for name in forget:
+        sent.setdefault(name, "")
+    place = _RANK.__getitem__ if sent.keys() <= _RANK.keys() else _place
+    pairs = [*head, *((name, sent[name]) for name in sorted(sent, key=place))]
+    return _one_line_each([(f"PARAM {name} ", name, text) for name, text in pairs])
 
 
-def _given(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _given(values: Mapping[str, str]) -> dict[str, str]:
     """Those that are not at their default."""
-    single = all(values.get(name, "1") == "1" for name in _TASKS)
-    for name, text in values.items():
-        if name in _TASKS:
-            if not single:
-                yield name, text
-        elif text and text != DEFAULTS.get(name, ""):
-            yield name, text
+    sent = {name: text for name, text in values.items() if text and text != DEFAULTS.get(name)}
+    if not sent.keys().isdisjoint(_TASKS) and all(sent.get(name, "1") == "1" for name in _TASKS):
+        return {name: text for name, text in sent.items() if name not in _TASKS}
+    return sent
 
 
 def _place(name: str) -> tuple[int, int, int]:
@@ -141,17 +134,30 @@ def environment_lines(environment: Mapping[str, str]) -> list[str]:
     A name that no shell has as a variable (an exported function of bash) is left out: libraries make variables of names.
     Raises InvalidJob for a text that is not Unicode.
     """
-    return [
-        f"ENV ADD {name} {_checked(name, text.translate(_ESCAPES))}"
-        for name, text in environment.items()
-        if _SHELL_NAME.fullmatch(name)
-    ]
+    return _one_line_each(
+        [
+            (f"ENV ADD {name} ", name, text.translate(_ESCAPES))
+            for name, text in environment.items()
+            if _SHELL_NAME.fullmatch(name)
+        ]
+    )
 
 
-def _checked(name: str, text: str) -> str:
+def _one_line_each(parts: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Start and text of each line, with the name that a fault has."""
+    lines = [start + text for start, _, text in parts]
+    whole = "\n".join(lines)
+    # Nearly always nothing is wrong with all of them together.
+    if not whole.isascii() or whole.count("\n") >= max(len(lines), 1) or "\x00" in whole:
+        for _, name, text in parts:
+            _check_line(name, text)
+    return lines
+
+
+def _check_line(name: str, text: str) -> None:
     bad = _NOT_IN_LINE.search(text)
     if bad is None:
-        return text
+        return
     what = "a newline" if bad[0] == "\n" else f"the character U+{ord(bad[0]):04X}"
     raise InvalidJob(
         f"The value of {name} has {what}; a JSV gets each value in one line.",

@@ -74,8 +74,9 @@ class Heard:
 
 
 def check_script(url: JsvUrl) -> None:
-    """Raises InvalidConfig, in the words of Grid Engine, unless the script is a file that may be executed."""
-    if not (os.path.isfile(url.path) and os.access(url.path, os.X_OK)):  # noqa: PTH113 - False for any fault
+    """Raises InvalidConfig, in the words of Grid Engine, unless it is a file that may be executed."""
+    path = Path(url.path)
+    if not (path.is_file() and os.access(path, os.X_OK)):
         raise InvalidConfig(f'JSV "{url.path}" is either not a file or not executable', jsv=url.path)
 
 
@@ -121,8 +122,8 @@ class ScriptProcess:
     """A script that runs. One thread at a time may use it."""
 
     __slots__ = (
-        "_limits", "_looked_at_cpu", "_out", "_pending", "_poll", "_process", "_stderr", "_stderr_open", "_stdin", "_stdout",
-        "_waits_to_write",
+        "_close_stdin", "_limits", "_looked_at_cpu", "_out", "_pending", "_poll", "_process", "_stderr",
+        "_stdin", "_stdout", "_waits_to_write",
     )  # fmt: skip
 
     def __init__(self, url: JsvUrl, context: JsvContext, settings: ScriptSettings) -> None:
@@ -137,8 +138,9 @@ class ScriptProcess:
         self._out = bytearray()
         self._pending = b""
         self._waits_to_write = False
-        self._stderr_open = True
+        self._close_stdin = False
         self._looked_at_cpu = 0.0
+        # In this order: what is on stderr before a line is on stdout is then never seen after it.
         self._poll = select.poll()
         self._poll.register(self._stdout, select.POLLIN)
         self._poll.register(self._stderr, select.POLLIN)
@@ -205,7 +207,7 @@ class ScriptProcess:
 
     def send(self, lines: Iterable[str]) -> None:
         """Write lines; what the pipe does not take at once is written while the script is heard."""
-        text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        text = ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
         self._pending = self._pending + text if self._pending else text
         self._write()
 
@@ -219,25 +221,33 @@ class ScriptProcess:
             if fault.errno != errno.EPIPE:
                 raise
             self._pending = b""  # it has closed its stdin; that it ended is heard on stdout
-        if bool(self._pending) != self._waits_to_write:
+        if self._close_stdin and not self._pending and self._process.stdin:
+            if self._waits_to_write:
+                self._poll.unregister(self._stdin)
+                self._waits_to_write = False
+            self._process.stdin.close()
+        elif bool(self._pending) != self._waits_to_write:
             self._waits_to_write = bool(self._pending)
             if self._waits_to_write:
                 self._poll.register(self._stdin, select.POLLOUT)
             else:
                 self._poll.unregister(self._stdin)
 
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to hear, not even its end."""
+        return not self._poll.poll(0)
+
     def hear(self, seconds: float) -> Heard:
         """Wait for a line, at most `seconds`. A line on stderr goes before all that is on stdout."""
         deadline = time.monotonic() + seconds
         left = seconds
         while True:
-            events = self._poll.poll(max(0.0, left) * 1_000)
-            ready = {fd for fd, _ in events}
+            ready = [fd for fd, _ in self._poll.poll(left * 1_000)]
             if self._stdin in ready:
                 self._write()
             ended = self._stdout in ready and not self._read()
-            lines = self._lines(ended=ended)
-            complaints = self._complaints() if lines or ended or self._stderr in ready else []
+            lines = self._lines(ended=ended) if self._out else []
+            complaints = self._complaints() if self._stderr in ready else []
             if lines or complaints or ended:
                 return Heard(lines, complaints, ended)
             left = deadline - time.monotonic()
@@ -264,14 +274,8 @@ class ScriptProcess:
 
     def _complaints(self) -> list[str]:
         """Lines on stderr. A program that ends with an error writes several, in more than one piece."""
-        if not self._stderr_open:
-            return []
-        try:
-            found = os.read(self._stderr, _CHUNK)
-        except BlockingIOError:
-            return []
+        found = os.read(self._stderr, _CHUNK)
         if not found:  # closed: it would be reported as ready for ever
-            self._stderr_open = False
             self._poll.unregister(self._stderr)
             return []
         more = select.poll()
@@ -286,8 +290,10 @@ class ScriptProcess:
         ]
 
     def stop(self, seconds: float) -> None:
-        """Say QUIT, wait until it ends, kill the process group. Some libraries would run for ever at the end of stdin."""
+        """Say QUIT, close stdin, wait until it ends, kill the group: some libraries run for ever at the end of stdin."""
         self.send(["QUIT"])
+        self._close_stdin = True
+        self._write()
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if self.hear(left).ended:

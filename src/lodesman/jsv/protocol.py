@@ -21,12 +21,12 @@ from lodesman.errors import InvalidJob
 from lodesman.jsv.parameters import (
     ARGUMENT,
     BOOLEANS,
+    CLEARED,
     JOB_CLASS,
     NUMBERS,
     READ_ONLY,
     Parameters,
     environment_lines,
-    is_cleared,
     is_known,
     parameter_lines,
 )
@@ -37,7 +37,7 @@ _MAX_ARGUMENTS: Final = 100_000
 _MAX_COMPLAINT: Final = 4_096
 _LEVELS: Final = ("INFO", "WARNING", "ERROR")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,12}")
-_NOT_UTF8: Final = re.compile(r"[\udc80-\udcff]")
+_NO_TEXT: Final = re.compile(r"[\x00\udc80-\udcff]")  # bytes that are not UTF-8, as they are decoded
 
 
 class JsvVerdict(StrEnum):
@@ -118,9 +118,9 @@ class Dialogue:
     """
 
     __slots__ = (
-        "_arguments", "_changes", "_characters", "_environment", "_environment_changes", "_given", "_lines", "_log",
-        "_notes", "_outcome", "_restarted", "_script", "_send_environment", "_started", "_strict", "_to_send", "_values",
-        "seen",
+        "_arguments", "_broken", "_changes", "_characters", "_environment", "_environment_changes", "_given", "_lines",
+        "_log", "_message", "_notes", "_restarted", "_script", "_send_environment", "_started", "_strict", "_to_send",
+        "_values", "_verdict", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -133,7 +133,9 @@ class Dialogue:
         self._log: list[JsvLogLine] = []
         self._notes: dict[str, str] = {}
         self._lines = self._characters = 0
-        self._outcome: JsvOutcome | None = None
+        self._verdict: JsvVerdict | None = None
+        self._message = ""
+        self._broken = False
         self.seen: set[str] = set(seen)
         self._forget_answers()
 
@@ -147,9 +149,32 @@ class Dialogue:
         self._environment_changes: list[ParameterChange] = []
         self._send_environment = self._started = False
 
-    def result(self) -> JsvOutcome | None:
-        """How it ended; None before."""
-        return self._outcome
+    def has_ended(self) -> bool:
+        """Whether there is an outcome."""
+        return self._verdict is not None
+
+    @property
+    def restart(self) -> bool:
+        """Whether the process must not be used again: it broke the protocol, or is in the middle of it."""
+        return self._broken or self._verdict is None
+
+    def outcome(self, *, seconds: float = 0.0, notes: Sequence[str] = ()) -> JsvOutcome:
+        """How it ended. `notes` are added to its own. Raises ValueError before the end."""
+        verdict = self._verdict
+        if verdict is None:
+            raise ValueError("the dialogue has not ended")
+        kept = verdict is JsvVerdict.CORRECTED or (verdict is JsvVerdict.ACCEPTED and not self._strict)
+        return JsvOutcome(
+            verdict=verdict,
+            message=self._message,
+            parameters=self._left() if kept else self._given,
+            changes=tuple(self._changes) if kept else (),
+            environment=tuple(self._environment_changes) if kept else (),
+            log=tuple(self._log),
+            notes=(*self._notes.values(), *notes),
+            restart=self._broken,
+            seconds=seconds,
+        )
 
     def start(self) -> list[str]:
         """What the process hears first."""
@@ -158,7 +183,7 @@ class Dialogue:
     def heard(self, line: str) -> list[str]:
         """A line of the script, without its newline: the lines to send in answer."""
         words = [word for word in line.split(" ") if word]
-        if not words or self._outcome is not None:
+        if not words or self._verdict is not None:
             return []
         self._lines += 1
         self._characters += len(line)
@@ -166,41 +191,34 @@ class Dialogue:
             if self._lines > _MAX_LINES or self._characters > _MAX_CHARACTERS:
                 raise _Refusal(f"JSV sent more than {_MAX_LINES} lines or {_MAX_CHARACTERS >> 20} MB")
             return self._understand(words)
-        except _Refusal as refusal:
-            self._end(JsvVerdict.REJECTED, str(refusal), restart=True)
-        except InvalidJob as fault:
-            self._end(JsvVerdict.REJECTED, str(fault), restart=True)
+        except (_Refusal, InvalidJob) as refusal:
+            self.refuse(str(refusal))
         return []
 
     def complained(self, lines: Sequence[str]) -> None:
         """Lines on the script's stderr: they reject the submission, whatever else the script has said."""
         text = "\n".join(f"JSV stderr: {line}" for line in lines)
-        self._end(JsvVerdict.REJECTED, _legible(text[:_MAX_COMPLAINT]), restart=True)
+        self.refuse(_legible(text[:_MAX_COMPLAINT]))
 
     def fell_silent(self) -> bool:
         """The script ended, or said nothing for too long. True: start it anew and begin with `start`; at the second time
         the submission is rejected.
         """
         if self._restarted:
-            self._end(JsvVerdict.REJECTED, f'got no response from JSV script "{self._script}"', restart=True)
+            self.refuse(f'got no response from JSV script "{self._script}"')
             return False
         self._restarted = True
         self.seen = set()
         self._forget_answers()
         return True
 
-    def _end(self, verdict: JsvVerdict, message: str, *, restart: bool = False) -> None:
-        kept = verdict is JsvVerdict.CORRECTED or (verdict is JsvVerdict.ACCEPTED and not self._strict)
-        self._outcome = JsvOutcome(
-            verdict=verdict,
-            message=message,
-            parameters=self._left() if kept else self._given,
-            changes=tuple(self._changes) if kept else (),
-            environment=tuple(self._environment_changes) if kept else (),
-            log=tuple(self._log),
-            notes=tuple(self._notes.values()),
-            restart=restart,
-        )
+    def refuse(self, message: str) -> None:
+        """End it for a fault that is not one of its lines; the process is not used again."""
+        self._end(JsvVerdict.REJECTED, message)
+        self._broken = True
+
+    def _end(self, verdict: JsvVerdict, message: str) -> None:
+        self._verdict, self._message = verdict, message
 
     def _left(self) -> Parameters:
         if not self._changes and not self._environment_changes:
@@ -242,7 +260,7 @@ class Dialogue:
         lines = self._to_send
         if self._send_environment:
             lines = lines + environment_lines(self._given.environment)
-        self.seen.update(name for name in self._given.values if not is_cleared(name))
+        self.seen |= self._given.values.keys() - CLEARED
         return [*lines, "BEGIN"]
 
     def _hear_send(self, words: list[str]) -> None:
@@ -269,7 +287,7 @@ class Dialogue:
         value = " ".join(words[3:]) if len(words) > 3 else None
         if len(words) < 3 or verb not in {"ADD", "MOD", "DEL"} or (value is None) != (verb == "DEL"):
             raise _Refusal(f'"ENV {verb} {name} {"<null>" if value is None else value[:200]}" is invalid')
-        _need_utf8(name, value)
+        _need_text(name, value)
         if self._environment is None:
             self._environment = dict(self._given.environment)
         if value is None:
@@ -283,7 +301,7 @@ class Dialogue:
             return
         name = words[1]
         value = " ".join(words[2:]) if len(words) > 2 else None
-        _need_utf8(name, value)
+        _need_text(name, value)
         _check(name, value)
         argument = ARGUMENT.fullmatch(name)
         if name == "CMDARGS":
@@ -334,11 +352,11 @@ def _check(name: str, value: str | None) -> None:
         raise _Refusal(f'JSV tries to set "{name}" to "{value[:200]}"')
 
 
-def _need_utf8(name: str, value: str | None) -> None:
-    if _NOT_UTF8.search(name) or (value is not None and _NOT_UTF8.search(value)):
-        raise _Refusal(f'JSV tries to set "{_legible(name[:100])}" to a text that is not UTF-8')
+def _need_text(name: str, value: str | None) -> None:
+    if _NO_TEXT.search(name) or (value is not None and _NO_TEXT.search(value)):
+        raise _Refusal(f'JSV tries to set "{_legible(name[:100])}" to a value that is no text in UTF-8')
 
 
 def _legible(text: str) -> str:
-    """Bytes that are not UTF-8 (lone surrogates) as question marks."""
-    return _NOT_UTF8.sub("?", text)
+    """The text with question marks for what is none."""
+    return _NO_TEXT.sub("?", text)

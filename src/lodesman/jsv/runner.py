@@ -7,22 +7,14 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 
 from lodesman.errors import InvalidConfig, Unavailable
 from lodesman.jsv.chain import JsvUrl
 from lodesman.jsv.parameters import JsvContext, Parameters
 from lodesman.jsv.process import ScriptProcess, ScriptSettings, account_of, check_script
-from lodesman.jsv.protocol import Dialogue, JsvOutcome, JsvVerdict
-
-
-@dataclass(frozen=True, slots=True)
-class _FileState:
-    """By which a changed script is noticed."""
-
-    device: int
-    inode: int
-    modified_ns: int
+from lodesman.jsv.protocol import Dialogue, JsvOutcome
 
 
 class ScriptWorker:
@@ -33,7 +25,7 @@ class ScriptWorker:
         self._context = context
         self._settings = settings
         self._process: ScriptProcess | None = None
-        self._file: _FileState | None = None
+        self._file: tuple[int, ...] = ()
         self._seen: set[str] = set()
         self._leaving: list[threading.Thread] = []
 
@@ -42,92 +34,90 @@ class ScriptWorker:
         begun = time.monotonic()
         path, settings = self._url.path, self._settings
         notes: list[str] = []
+        refusal = ""
         try:
-            fresh = self._ready(notes)
-            seen = () if fresh else self._seen
-            dialogue = Dialogue(parameters, path, strict_accept=settings.strict_accept, seen=seen)
-            outcome = self._talk(dialogue, begun)
+            self._make_ready(notes)
         except InvalidConfig as fault:
-            outcome = JsvOutcome(verdict=JsvVerdict.REJECTED, message=str(fault), parameters=parameters)
+            refusal = str(fault)
+        dialogue = Dialogue(parameters, path, strict_accept=settings.strict_accept, seen=self._seen)
+        if refusal:
+            dialogue.refuse(refusal)
+        else:
+            self._talk(dialogue, begun)
         seconds = time.monotonic() - begun
         if seconds * 1_000 >= settings.threshold_ms:
             notes.append(
                 f'JSV "{path}" took {seconds:.3g} s for a job; jsv_threshold is {settings.threshold_ms} ms.'
             )
-        if outcome.restart:
-            notes.append(f'JSV "{path}" will be restarted.')
-        return replace(outcome, seconds=seconds, notes=(*outcome.notes, *notes))
+        return dialogue.outcome(seconds=seconds, notes=notes)
 
-    def _talk(self, dialogue: Dialogue, now: float) -> JsvOutcome:
-        done = False
+    def _talk(self, dialogue: Dialogue, now: float) -> None:
         try:
-            outcome = self._exchange(dialogue, now)
+            self._exchange(dialogue, now)
             self._seen = dialogue.seen
-            done = not outcome.restart
+        except InvalidConfig as fault:  # it cannot be started again
+            dialogue.refuse(str(fault))
         finally:
-            if not done:
+            if dialogue.restart:
                 self.kill()
-        return outcome
 
-    def _exchange(self, dialogue: Dialogue, now: float) -> JsvOutcome:
-        process = self._running()
-        process.allow_cpu(now)
-        process.send(dialogue.start())
-        while (outcome := dialogue.result()) is None:
+    def _exchange(self, dialogue: Dialogue, now: float) -> None:
+        process = self._begin(dialogue, now)
+        while not dialogue.has_ended():
             heard = process.hear(self._settings.time_out_seconds)
             if heard.complaints:
                 dialogue.complained(heard.complaints)
-            answer = [sent for line in heard.lines for sent in dialogue.heard(line)]
-            if answer:
-                process.send(answer)
+            for line in heard.lines:
+                answer = dialogue.heard(line)
+                if answer:
+                    process.send(answer)
             silent = heard.ended or not heard.lines
-            if silent and dialogue.result() is None and dialogue.fell_silent():
+            if silent and not dialogue.has_ended() and dialogue.fell_silent():
                 self.kill()
-                process = self._running()
-                process.allow_cpu(now)
-                process.send(dialogue.start())
-        return outcome
+                process = self._begin(dialogue, now)
 
-    def _ready(self, notes: list[str]) -> bool:
-        """Replace a process whose file has changed, that has ended, or spoke after its result. True: there is none."""
-        state = self._state_of_file()
-        if self._process and state != self._file:
+    def _begin(self, dialogue: Dialogue, now: float) -> ScriptProcess:
+        if self._process is None:
+            self._process = ScriptProcess(self._url, self._context, self._settings)
+        self._process.allow_cpu(now)
+        self._process.send(dialogue.start())
+        return self._process
+
+    def _make_ready(self, notes: list[str]) -> None:
+        """Replace a process whose file has changed, that has ended, or spoke after its result."""
+        process = self._process
+        with suppress(OSError):
+            if process and self._identity() == self._file and process.is_quiet():
+                return
+        check_script(self._url)
+        identity = self._identity()
+        if process and identity != self._file:
             notes.append(f'JSV "{self._url.path}" has changed: it is started anew.')
             self.retire()
-        if self._process:
-            heard = self._process.hear(0)
+        elif process and not process.is_quiet():
+            heard = process.hear(0)
             if heard.complaints or heard.ended or not all(_is_late_log(line) for line in heard.lines):
                 notes.append(
                     f'JSV "{self._url.path}" ended or spoke between two jobs: it is started anew. '
                     + " ".join(heard.complaints[:1])
                 )
                 self.kill()
-        self._file = state
-        return self._process is None
+        self._file = identity
 
-    def _state_of_file(self) -> _FileState:
-        check_script(self._url)
-        try:
-            found = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
-        except OSError:
-            raise InvalidConfig(f'JSV "{self._url.path}" is gone.', jsv=self._url.path) from None
-        return _FileState(found.st_dev, found.st_ino, found.st_mtime_ns)
-
-    def _running(self) -> ScriptProcess:
-        if self._process is None:
-            self._process = ScriptProcess(self._url, self._context, self._settings)
-            self._seen = set()
-        return self._process
+    def _identity(self) -> tuple[int, ...]:
+        """By which a changed script is noticed."""
+        found = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_mode
 
     def kill(self) -> None:
         """End the process and its group at once."""
-        process, self._process = self._process, None
+        process, self._process, self._seen = self._process, None, set()
         if process:
             process.kill()
 
     def retire(self) -> None:
         """Let the process leave by QUIT, on a thread of its own."""
-        process, self._process = self._process, None
+        process, self._process, self._seen = self._process, None, set()
         if process:
             thread = threading.Thread(target=process.stop, args=(self._settings.quit_seconds,), daemon=True)
             thread.start()
