@@ -224,6 +224,7 @@ BAD = {
     "death": ("os._exit(1)", "got no response"),
     "signal": ("os.kill(os.getpid(), 9)", "got no response"),
     "stderr": ("os.write(2, b'x\\\\n')", "JSV stderr: x"),
+    "stderr without end": ("while True: os.write(2, b'x'); time.sleep(0.01)", "JSV stderr: xx"),
     "traceback": ("raise ValueError('no such thing')", "ValueError: no such thing"),
     "unknown command": ("say('HELLO')", 'unknown command from JSV: "HELLO"'),
     "error": ("say('ERROR out of order')", "out of order"),

@@ -15,6 +15,7 @@ from lodesman.jsv.parameters import (
     CLEARED,
     DEFAULTS,
     READ_ONLY,
+    check_parameters,
     environment_lines,
     is_known,
     parameter_lines,
@@ -114,10 +115,12 @@ def test_which_parameters_libraries_clear(name, cleared):
 @pytest.mark.parametrize("bad", ["a\nb", "\n", "nul\x00", "\ud800"])
 def test_a_value_that_is_not_one_line_is_refused(bad):
     with pytest.raises(InvalidJob) as refused:
-        parameter_lines(replace(JOB, values={"ac": bad}))
+        check_parameters(replace(JOB, values={"ac": bad}))
     assert refused.value.data == {"attribute": "ac"}
     with pytest.raises(InvalidJob, match="CMDARG0 has"):
-        parameter_lines(replace(JOB, arguments=(bad,)))
+        check_parameters(replace(JOB, arguments=(bad,)))
+    with pytest.raises(InvalidJob, match="CMDNAME has"):
+        check_parameters(replace(JOB, command=f"é{bad}"))
 
 
 def test_the_environment_is_sent_in_one_line_each():
@@ -138,10 +141,11 @@ def test_names_that_no_variable_has_stay_away():
 def test_every_value_arrives_as_it_is_or_is_refused(values, arguments):
     job = replace(JOB, values=values, arguments=arguments)
     try:
-        lines = parameter_lines(job)
+        check_parameters(job)
     except InvalidJob:
         assert any(re.search(r"[\n\x00\ud800-\udfff]", text) for text in [*values.values(), *arguments])
         return
+    lines = parameter_lines(job)
     assert all("\n" not in line for line in lines)
     found = dict(line.removeprefix("PARAM ").split(" ", 1) for line in lines)
     assert [found[f"CMDARG{number}"] for number in range(len(arguments))] == list(arguments)

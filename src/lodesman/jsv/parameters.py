@@ -7,7 +7,7 @@ whether there is one learns whether the user gave it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -84,11 +84,23 @@ def is_known(name: str) -> bool:
     return name in _RANK or _CORES.fullmatch(name) is not None
 
 
+def check_parameters(parameters: Parameters) -> None:
+    """Raises InvalidJob, with the `attribute` whose text cannot stand in one line."""
+    head = {"CLIENT": parameters.client, "USER": parameters.user, "GROUP": parameters.group}
+    texts = [*head.values(), parameters.command, *parameters.arguments, *parameters.values.values()]
+    whole = "".join(texts)
+    if whole.isascii() and "\n" not in whole and "\x00" not in whole:
+        return  # nearly always
+    arguments = {f"CMDARG{number}": argument for number, argument in enumerate(parameters.arguments)}
+    for name, text in {**head, "CMDNAME": parameters.command, **arguments, **parameters.values}.items():
+        _check_line(name, text)
+
+
 def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> list[str]:
     """The lines `PARAM name value`, in the order of the real client.
 
     `forget`: names that the process has seen with an earlier job; they are sent empty if this job lacks them, because
-    libraries keep what they do not know. Raises InvalidJob with the `attribute` whose text cannot stand in one line.
+    libraries keep what they do not know. `check_parameters` comes first.
     """
     head = [
         ("VERSION", VERSION),
@@ -106,7 +118,7 @@ def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> 
         sent.setdefault(name, "")
     place = _RANK.__getitem__ if sent.keys() <= _RANK.keys() else _place
     pairs = [*head, *((name, sent[name]) for name in sorted(sent, key=place))]
-    return _one_line_each([(f"PARAM {name} ", name, text) for name, text in pairs])
+    return [f"PARAM {name} {text}" for name, text in pairs]
 
 
 def _given(values: Mapping[str, str]) -> dict[str, str]:
@@ -134,23 +146,12 @@ def environment_lines(environment: Mapping[str, str]) -> list[str]:
     A name that no shell has as a variable (an exported function of bash) is left out: libraries make variables of names.
     Raises InvalidJob for a text that is not Unicode.
     """
-    return _one_line_each(
-        [
-            (f"ENV ADD {name} ", name, text.translate(_ESCAPES))
-            for name, text in environment.items()
-            if _SHELL_NAME.fullmatch(name)
-        ]
-    )
-
-
-def _one_line_each(parts: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Start and text of each line, with the name that a fault has."""
-    lines = [start + text for start, _, text in parts]
-    whole = "\n".join(lines)
-    # Nearly always nothing is wrong with all of them together.
-    if not whole.isascii() or whole.count("\n") >= max(len(lines), 1) or "\x00" in whole:
-        for _, name, text in parts:
-            _check_line(name, text)
+    lines = []
+    for name, text in environment.items():
+        if _SHELL_NAME.fullmatch(name):
+            line = text.translate(_ESCAPES)
+            _check_line(name, line)
+            lines.append(f"ENV ADD {name} {line}")
     return lines
 
 

@@ -280,7 +280,12 @@ class ScriptProcess:
             return []
         more = select.poll()
         more.register(self._stderr, select.POLLIN)
-        while len(found) < _MOST_STDERR and more.poll(_REST_OF_STDERR_SECONDS * 1_000):
+        deadline = time.monotonic() + 10 * _REST_OF_STDERR_SECONDS
+        while (
+            len(found) < _MOST_STDERR
+            and time.monotonic() < deadline
+            and more.poll(_REST_OF_STDERR_SECONDS * 1_000)
+        ):
             chunk = os.read(self._stderr, _CHUNK)
             if not chunk:
                 break

@@ -26,6 +26,7 @@ from lodesman.jsv.parameters import (
     NUMBERS,
     READ_ONLY,
     Parameters,
+    check_parameters,
     environment_lines,
     is_known,
     parameter_lines,
@@ -126,6 +127,7 @@ class Dialogue:
     def __init__(
         self, parameters: Parameters, script: str, *, strict_accept: bool = False, seen: Collection[str] = ()
     ) -> None:
+        check_parameters(parameters)
         self._given = parameters
         self._script = script
         self._strict = strict_accept
@@ -141,7 +143,7 @@ class Dialogue:
 
     def _forget_answers(self) -> None:
         given = self._given
-        self._to_send = parameter_lines(given, forget=self.seen)
+        self._to_send: list[str] = []
         self._values = dict(given.values)
         self._arguments = list(given.arguments)
         self._environment: dict[str, str] | None = None  # copied when it is changed
@@ -179,6 +181,10 @@ class Dialogue:
     def start(self) -> list[str]:
         """What the process hears first."""
         return ["START"]
+
+    def prepare(self) -> None:
+        """Put the lines with the parameters together, while the script answers START."""
+        self._to_send = parameter_lines(self._given, forget=self.seen)
 
     def heard(self, line: str) -> list[str]:
         """A line of the script, without its newline: the lines to send in answer."""
@@ -257,6 +263,8 @@ class Dialogue:
         if self._started:
             raise _Refusal('JSV sent "STARTED" twice for one job')
         self._started = True
+        if not self._to_send:
+            self.prepare()
         lines = self._to_send
         if self._send_environment:
             lines = lines + environment_lines(self._given.environment)

@@ -81,6 +81,7 @@ class ScriptWorker:
             self._process = ScriptProcess(self._url, self._context, self._settings)
         self._process.allow_cpu(now)
         self._process.send(dialogue.start())
+        dialogue.prepare()
         return self._process
 
     def _make_ready(self, notes: list[str]) -> None:
@@ -90,7 +91,10 @@ class ScriptWorker:
             if process and self._identity() == self._file and process.is_quiet():
                 return
         check_script(self._url)
-        identity = self._identity()
+        try:
+            identity = self._identity()
+        except OSError:
+            identity = ()  # it is being replaced: the next job starts it anew
         if process and identity != self._file:
             notes.append(f'JSV "{self._url.path}" has changed: it is started anew.')
             self.retire()
