@@ -214,7 +214,7 @@ class ScriptProcess:
     def _write(self) -> None:
         try:
             while self._pending:
-                self._pending = self._pending[os.write(self._stdin, self._pending[: 1 << 20]) :]
+                self._pending = self._pending[os.write(self._stdin, self._pending) :]
         except BlockingIOError:
             pass
         except OSError as fault:
@@ -256,10 +256,7 @@ class ScriptProcess:
 
     def _read(self) -> bool:
         """Take what is on stdout. False: nothing will ever come again."""
-        try:
-            chunk = os.read(self._stdout, _CHUNK)
-        except BlockingIOError:
-            return True
+        chunk = os.read(self._stdout, _CHUNK)  # only if there is something
         self._out += chunk
         return bool(chunk)
 

@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from lodesman.errors import InvalidConfig, Unavailable
@@ -87,14 +86,10 @@ class ScriptWorker:
     def _make_ready(self, notes: list[str]) -> None:
         """Replace a process whose file has changed, that has ended, or spoke after its result."""
         process = self._process
-        with suppress(OSError):
-            if process and self._identity() == self._file and process.is_quiet():
-                return
+        identity = self._identity()
+        if process and identity == self._file and process.is_quiet():
+            return
         check_script(self._url)
-        try:
-            identity = self._identity()
-        except OSError:
-            identity = ()  # it is being replaced: the next job starts it anew
         if process and identity != self._file:
             notes.append(f'JSV "{self._url.path}" has changed: it is started anew.')
             self.retire()
@@ -109,8 +104,11 @@ class ScriptWorker:
         self._file = identity
 
     def _identity(self) -> tuple[int, ...]:
-        """By which a changed script is noticed."""
-        found = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
+        """By which a changed script is noticed; empty if there is none."""
+        try:
+            found = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
+        except OSError:
+            return ()
         return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_mode
 
     def kill(self) -> None:
