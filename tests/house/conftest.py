@@ -22,7 +22,9 @@ def package(root: Path) -> Path:
 def sources(root: Path, package: Path) -> dict[str, ast.Module]:
     """Every module of the package, by its path below `src/lodesman`; those of the demo below the root."""
     demo = root / "examples" / "demo"
-    paths = {path.relative_to(package).as_posix(): path for path in sorted(package.rglob("*.py"))}
+    found = {path.relative_to(package).as_posix(): path for path in sorted(package.rglob("*.py"))}
+    # What scripts of users load has the place and the names that they know.
+    paths = {name: path for name, path in found.items() if not name.startswith("jsv/lib/")}
     paths |= {path.relative_to(root).as_posix(): path for path in sorted(demo.rglob("*.py"))}
     return {
         name: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for name, path in paths.items()
