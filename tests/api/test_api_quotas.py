@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.answers import calls
+from lodesman.answers.service import LimitsAt
+
 EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
 ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"
 OFF = "{\n name off\n limit to slots=0\n}\n"
@@ -138,3 +141,39 @@ def test_users_read_and_administrators_change(admin):
     put(admin, EACH)
     (row,) = admin.get("/v1/quotas")["sets"]
     assert (row["changed_by"], row["changed_at"]) == ("eva", admin.now)
+
+
+def test_why_names_the_limit_that_a_job_waits_for(admin):
+    first, second = (admin.pilot(node={"cores": 4, "host": name}) for name in ("n1", "n2"))
+    put(admin, EACH)
+    admin.submitted({}, {})
+    (job,) = admin.claim(first)
+    why = admin.get("/v1/jobs/2/why")
+    assert (why["main_reason"], why["verdict"]) == ("limited", "not now")
+    assert "quota each/1 for ann allows slots=1, 1 is used, the job needs 1" in why["summary"]
+    (step,) = [one for one in why["chain"] if one["step"] == "limits"]
+    assert (step["holds"], step["full"][0]["rule"]) == (False, "each/1")
+    admin.report(first, job)
+    assert admin.get("/v1/jobs/2/why")["main_reason"] != "limited"
+    assert len(admin.claim(second)) == 1
+
+
+def test_a_limit_of_one_host_leaves_a_job_free_elsewhere(admin):
+    pilot = admin.pilot(node={"cores": 4, "host": "n1"})
+    put(admin, "{\n name host\n enabled true\n limit hosts {n1} to slots=1\n}\n")
+    admin.submitted({}, {})
+    admin.claim(pilot)
+    why = admin.get("/v1/jobs/2/why")
+    assert why["main_reason"] != "limited"
+    (step,) = [one for one in why["chain"] if one["step"] == "limits"]
+    assert (step["holds"], [one["of"] for one in step["full"]]) == (True, [["n1"]])
+
+
+def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
+    director = admin.director(backend)
+    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues)).ids
+    put(admin, "{\n name shut\n enabled true\n limit users ann to slots=0\n}\n")
+    admin.submitted({}, {})
+    assert director.tick(admin.now) == 0
+    put(admin, "{\n name shut\n enabled true\n limit users bob to slots=0\n}\n", "change")
+    assert director.tick(admin.now + 60.0) > 0

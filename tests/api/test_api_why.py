@@ -384,7 +384,7 @@ def test_the_class_of_a_job(house, job, text):
 def test_what_holds_a_job_and_since_when(house):
     house.submitted()
     assert step(why(house, 1), "limits") == {
-        "step": "limits", "holds": True, "text": "nothing holds it, and no limits are configured", "limits": [],
+        "step": "limits", "holds": True, "text": "nothing holds it, and no limit is in its way", "limits": [], "full": [],
     }  # fmt: skip
     house.control("hold", 1, reason="wait for the data")
     house.now += 40.0

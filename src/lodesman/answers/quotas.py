@@ -75,6 +75,24 @@ class BucketRow(Struct):
     jobs: int
 
 
+class FullBucket(Struct, frozen=True):
+    """A limit that keeps a job from starting: the job needs `need` of what has no room. Texts, as quota sets write them."""
+
+    rule: str
+    of: list[str]
+    resource: str
+    used: str
+    limit: str
+    need: str
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        whose = f" for {', '.join(self.of)}" if self.of else ""
+        use = f"{self.used} is used, the job needs {self.need}"
+        return f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"
+
+
 class QuotaUses(Page):
     """The buckets of which something is used, by rule."""
 

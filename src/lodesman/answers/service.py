@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw, Struct, field
 
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.quotas import FullBucket
 from lodesman.answers.vocabulary import MainReason, PilotState
 
 Holds = list[tuple[int, str]]
@@ -72,6 +74,23 @@ class PilotLoad(Struct):
 
     pilot: int
     used: list[tuple[int, int]]
+
+
+class LimitsAt(Struct):
+    """CE queues where pilots may be sent; `task_queue` 0: which task queues are limited at all of them is asked."""
+
+    queues: list[QueueId]
+    task_queue: int = 0
+
+
+class Limited(Struct):
+    """Task queues of which limits keep every job from starting at these places, and where live pilots are; or the buckets
+    that keep those of one from it, `everywhere` or at some.
+    """
+
+    ids: list[int] = []
+    buckets: list[FullBucket] = []
+    everywhere: bool = False
 
 
 class Iteration(Struct):

@@ -140,6 +140,7 @@ class MainReason(StrEnum):
     PILOTS_BUSY = "pilots-busy"
     NO_PILOT_SOON = "no-pilot-soon"
     NEXT = "next"
+    LIMITED = "limited"
     HELD = "held"
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.jobs import HeldBy
 from lodesman.answers.nodes import ClosedQueues, Place, QueuesExcluded, Value
+from lodesman.answers.quotas import FullBucket
 from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]
@@ -91,7 +92,8 @@ class JobStep(Step):
 
     `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), or those that are
     closed, by these `closings` and `more` (site_mask). `admitting`: queues open to its VO (access). `ruled_out_by`:
-    requirements, site, platform, size, sending. `limits`: what holds it. `closed`: what closes queues to pilots (gates).
+    requirements, site, platform, size, sending. `limits`: what holds it; `full`: limits without room for it.
+    `closed`: what closes queues to pilots (gates).
     """
 
     step: Literal[
@@ -103,6 +105,7 @@ class JobStep(Step):
     pool: str | UnsetType = UNSET
     ruled_out_by: list[QueuesExcluded] | UnsetType = UNSET
     limits: list[Holding] | UnsetType = UNSET
+    full: list[FullBucket] | UnsetType = UNSET
     closed: list[ClosedGate] | UnsetType = UNSET
     closings: list[ClosedQueues] | UnsetType = UNSET
     more: int | UnsetType = UNSET

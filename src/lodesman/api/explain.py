@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,8 +22,8 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.pilots import PilotLog
 from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
-from lodesman.answers.service import PilotLoad
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.service import Limited, LimitsAt, PilotLoad
+from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
@@ -59,7 +60,12 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
     job, path = side.job(request.query.job, request.who), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
-    return _explainer(side).job(job, queue)
+    limits = Limited()
+    if job.state is JobState.WAITING:
+        asked = LimitsAt(list(side.policy.config.tree.queue_ids()), job.task_queue)
+        with suppress(Unavailable):
+            limits = await side.ask_hot(calls.LIMITED, asked)
+    return replace(_explainer(side), limits=limits).job(job, queue)
 
 
 @serves(calls.PILOT_WHY)

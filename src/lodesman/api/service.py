@@ -19,6 +19,7 @@ from lodesman.api.pilots import pools_of_queues
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.quotas import limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
@@ -118,6 +119,16 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
         examine_pilot, core.live, session, request.body.used, joined=joined, silent_seconds=silent
     )
     return Raw(msgspec.json.encode(await core.command(command)))
+
+
+@serves(calls.LIMITED)
+async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
+    there, tq_id = places(core.sessions.values(), request.body.queues), request.body.task_queue
+    command: Command = (
+        Change(limits_of, core.live, there, tq_id) if tq_id else Change(limited, core.live, there)
+    )
+    found: service.Limited = await core.command(command)
+    return found
 
 
 @serves(calls.POOLS_OF_QUEUES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Raw
@@ -59,7 +59,8 @@ _SEED_BITS = 53
 @dataclass(slots=True)
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    of the last iteration, `iterated_at` is when that was.
+    of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in all
+    of these CE queues, and where pilots are.
     """
 
     db: Reader
@@ -78,6 +79,7 @@ class Director:
     iterated_at: float | None = None
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
+    limited: Callable[[list[QueueId]], Iterable[int]] = lambda _: ()
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -127,9 +129,14 @@ class Director:
 
     def look(self, now: float) -> DirectorInput:
         """What an iteration goes by now."""
-        waiting, pool_map = self._known.read(), self._pools.look()
+        waiting, pool_map = self._free(self._known.read()), self._pools.look()
         self.vos = self.vos_of(waiting)
         return self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
+
+    def _free(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Without the task queues that limits keep from starting anywhere: pilots for them would run nothing."""
+        shut = set(self.limited(list(self.policy.config.tree.queue_ids()))) if waiting else set()
+        return [one for one in waiting if one[0] not in shut] if shut else waiting
 
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was (also when the clock went back)."""

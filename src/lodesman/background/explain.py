@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
 from lodesman.answers.jobs import Job, JobStart
 from lodesman.answers.nodes import QueueSetting
+from lodesman.answers.service import Limited
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
@@ -50,6 +51,7 @@ class Explainer:
     policy: Policy
     keeper: SnapshotKeeper
     now: float
+    limits: Limited = field(default_factory=Limited)
 
     def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
         """Why a stored job waits; with all that `queue` has against it, if one is named."""
@@ -114,6 +116,7 @@ class Explainer:
             waiting=position.waiting,
             more_ahead=position.more_ahead,
             held=held,
+            limits=self.limits,
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
             pilots=self.keeper.pilots.usable(key, served, now=now, drained=mask.drained(now)),

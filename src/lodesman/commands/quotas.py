@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import partial, reduce
+from itertools import islice
+from operator import and_
 
-from lodesman.answers.quotas import BucketRow
+from lodesman.answers.quotas import BucketRow, FullBucket
+from lodesman.answers.service import Limited
 from lodesman.commands.live import Live
+from lodesman.commands.sessions import PilotSession
 from lodesman.errors import Conflict, NotFound, SyntaxFault
 from lodesman.gridengine.values import Value
 from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.quota_book import QuotaBook
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
@@ -18,6 +23,9 @@ from lodesman.store.journal import Transaction
 from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
 
 log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 20
+FullBucketKey = tuple[str, ...]
 
 
 class QuotaRules:
@@ -86,6 +94,44 @@ def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str]) -> N
 
 def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
+
+
+def places(sessions: Iterable[PilotSession], queues: Iterable[tuple[str, str, str]]) -> set[RunPlace]:
+    """Where jobs may run: where pilots are, and in these CE queues, on hosts that are not known yet."""
+    return {*(one.place for one in sessions), *(RunPlace(*queue) for queue in queues)}
+
+
+def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> Limited:
+    """The task queues that are limited at all of these places; reads memory only."""
+    index = live.queues.index
+    if not index.limits.active:
+        return Limited()
+    spots = {index.limits.spot(place): place for place in there}
+    shut = [index.limits.shut(place) for place in spots.values()]
+    ids = [
+        queue.tq_id
+        for group in index.groups()
+        if shut and (mask := reduce(and_, (one.get(group.number, 0) for one in shut), group.alive))
+        for queue in group.queues(mask)
+    ]
+    return Limited(ids=ids)
+
+
+def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: int) -> Limited:
+    """The buckets that keep jobs of a task queue from starting at these places; reads memory only."""
+    index = live.queues.index
+    if not index.limits.active or not index.has(tq_id):
+        return Limited()
+    spots = {index.limits.spot(place): place for place in there}
+    key, found, everywhere = index.key(tq_id), dict[FullBucketKey, FullBucket](), bool(spots)
+    for place in spots.values():
+        refusals = index.limits.refusals(key, place)
+        everywhere &= bool(refusals)
+        for use, need in refusals:
+            of = [value for value in (*use.of_key, *use.of_place) if value]
+            bucket = FullBucket(use.rule, of, use.resource, _shown(use.used), _shown(use.limit), _shown(need))
+            found.setdefault((use.rule, *of, use.resource), bucket)
+    return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
 
 
 def buckets(_tx: Transaction, live: Live, most: int) -> list[BucketRow]:

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.service import Alive
+from lodesman.answers.service import Alive, LimitsAt
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
@@ -214,6 +214,7 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
+            limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)).ids,
             rng=random.Random(),
         )
 

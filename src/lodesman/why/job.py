@@ -193,7 +193,10 @@ def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_ru
 def _limits(facts: JobFacts) -> JobStep:
     held = facts.held
     if held is None:
-        return JobStep("limits", True, "nothing holds it, and no limits are configured", limits=[])
+        full = facts.limits.buckets
+        text = "; ".join(one.text for one in full) or "nothing holds it, and no limit is in its way"
+        text += "" if facts.limits.everywhere or not full else " (where it may run elsewhere, it is free)"
+        return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
     who = "no queue could run it" if held.by == "impossible" else f"{held.name or 'a user'} holds it"
     text = f"Held for {span(held.seconds)}: {who}"
     return JobStep("limits", False, text, held.seconds, limits=[held])
@@ -274,6 +277,8 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         if held.by == "admin":
             return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
         return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
+    if reason is MainReason.LIMITED:
+        return f"{queues}, and it waits for a limit: {facts.limits.buckets[0].text}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from lodesman.answers.nodes import Closing
+from lodesman.answers.service import Limited
 from lodesman.answers.vocabulary import MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
@@ -37,7 +38,8 @@ class JobFacts(SnapshotFacts):
 
     `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
     they were evaluated. `competing`: its `groups` compete for queues that are known, not for any. `slots`: those of its
-    VO, None if unknown. `started`: the starts of its task queue, and of its group, which gives it a `part` of them.
+    VO, None if unknown. `limits`: those that keep it from starting, at some places or at all. `started`: the starts of its
+    task queue, and of its group, which gives it a `part` of them.
     """
 
     exclusions: Exclusions
@@ -45,6 +47,7 @@ class JobFacts(SnapshotFacts):
     waiting: int
     more_ahead: bool
     held: Holding | None
+    limits: Limited
     served: int
     evaluated_at: float | None
     pilots: JobPilots
@@ -129,4 +132,6 @@ class JobFacts(SnapshotFacts):
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
-        return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason
+        if reason is MainReason.IMPOSSIBLE or not (self.held or self.limits.everywhere):
+            return reason
+        return MainReason.HELD if self.held else MainReason.LIMITED

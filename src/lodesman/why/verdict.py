@@ -51,6 +51,7 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
     MainReason.NEXT: NO_ACTION,
+    MainReason.LIMITED: f"time, as jobs that use the limit end; or {_SERVER}: lode quota change",
     QueueReason.NOT_CONFIGURED: _SITES,
     QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
     QueueReason.NO_BACKEND: f"{_SITES}: Backend",
