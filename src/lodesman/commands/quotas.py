@@ -88,7 +88,7 @@ def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def buckets(_tx: Transaction, live: Live, most: int) -> list[BucketRow]:
+def buckets(_tx: Transaction, live: Live) -> list[BucketRow]:
     """What is used of limits, by rule; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
@@ -104,8 +104,6 @@ def buckets(_tx: Transaction, live: Live, most: int) -> list[BucketRow]:
             rule=use.rule, of=[value for value in (*use.of_key, *use.of_place) if value], resource=use.resource,
             used=_shown(use.used), limit=_shown(use.limit), full=bool(shut), jobs=waiting,
         ))  # fmt: skip
-        if len(rows) == most:
-            break
     return sorted(rows, key=lambda row: (row.rule, row.of, row.resource))
 
 
