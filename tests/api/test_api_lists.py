@@ -13,6 +13,7 @@ from lodesman.answers.calls import CALLS
 
 LISTS = (
     "jobs", "pilots", "task-queues", "submit-pools", "hosts", "sites", "queues", "tokens", "users", "audit",
+    "quotas/use",
 )  # fmt: skip
 
 
@@ -406,6 +407,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/tokens", "tokens"),
         ("/v1/users", "users"),
         ("/v1/audit", "entries"),
+        ("/v1/quotas/use", "uses"),
     ],
 )
 def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
@@ -413,6 +415,9 @@ def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     for n in range(3):
         mixed.pilot(node={"cores": 4, "host": f"wn{n}"})
         mixed.call("POST", "/v1/pilots/drain", {"pilots": [99]}, token="admin")
+    rules = "{\n name n\n enabled true\n limit hosts {*} to slots=9\n}\n{\n name m\n enabled true\n limit to slots=9\n}\n"
+    mixed.call("POST", "/v1/quotas", {"text": rules}, token="admin")
+    assert all(mixed.claim(f"pilot{n}") for n in (1, 2, 3))
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")

@@ -193,6 +193,9 @@ OPEN_HOST = _post(
 )
 QUOTAS = _get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
 QUOTA_USES = _get("/v1/quotas/use", ask.AllQuery, quotas.QuotaUses, "pilots:read", "What is used of limits", process="hot")
+QUOTA_RESOURCES = _get(
+    "/v1/quotas/resources", Nothing, quotas.QuotaResources, "pilots:read", "Resources that rules may limit", process="hot"
+)
 SET_QUOTAS = _post(
     "/v1/quotas", quotas.QuotaTextBody, quotas.QuotasChanged, "admin", "Add or change quota sets, or check their text",
     most_bytes=2 * quotas.MOST_TEXT, refused=(404, 409),

@@ -97,3 +97,21 @@ class QuotaUses(Page):
     """The buckets of which something is used, by rule."""
 
     uses: list[BucketRow]
+
+
+class QuotaResourceRow(Struct):
+    """A resource that rules may limit (a complex of Grid Engine). `consumable`: whether jobs use it up, for each of their
+    cores (YES) or once (JOB); `default`: what a job uses that asks for nothing of it.
+    """
+
+    name: str
+    shortcut: str
+    type: str
+    consumable: str
+    default: str
+
+
+class QuotaResources(Struct):
+    """All of them, in the order of the files."""
+
+    resources: list[QuotaResourceRow]

@@ -12,6 +12,8 @@ from lodesman.answers.quotas import (
     BucketRow,
     DropQuotasBody,
     QuotaNoticeRow,
+    QuotaResourceRow,
+    QuotaResources,
     QuotasChanged,
     QuotaSetRow,
     QuotaSets,
@@ -22,6 +24,7 @@ from lodesman.answers.requests import AllQuery
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
+from lodesman.api.wire import following, page
 from lodesman.commands.quotas import buckets, remove_quotas, set_quotas
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -69,9 +72,22 @@ async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) ->
 
 @serves(calls.QUOTA_USES)
 async def _uses(core: Core, request: Request[AllQuery, Nothing]) -> QuotaUses:
-    limit = request.query.limit
-    found: list[BucketRow] = await core.command(Change(buckets, core.live, limit + 1))
-    return QuotaUses(uses=found[:limit], more=len(found) > limit)
+    asked = request.query
+    found: list[BucketRow] = await core.command(Change(buckets, core.live))
+    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
+    return QuotaUses(uses=some, **more)
+
+
+def _bucket(row: BucketRow) -> str:
+    return "\n".join((row.rule, *row.of, row.resource))
+
+
+@serves(calls.QUOTA_RESOURCES)
+async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaResources:
+    return QuotaResources([
+        QuotaResourceRow(one.name, one.shortcut, one.kind, one.consumable, one.default)
+        for one in core.policy.vocabulary.complexes
+    ])  # fmt: skip
 
 
 def _read(

@@ -9,12 +9,10 @@ import asyncio
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import partial
-from itertools import islice
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -32,7 +30,7 @@ from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
-from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
+from lodesman.api.wire import Receive, Scope, Send, error_answer, following, page, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.explain import Explainer
 from lodesman.background.hosts import list_hosts
@@ -322,30 +320,7 @@ class ReadApp(Dispatcher[ReadSide]):
         await send_answer(send, status, headers, body)
 
 
-R = TypeVar("R")
-
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
-
-
-# --- pages: a cursor names the last row of one; clients give it as `after` and need not know what it says ------------------
-
-
-def page(rows: Sequence[R], limit: int, cursor_of: Callable[[R], object]) -> tuple[list[R], dict[str, Any]]:
-    """At most `limit` rows, and what the answer says of the others: `more`, `cursor`."""
-    some = list(rows[:limit])
-    if len(rows) <= limit:
-        return some, {}
-    return some, {"more": True, "cursor": str(cursor_of(some[-1])) if some else ""}
-
-
-def following(rows: Iterable[R], after: str, limit: int, cursor_of: Callable[[R], object]) -> list[R]:
-    """The rows after a cursor, one more than `limit` if there are as many. Raises InvalidRequest if its row is gone."""
-    left = iter(rows)
-    if after and not any(str(cursor_of(row)) == after for row in left):
-        raise InvalidRequest(
-            "The row that `after` names is not in the list any more.", hint="Begin again without it."
-        )
-    return list(islice(left, limit + 1))
 
 
 def numbers(after: str, count: int) -> tuple[int, ...] | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -190,3 +191,28 @@ def error_answer(error: LodesmanError) -> Answer:
     body = msgspec.json.encode({"error": error.as_dict()})
     status, headers, _ = json_answer(body, STATUS.get(error.code, 500))
     return status, headers + _HEADERS.get(status, []), body
+
+
+# --- pages: a cursor names the last row of one; clients give it as `after` and need not know what it says ------------------
+
+_R = TypeVar("_R")
+
+
+def page(
+    rows: Sequence[_R], limit: int, cursor_of: Callable[[_R], object]
+) -> tuple[list[_R], dict[str, Any]]:
+    """At most `limit` rows, and what the answer says of the others: `more`, `cursor`."""
+    some = list(rows[:limit])
+    if len(rows) <= limit:
+        return some, {}
+    return some, {"more": True, "cursor": str(cursor_of(some[-1])) if some else ""}
+
+
+def following(rows: Iterable[_R], after: str, limit: int, cursor_of: Callable[[_R], object]) -> list[_R]:
+    """The rows after a cursor, one more than `limit` if there are as many. Raises InvalidRequest if its row is gone."""
+    left = iter(rows)
+    if after and not any(str(cursor_of(row)) == after for row in left):
+        raise InvalidRequest(
+            "The row that `after` names is not in the list any more.", hint="Begin again without it."
+        )
+    return list(islice(left, limit + 1))

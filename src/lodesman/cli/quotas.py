@@ -114,6 +114,22 @@ def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
     click.echo("".join(one.text for one in answer.sets), nl=False)
 
 
+@quota.command("resources")
+@with_session
+def _resources(session: Session, /) -> None:
+    """List the resources (complexes) that quota sets may limit and jobs may ask for with Consumables."""
+    answer = session.answer(calls.QUOTA_RESOURCES)
+    session.exit_if_json(answer)
+    rows: list[list[Cell]] = [
+        [one.name, one.shortcut, one.type, _USED_UP.get(one.consumable, ""), one.default]
+        for one in answer.resources
+    ]
+    show_table(("resource", "shortcut", "type", "used up", ">default"), rows)
+
+
+_USED_UP = {"YES": "per core", "JOB": "per job"}
+
+
 @quota.command("show")
 @with_session
 def _show(session: Session, /) -> None:

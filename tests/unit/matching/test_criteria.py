@@ -265,7 +265,6 @@ def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
         "vo", "group", "owner", "pilot_type", "sites", "banned_sites", "grid_ces", "platforms", "submit_pool",
         "submission_pools", "job_type", "tags", "cores", "memory_mb", "norm_cpu_seconds",
     }  # fmt: skip
-    # By limits, too.
     tell_apart = {"job_class", "variant", "project", "user_priority", "force_generic", "pe", "consumables"}
     assert {field.name for field in fields(TaskQueueKey)} == decide | tell_apart
     assert len(CRITERIA) == len(decide) + 1  # tags count twice
