@@ -34,34 +34,48 @@ class QuotaRules:
             }
             for fault in faults:
                 log.error("a quota set does not hold: %s", fault, extra={"quota_set": one.name})
-        self._use()
+        self._prepare(None)
+        while not live.bookings.go_on(None):
+            pass
 
-    def use(self, vocabulary: Vocabulary) -> None:
-        """The configuration has other complexes, groups or lists."""
+    def use(self, tx: Transaction, vocabulary: Vocabulary) -> bool:
+        """The configuration has other complexes, groups or lists. Returns as `go_on`."""
         if vocabulary != self._vocabulary:
+            tx.undo.append(partial(setattr, self, "_vocabulary", self._vocabulary))
             self._vocabulary = vocabulary
-            self._use()
+            self._prepare(tx)
+        return self.go_on(tx)
 
-    def put(self, changed: Mapping[str, QuotaSet | None]) -> None:
-        """These sets are so from now on; None: there is no such set any more."""
+    def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None]) -> bool:
+        """These sets are so from now on; None: there is no such set any more. Returns as `go_on`."""
         for name, one in changed.items():
             if one is None:
-                self.sets.pop(name, None)
+                tx.drop(self.sets, name)
             else:
-                self.sets[name] = one
-        self._use()
+                tx.put(self.sets, name, one)
+        self._prepare(tx)
+        return self.go_on(tx)
 
-    def _use(self) -> None:
-        self._live.bookings.use_rules(QuotaBook(self.sets.values(), self._vocabulary))
+    def go_on(self, tx: Transaction) -> bool:
+        """Prepare a portion more of rules that changed; true if they are in use."""
+        return self._live.bookings.go_on(tx)
+
+    def _prepare(self, tx: Transaction | None) -> None:
+        self._live.bookings.prepare(tx, QuotaBook(self.sets.values(), self._vocabulary))
 
 
-def use_vocabulary(tx: Transaction, rules: QuotaRules, vocabulary: Vocabulary) -> None:
-    """Judge by the vocabulary of a new configuration."""
-    tx.afterwards.append(partial(rules.use, vocabulary))
+def use_vocabulary(tx: Transaction, rules: QuotaRules, vocabulary: Vocabulary) -> bool:
+    """Judge by the vocabulary of a new configuration. Returns as `go_on`."""
+    return rules.use(tx, vocabulary)
 
 
-def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, by: str) -> None:
-    """Store new sets, or change those that there are: all or none. Raises Conflict, NotFound."""
+def go_on(tx: Transaction, rules: QuotaRules) -> bool:
+    """A portion more of what changed rules need; true if they are in use."""
+    return rules.go_on(tx)
+
+
+def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, by: str) -> bool:
+    """Store new sets, or change those that there are: all or none. Returns as `go_on`. Raises Conflict, NotFound."""
     changed = {one.name: one for one in sets}
     for name, one in changed.items():
         if new and name in rules.sets:
@@ -71,17 +85,17 @@ def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, 
         if not new and name not in rules.sets:
             raise _no_set(name)
         put_quotas(tx, name, write_quota_sets([one]), by)
-    tx.afterwards.append(partial(rules.put, changed))
+    return rules.put(tx, changed)
 
 
-def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str]) -> None:
-    """Remove sets: all or none. Raises NotFound."""
+def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str]) -> bool:
+    """Remove sets: all or none. Returns as `go_on`. Raises NotFound."""
     gone = dict.fromkeys(names)
     for name in gone:
         if name not in rules.sets:
             raise _no_set(name)
         drop_quotas(tx, name)
-    tx.afterwards.append(partial(rules.put, gone))
+    return rules.put(tx, gone)
 
 
 def _no_set(name: str) -> NotFound:
