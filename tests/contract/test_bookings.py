@@ -20,6 +20,7 @@ from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
 from lodesman.store.read.task_queues import keys_by_id
+from lodesman.store.write.attempts import Claimed
 
 VOCABULARY = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("n2",))})
 TEXTS = (
@@ -248,7 +249,9 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     turns = 1
     while not house.do(Change(go_on, limited.rules)):
         turns += 1
-    assert turns == 4  # 10 task queues, 4 attempts and the one that came: 3 at a time, the first with the change
+    assert (
+        turns == 4
+    )  # 10 task queues, 4 attempts and the one that came: 3 at a time, the first with the change
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
     limited.check()
@@ -260,7 +263,7 @@ class Deeds:
     def __init__(self, limited, seed) -> None:
         self.limited, self.house, self.rng = limited, limited.house, random.Random(seed)
         self.pilots = [self.house.pilot(site) for site in ("S1", "S2", "S1")]
-        self.running = []
+        self.running: list[tuple[int, Claimed]] = []
 
     def submit(self) -> None:
         rng = self.rng
