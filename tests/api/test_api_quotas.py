@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
+from tests.api.conftest import resources
 
 from lodesman.answers import calls
 from lodesman.answers.service import LimitsAt
+from lodesman.commands.claim import Claim
+from lodesman.commands.quotas import use_vocabulary
+from lodesman.commands.sessions import FreeResources
+from lodesman.gridengine.complexes import read_complexes
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.matching.matcher import Matcher
+from lodesman.store.journal import Change
 
 EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
 ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"
@@ -177,3 +187,108 @@ def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, 
     assert director.tick(admin.now) == 0
     put(admin, "{\n name shut\n enabled true\n limit users bob to slots=0\n}\n", "change")
     assert director.tick(admin.now + 60.0) > 0
+
+
+# --- claims that wait ---------------------------------------------------------------------------------------
+
+
+def parked(house, pilot, **more):
+    found = house.open("POST", "/v1/pilots/claim", house.claim_body(wait_s=30.0, **more), token=pilot)
+    house.do(Change(lambda _tx: None))  # it is parked by now
+    return found
+
+
+@pytest.mark.parametrize("how", ["change", "remove"])
+def test_a_claim_that_waits_gets_a_job_as_soon_as_rules_let_it(admin, how):
+    put(admin, EACH.replace("=1", "=0"))
+    admin.submitted({})
+    waiting, connection = parked(admin, admin.pilot())
+    if how == "change":
+        put(admin, EACH, "change")
+    else:
+        assert admin.call("POST", "/v1/quotas/remove", {"names": ["each"]}, token="eva").json["names"] == [
+            "each"
+        ]
+    admin.run(waiting)
+    assert ids(connection.answer().json["jobs"]) == [1]
+
+
+def test_a_new_job_goes_to_a_pilot_where_limits_let_it_run(admin):
+    """The pilot that waits longest is on a host that is full: the job is for the next one."""
+    first, second = (admin.pilot(node={"cores": 4, "host": name}) for name in ("n1", "n2"))
+    put(admin, "{\n name n\n enabled true\n limit hosts n1 to slots=0\n}\n")
+    parked(admin, first)
+    waiting, connection = parked(admin, second)
+    admin.submitted({})
+    admin.run(waiting)
+    assert ids(connection.answer().json["jobs"]) == [1]
+
+
+def test_of_a_thousand_claims_that_wait_one_slot_wakes_few(admin, monkeypatch):
+    one = admin.pilot()
+    put(admin, EACH)
+    admin.submitted(*[{}] * 3)
+    (job,) = admin.claim(one)
+    session = admin.core.sessions[1]
+    for n in range(1_000):
+        copied = copy(session)
+        copied.id = 1_000 + n
+        admin.core.live.pilots.running.add(copied.id)
+        claim = Claim(
+            admin.core.live, copied, FreeResources(4, 2000, 1000), 1, f"token-{n}", True, lambda _: None
+        )
+        admin.core.journal.post(claim, lambda _: None)
+    admin.do(Change(lambda _tx: None))
+    assert len(admin.core.live.parked) == 1_000
+    made, choose = [], Matcher.choose
+    monkeypatch.setattr(Matcher, "choose", lambda *a, **k: made.append(1) or choose(*a, **k))
+    admin.report(one, job)
+    assert len(made) == 2  # the first gets it, the second finds that nothing is left and speaks for all
+    assert len(admin.core.live.parked) == 999
+
+
+# --- consumables --------------------------------------------------------------------------------------------
+
+LICENCES = "matlab ml INT <= YES JOB 0 0\nscratch sc MEMORY <= YES YES 0 0\nlevel lv INT >= YES NO 0 0\n"
+
+
+def with_complexes(house, text):
+    found = read_complexes(text, faults=[])
+    house.core.policy = house.policy(resources(), vocabulary=Vocabulary(complexes=found))
+    assert house.do(Change(use_vocabulary, house.core.quotas, house.core.policy.vocabulary)) is True
+
+
+def test_consumables_are_counted_and_other_types_do_no_harm(admin):
+    with_complexes(admin, LICENCES)
+    put(admin, "{\n name lic\n enabled true\n limit to matlab=2,scratch=10G\n}\n")
+    admin.submitted(*[{"Consumables": "ml=1, scratch=4G", "NumberOfProcessors": 2}] * 3)
+    pilot = admin.pilot()
+    assert len(admin.claim(pilot, 4)) == 1
+    assert {name: row[:2] for name, row in used(admin).items()} == {
+        ("lic/1", "matlab"): ("1", "2"),
+        ("lic/1", "scratch"): ("8589934592", "10737418240"),
+    }
+
+
+def test_what_a_complex_of_another_type_cannot_read_is_not_asked_for(admin):
+    with_complexes(admin, LICENCES)
+    put(admin, "{\n name lic\n enabled true\n limit to matlab=1\n}\n")
+    admin.submitted({"Consumables": "lv=7"}, {"Consumables": "lv=7, ml=1"})
+    with_complexes(admin, LICENCES.replace("level lv INT >=", "level lv BOOL =="))
+    assert len(admin.claim(admin.pilot(), 2)) == 2
+    assert used(admin) == {("lic/1", "matlab"): ("1", "1", True, 0)}
+
+
+@pytest.mark.parametrize("amount", ["ml=-1", "ml=INFINITY", "nothing=1", "ml=x", "ml=1, matlab=2"])
+def test_amounts_that_no_job_can_use_are_refused(admin, amount):
+    with_complexes(admin, LICENCES)
+    answer = admin.submit({"Consumables": amount})
+    assert (answer.status, answer.code) == (400, "invalid-job")
+    assert admin.submit({"Consumables": "lv=-1"}).status == 200  # it is only compared
+
+
+def test_resources_are_listed(admin):
+    with_complexes(admin, LICENCES)
+    rows = admin.get("/v1/quotas/resources")["resources"]
+    assert rows[0] == {"name": "matlab", "shortcut": "ml", "type": "INT", "consumable": "JOB", "default": "0"}
+    assert len(rows) == 3

@@ -25,14 +25,14 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.api.wire import following, page
-from lodesman.commands.quotas import buckets, remove_quotas, set_quotas
+from lodesman.commands.quotas import buckets, go_on, remove_quotas, set_quotas
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.quota.notices import QuotaNotice, notices
 from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import FilterTag, QuotaSet
+from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.store.audit import Audited
-from lodesman.store.journal import Change
+from lodesman.store.journal import Change, Command
 from lodesman.store.quotas import quota_sets
 
 
@@ -54,11 +54,12 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
     sets, odd = await asyncio.to_thread(_read, body.text, vocabulary, _known(core))
     names = [one.name for one in sets]
     if not body.trial:
-        command = Change(set_quotas, core.quotas, sets, new=body.how == "add", by=request.who.name)
+        change = Change(set_quotas, core.quotas, sets, new=body.how == "add", by=request.who.name)
         note = AuditNote(
-            "quota-changed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope)
-        )
-        await core.command(Audited(command, note))
+            "quota-changed", ", ".join(names), request.who.name, origin_of(request.scope),
+            detail=write_quota_sets(sets),
+        )  # fmt: skip
+        await follow(core, Audited(change, note))
     return QuotasChanged(names, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd])
 
 
@@ -66,7 +67,7 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
 async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) -> QuotasChanged:
     names = list(dict.fromkeys(request.body.names))
     note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
-    await core.command(Audited(Change(remove_quotas, core.quotas, names), note))
+    await follow(core, Audited(Change(remove_quotas, core.quotas, names), note))
     return QuotasChanged(names)
 
 
@@ -88,6 +89,13 @@ async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaRe
         QuotaResourceRow(one.name, one.shortcut, one.kind, one.consumable, one.default)
         for one in core.policy.vocabulary.complexes
     ])  # fmt: skip
+
+
+async def follow(core: Core, change: Command) -> None:
+    """Make a change of rules; it answers when they are in use. Raises as the change."""
+    are_used = await core.command(change)
+    while are_used is False:
+        are_used = await core.command(Change(go_on, core.quotas))
 
 
 def _read(

@@ -92,10 +92,16 @@ def _list(session: Session, /) -> None:
     answer = session.answer(calls.QUOTAS)
     session.exit_if_json(answer)
     rows: list[list[Cell]] = [
-        [str(one.rules), one.name, "" if one.enabled else "not enabled", one.changed_by, age(one.changed_at)]
+        [
+            str(one.rules),
+            one.name,
+            "enabled" if one.enabled else "not enabled",
+            one.changed_by,
+            age(one.changed_at),
+        ]
         for one in answer.sets
     ]
-    show_table((">rules", "name", "", "changed by", ">age"), rows)
+    show_table((">rules", "name", "state", "changed by", ">age"), rows)
     if not rows:
         note("There is no quota set.")
 

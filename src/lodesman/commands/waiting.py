@@ -53,6 +53,7 @@ class _ParkedClaims:
     """Claims that wait for jobs: at most one for each pilot."""
 
     def __init__(self, index: Index, pools: PoolMap) -> None:
+        self._index = index
         self._pools = pools
         self._parked = Parked(index, pools.serves)
         self._claims: dict[int, _ParkedClaim] = {}
@@ -87,7 +88,10 @@ class _ParkedClaims:
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
         """The claims to serve for task queues that filled, longest waiting first (see `Parked.wake`)."""
-        return cast("Iterator[_ParkedClaim]", self._parked.wake(filled))
+        return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
+
+    def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
+        return self._index.is_shut(tq_id, claim.place)
 
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
         """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
@@ -107,18 +111,18 @@ class _ParkedClaims:
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """RunLimits have room again: let claims that wait there choose, longest waiting first.
+        """Limits have room again, or are others: let claims that wait there choose, longest waiting first.
 
         Requests that are alike at places that are alike find the same: the first that finds nothing speaks for all.
         """
         limits = matcher.index.limits
-        freed = limits.take_freed()
-        if not freed or not self:
+        was_freed = limits.take_freed()
+        if was_freed is None or not self:
             return
         in_vain: set[tuple[ResourceRequest, Hashable]] = set()
         for claim, kind in self._parked.in_turn():
             spot = limits.spot(claim.place)
-            if (kind, spot) in in_vain or freed.isdisjoint(spot.sets):
+            if (kind, spot) in in_vain or not was_freed(spot):
                 continue
             before = len(self)
             self.serve(tx, [claim])

@@ -20,6 +20,7 @@ import uvicorn
 from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.api.quotas import follow
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
@@ -258,7 +259,7 @@ class Server:
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
-                await self.core.command(Change(use_vocabulary, self.core.quotas, policy.vocabulary))
+                await follow(self.core, Change(use_vocabulary, self.core.quotas, policy.vocabulary))
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None
         elif not self._offered:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.matching.limit_rules import KeySide, Need, Values
@@ -25,6 +27,60 @@ class Part:
     values: Values
     needs: tuple[Need, ...]
     masks: dict[int, int] = field(default_factory=dict)
+    kinds: int = 0
+
+
+class _Amount(NamedTuple):
+    """A part by what its jobs need of one resource; `number` makes it unique."""
+
+    amount: Number
+    number: int
+    part: Part
+
+
+class Parts:
+    """The parts of one bucket, also in the order of what they need of each resource that is used up."""
+
+    __slots__ = ("_by_amount", "_number", "by_needs")
+
+    def __init__(self) -> None:
+        self.by_needs: dict[tuple[Need, ...], Part] = {}
+        self._by_amount: dict[str, list[_Amount]] = {}
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.by_needs.values())
+
+    def of(self, rule: int, values: Values, needs: tuple[Need, ...]) -> Part:
+        """That with these needs, made if it is new."""
+        part = self.by_needs.get(needs)
+        if part is None:
+            part = self.by_needs[needs] = Part(rule, values, needs)
+            self._number += 1
+            for need in needs:
+                if need.charge:
+                    ordered = self._by_amount.setdefault(need.resource, [])
+                    insort(ordered, _Amount(need.charge, self._number, part))
+        return part
+
+    def drop(self, part: Part) -> None:
+        """No task queue is of this part any more."""
+        del self.by_needs[part.needs]
+        for need in part.needs:
+            if need.charge:
+                ordered = self._by_amount[need.resource]
+                ordered[:] = [one for one in ordered if one.part is not part]
+
+    def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
+        """Those that need more than `least` of a resource, and at most `most`."""
+        ordered = self._by_amount.get(resource)
+        if ordered and ordered[0].amount <= most and ordered[-1].amount > least:
+            first = bisect_right(ordered, least, key=_amount)
+            yield from (one.part for one in ordered[first : bisect_right(ordered, most, key=_amount)])
+
+
+def _amount(one: _Amount) -> Number:
+    return one.amount
 
 
 @dataclass(slots=True, eq=False)
@@ -45,11 +101,20 @@ class Booked:
                 return True
         return False
 
-    def book(self, needs: Iterable[Need], sign: int) -> None:
-        """One job more, or less."""
+    def book(self, needs: Iterable[Need], sign: int) -> Iterator[tuple[str, Number, Number]]:
+        """One job more, or less. Yields for each resource how much is left now at least, and before at most: jobs that need
+        more than the smaller, and no more than the greater, may begin to fit or cease to.
+        """
         for name, _, charge, _ in needs:
             if charge:
-                self.used[name] = self.used.get(name, 0) + sign * charge
+                before = self.used.get(name, 0)
+                self.used[name] = before + sign * charge
+                left: Number = self.limits[name]  # type: ignore[assignment]  # numbers, as they are booked
+                yield (
+                    name,
+                    left - max(before, before + sign * charge),
+                    left - min(before, before + sign * charge),
+                )
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +124,12 @@ class Family:
     rule: int
     values: Values
     limits: Mapping[str, Value]
+    empty: Booked = field(init=False)
     buckets: dict[Values, Booked] = field(default_factory=dict)
-    places: list[SetPlace] = field(default_factory=list)
+    places: dict[Split, list[SetPlace]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.empty = Booked(self.limits)
 
     def bucket(self, values: Values) -> Booked:
         """Made when it is first needed."""
@@ -77,7 +146,7 @@ class Split:
 
     def __init__(self, bits: int, kinds: Iterable[AlikeQueues]) -> None:
         self.bits = bits
-        self.parts: dict[tuple[int, Values], dict[tuple[Need, ...], Part]] = {}
+        self.parts: dict[tuple[int, Values], Parts] = {}
         self.places: list[SetPlace] = []
         self._of_kind: dict[AlikeQueues, Part | None] = {}
         for kind in kinds:
@@ -96,7 +165,14 @@ class Split:
 
     def forget(self, kind: AlikeQueues) -> None:
         """The kind has no task queue any more."""
-        self._of_kind.pop(kind, None)
+        part = self._of_kind.pop(kind, None)
+        if part is not None:
+            part.kinds -= 1
+            if not part.kinds:
+                alike = self.parts[part.rule, part.values]
+                alike.drop(part)
+                if not alike.by_needs:
+                    del self.parts[part.rule, part.values]
 
     def _find(self, kind: AlikeQueues) -> Part | None:
         both = self.bits & kind.side.bits
@@ -104,10 +180,11 @@ class Split:
             return None
         rule = (both & -both).bit_length() - 1
         values, needs = kind.side.values(rule), kind.side.needs(rule)
-        alike = self.parts.setdefault((rule, values), {})
-        part = alike.get(needs)
-        if part is None:
-            part = alike[needs] = Part(rule, values, needs)
+        alike = self.parts.get((rule, values))
+        if alike is None:
+            alike = self.parts[rule, values] = Parts()
+        part = alike.of(rule, values, needs)
+        part.kinds += 1
         return part
 
 
@@ -120,16 +197,15 @@ class SetPlace:
         self.split = split
         self.families = families
         self.shut: dict[int, int] = {}
-        for alike in split.parts.values():
-            for part in alike.values():
+        for parts in split.parts.values():
+            for part in parts:
                 if self.refuses(part):
                     self.close(part, part.masks)
 
     def refuses(self, part: Part) -> bool:
         """Whether the next job of a part does not fit here."""
         family = self.families[part.rule]
-        bucket = family.buckets.get(part.values)
-        return (Booked(family.limits) if bucket is None else bucket).refuses(part.needs)
+        return family.buckets.get(part.values, family.empty).refuses(part.needs)
 
     def close(self, part: Part, masks: Mapping[int, int]) -> None:
         """Slots of a part that does not fit any more."""

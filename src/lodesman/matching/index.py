@@ -10,7 +10,7 @@ from itertools import count
 from typing import Final
 
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
-from lodesman.matching.limit_rules import RuleBook
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -24,7 +24,8 @@ class Index:
     """Task queues by id and by key, and as bits in their group.
 
     `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
-    `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places.
+    `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places;
+    `next_limits`: others that are prepared, and will be used when they are complete.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Index:
         "_queues",
         "changes",
         "limits",
+        "next_limits",
         "version",
     )
 
@@ -51,6 +53,7 @@ class Index:
         self._loads: dict[str, OwnerLoad] = {}
         self._free_numbers: list[int] = []
         self.limits = RunLimits()
+        self.next_limits: RunLimits | None = None
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -88,6 +91,8 @@ class Index:
         self.changes += 1
         slot = group.add(queue)
         self.limits.add(group.number, slot, key)
+        if self.next_limits is not None:
+            self.next_limits.add(group.number, slot, key)
         return slot
 
     def remove(self, tq_id: int) -> None:
@@ -100,6 +105,8 @@ class Index:
         self.changes += 1
         group = queue.group
         self.limits.remove(group.number, queue.slot, queue.key)
+        if self.next_limits is not None:
+            self.next_limits.remove(group.number, queue.slot, queue.key)
         group.remove(queue)
         if not group.occupied:
             del self._groups[group.vo, group.name]
@@ -187,11 +194,16 @@ class Index:
         queue.limits -= {limit}
         self._refresh(queue)
 
-    def set_rules(self, book: RuleBook | None) -> None:
-        """Use these limits from now on, with nothing used."""
-        self.limits.set_rules(
-            book, ((queue.group.number, queue.slot, queue.key) for queue in self._queues.values())
-        )
+    def prepare(self, limits: RunLimits, tq_id: int) -> None:
+        """Let limits know of a task queue, if it is still there."""
+        queue = self._queues.get(tq_id)
+        if queue is not None:
+            limits.add(queue.group.number, queue.slot, queue.key)
+
+    def is_shut(self, tq_id: int, place: RunPlace) -> bool:
+        """Whether limits keep a task queue from being drawn there."""
+        queue = self._queues[tq_id]
+        return bool(self.limits.shut(place).get(queue.group.number, 0) >> queue.slot & 1)
 
     def _refresh(self, queue: IndexedQueue) -> None:
         self.changes += 1

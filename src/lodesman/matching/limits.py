@@ -1,4 +1,4 @@
-"""RunLimits on what runs at once: one engine for quota sets, running limits and caps of sites.
+"""Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
 
 A limit belongs to a *rule*. Rules stand in *sets*; in each set the first rule that concerns both the task queue and the
 place counts, and none after it. What a rule limits is counted in *buckets*: one for each (rule, values of the task queue,
@@ -11,13 +11,13 @@ Within a set, each kind has one bucket, so a bucket that fills or frees adds or 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from lodesman.gridengine.values import Value
 from lodesman.masks.bits import bits
-from lodesman.matching.buckets import AlikeQueues, Booked, Family, Part, SetPlace, Split
+from lodesman.matching.buckets import AlikeQueues, Booked, Family, Part, Parts, SetPlace, Split
 from lodesman.matching.limit_rules import (
     NONE_SHUT,
     BucketUse,
@@ -51,13 +51,15 @@ _PLACES_KEPT: Final = 50_000
 class RunLimits:
     """The rules, what they leave, and which slots are shut where. Used from one thread only.
 
-    `changes` changes whenever a slot is shut or opened anywhere.
+    Other rules are another object. `changes` changes whenever a slot is shut or opened anywhere. `are_new`: whatever waits
+    may start by these rules, until `take_freed` is asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, book: RuleBook | None = None) -> None:
         self.changes = 0
+        self.are_new = True
         self._freed: set[SetPlace] = set()
-        self._book: RuleBook | None = None
+        self._book = book if book is not None and book.names else None
         self._kinds: dict[Hashable, AlikeQueues] = {}
         self._splits: dict[tuple[int, int], Split] = {}
         self._families: dict[tuple[int, Values], Family] = {}
@@ -69,14 +71,6 @@ class RunLimits:
     def active(self) -> bool:
         """Whether there are rules at all."""
         return self._book is not None
-
-    def set_rules(self, book: RuleBook | None, slots: Iterable[tuple[int, int, TaskQueueKey]]) -> None:
-        """Use these rules from now on, with nothing used. `slots`: the group's number, slot and key of all task queues."""
-        self.__init__()  # type: ignore[misc]  # all of it is derived from the rules
-        self._book = book if book is not None and book.names else None
-        if self._book is not None:
-            for group, slot, key in slots:
-                self.add(group, slot, key)
 
     # --- task queues -----------------------------------------------------------------------------------------
 
@@ -97,20 +91,22 @@ class RunLimits:
         self.changes += 1
 
     def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
-        """The slot is free."""
+        """The slot is free; nothing changes if it was not known."""
         if self._book is None:
             return
         bit, alike = 1 << slot, self._book.kind_of(key)
-        kind = self._kinds[alike]
-        kind.masks[group] &= ~bit
+        kind = self._kinds.get(alike)
+        if kind is None or not kind.masks.get(group, 0) & bit:
+            return
+        _drop_bit(kind.masks, group, bit)
         for split in self._splits.values():
             part = split.part(kind)
             if part is not None:
-                part.masks[group] &= ~bit
+                _drop_bit(part.masks, group, bit)
                 for place in split.places:
                     if place.shut.get(group, 0) & bit:
                         place.open(part, {group: bit})
-        if not any(kind.masks.values()):
+        if not kind.masks:
             self._forget(alike, kind)
         self.changes += 1
 
@@ -145,10 +141,11 @@ class RunLimits:
         return spot.shut
 
     def spot(self, place: RunPlace) -> Spot:
-        """What a place is for all rules; the same one for places that they see alike. Only while there are rules."""
+        """What a place is for all rules; the same one for places that they see alike."""
+        if self._book is None:
+            return _NO_RULES
         spot = self._by_place.get(place)
         if spot is None:
-            assert self._book is not None  # noqa: S101
             side = self._book.of_place(place)
             sets = tuple(
                 self._set_place(number, bits_there, side)
@@ -173,7 +170,7 @@ class RunLimits:
             found = self._set_places[known] = SetPlace(split, families)
             split.places.append(found)
             for family in families.values():
-                family.places.append(found)
+                family.places.setdefault(split, []).append(found)
         return found
 
     def _family(self, rule: int, side: PlaceSide) -> Family:
@@ -198,23 +195,24 @@ class RunLimits:
     def _book_job(self, key: TaskQueueKey, place: RunPlace, sign: int) -> None:
         for family, values, needs in self._charges(key, self.spot(place)):
             bucket = family.bucket(values)
-            before = [
-                (one, part, bucket.refuses(part.needs))
-                for one in family.places
-                for part in one.split.parts.get((family.rule, values), _NO_PARTS).values()
-            ]
-            bucket.book(needs, sign)
-            for one, part, refused in before:
-                if bucket.refuses(part.needs) == refused:
-                    continue
-                self.changes += 1
-                if refused:
-                    one.open(part, part.masks)
-                    self._freed.add(one)
-                else:
-                    one.close(part, part.masks)
+            for resource, least, most in bucket.book(needs, sign):
+                for split, places in family.places.items():
+                    parts = split.parts.get((family.rule, values), _NO_PARTS)
+                    for part in parts.between(resource, least, most):
+                        self._flip(bucket, part, places)
             if not any(bucket.used.values()):
                 del family.buckets[values]
+
+    def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
+        """A part of a bucket may fit now or not, other than before."""
+        self.changes += 1
+        if bucket.refuses(part.needs):
+            for place in places:
+                place.close(part, part.masks)
+        else:
+            for place in places:
+                place.open(part, part.masks)
+            self._freed.update(places)
 
     def _charges(self, key: TaskQueueKey, spot: Spot) -> tuple[_Charge, ...]:
         assert self._book is not None  # noqa: S101
@@ -230,10 +228,13 @@ class RunLimits:
                     one.split.forget(kind)
         return found
 
-    def take_freed(self) -> set[SetPlace]:
-        """The places where something opened since this was asked last (members of `Spot.sets`)."""
+    def take_freed(self) -> Callable[[Spot], bool] | None:
+        """Where something opened since this was asked last, None if nowhere."""
         freed, self._freed = self._freed, set()
-        return freed
+        if self.are_new:
+            self.are_new = False
+            return lambda _: True
+        return (lambda spot: not freed.isdisjoint(spot.sets)) if freed else None
 
     # --- what is said ----------------------------------------------------------------------------------------
 
@@ -242,9 +243,7 @@ class RunLimits:
         if self._book is None:
             return []
         charges = self._charges(key, self.spot(place))
-        asked = [
-            (f, v, f.buckets.get(v) or Booked(f.limits), need) for f, v, needs in charges for need in needs
-        ]
+        asked = [(f, v, f.buckets.get(v, f.empty), need) for f, v, needs in charges for need in needs]
         return [
             (self._use(f, v, bucket, need.resource), need.amount)
             for f, v, bucket, need in asked
@@ -256,20 +255,19 @@ class RunLimits:
         if self._book is None:
             return
         for one in self.spot(place).sets:
-            for alike in one.split.parts.values():
-                for part in alike.values():
+            for parts in one.split.parts.values():
+                for part in parts:
                     if one.refuses(part):
                         yield self._book.names[part.rule], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, Shut]]:
         """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
         for family in self._families.values():
-            splits = {place.split for place in family.places}
             for values, bucket in family.buckets.items():
                 parts = [
                     part
-                    for split in splits
-                    for part in split.parts.get((family.rule, values), _NO_PARTS).values()
+                    for split in family.places
+                    for part in split.parts.get((family.rule, values), _NO_PARTS)
                 ]
                 for resource in family.limits:
                     shut: dict[int, int] = {}
@@ -285,4 +283,11 @@ class RunLimits:
         return BucketUse(name, values, family.values, resource, used, family.limits[resource])
 
 
-_NO_PARTS: Final[Mapping[tuple[Need, ...], Part]] = {}
+def _drop_bit(masks: dict[int, int], group: int, bit: int) -> None:
+    masks[group] &= ~bit
+    if not masks[group]:
+        del masks[group]
+
+
+_NO_PARTS: Final = Parts()
+_NO_RULES: Final = Spot(())

@@ -122,8 +122,11 @@ class Parked:
         found = (self._by_order[order] for order in self._orders)
         return [(ticket.name, ticket.kind.signature) for ticket in found]
 
-    def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice.
+    def wake(
+        self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False
+    ) -> Iterator[Hashable]:
+        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice. `is_shut`
+        says which of them limits keep from a task queue where they are.
 
         `filled` maps ids to the numbers of jobs that joined. The caller parks none meanwhile, and lets each ticket claim,
         and leave if it got something, before it asks for the next: no job of these task queues stays while a ticket that
@@ -139,7 +142,7 @@ class Parked:
                 if ticket is None:
                     break
                 after = ticket.order
-                if after in woken:
+                if after in woken or is_shut(tq_id, ticket.name):
                     continue
                 woken.add(after)
                 waiting = self._index.waiting(tq_id)

@@ -7,10 +7,13 @@ a few steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
+from math import isfinite
 from typing import Final, NamedTuple
 
+from lodesman.errors import InvalidConfig
 from lodesman.gridengine.complexes import Complex, Complexes
 from lodesman.gridengine.values import ComplexType, Number, RelOp, Value, holds
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -60,7 +63,8 @@ class _JobSide:
             if amount is None:
                 continue
             if is_booked(resource) and not isinstance(amount, str):
-                found.append(Need(label, amount, amount))
+                # What is infinite could never be given back.
+                found.append(Need(label, amount, amount if isfinite(amount) else 0))
             else:
                 found.append(Need(label, amount, 0, _compare(resource.kind, resource.relation)))
         return tuple(found)
@@ -191,7 +195,8 @@ def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
         name, _, value = text.partition("=")
         resource = vocabulary.complexes.get(name)
         if resource is not None:
-            requests[resource.name] = resource.value(value)
+            with suppress(InvalidConfig):  # its type is another since the job was submitted
+                requests[resource.name] = resource.value(value)
     return QuotaJob(
         user=key.owner,
         user_lists=vocabulary.lists_of(key.owner),

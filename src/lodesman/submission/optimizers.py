@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace as with_fields
@@ -90,9 +91,12 @@ def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
         if resource.name in found:
             raise _of_consumables(f"{resource.name} is given twice", "Give one amount.")
         try:
-            found[resource.name] = write_value(resource.kind, resource.value(amount))
+            value = resource.value(amount)
         except InvalidConfig as wrong:
             raise _of_consumables(wrong.message.rstrip("."), wrong.hint) from None
+        if resource.is_consumable and not (isinstance(value, str) or 0 <= value < inf):
+            raise _of_consumables(f"no job can use {amount} of {resource.name}", "Give an amount from 0.")
+        found[resource.name] = write_value(resource.kind, value)
     return tuple(sorted(f"{name}={amount}" for name, amount in found.items()))
 
 

@@ -158,7 +158,7 @@ class Both:
     """The engine and the slow evaluation, side by side; task queue n of KEYS has slot n."""
 
     def __init__(self, sets) -> None:
-        self.limits, self.slow, self.book = RunLimits(), Slow(sets), Book(sets)
+        self.slow, self.book = Slow(sets), Book(sets)
         self.there: set[int] = set()
         self.rules(0)
 
@@ -183,7 +183,9 @@ class Both:
             self.limits.give(*self.slow.running.pop(n % len(self.slow.running)))
 
     def rules(self, n) -> None:
-        self.limits.set_rules(self.book, [(7, slot, KEYS[slot]) for slot in self.there])
+        self.limits = RunLimits(self.book)
+        for slot in self.there:
+            self.limits.add(7, slot, KEYS[slot])
         for one in self.slow.running:
             self.limits.take(*one)
 
@@ -214,8 +216,10 @@ def test_masks_and_uses_are_those_of_an_evaluation_of_everything(sets, deeds):
 
 
 def limited(*sets, slots=((0, 0, KEYS[0]),)):
-    limits = RunLimits()
-    limits.set_rules(Book(sets), slots)
+    limits = RunLimits(Book(sets))
+    for slot in slots:
+        limits.add(*slot)
+    assert limits.take_freed() is not None  # they are new
     return limits
 
 
@@ -235,11 +239,11 @@ def test_a_bucket_that_fills_shuts_its_task_queues_and_opens_them_again():
     )
     limits.take(KEYS[0], PLACES[0])
     assert limits.shut(PLACES[3]) == {0: 1, 1: 1}
-    assert limits.take_freed() == set()
+    assert limits.take_freed() is None
     limits.give(KEYS[0], PLACES[0])
     assert limits.shut(PLACES[3]) == {}
-    assert len(limits.take_freed()) == 1
-    assert limits.take_freed() == set()
+    assert limits.take_freed()(limits.spot(PLACES[3]))
+    assert limits.take_freed() is None
 
 
 def test_what_is_refused_is_said_with_use_and_limit():

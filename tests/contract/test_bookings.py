@@ -1,0 +1,326 @@
+"""What live attempts take of limits: after any deed, fault or restart it is what the live attempts say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lodesman.commands import bookings
+from lodesman.commands.quotas import QuotaRules, go_on, remove_quotas, set_quotas, use_vocabulary
+from lodesman.commands.sessions import FreeResources
+from lodesman.gridengine.complexes import read_complexes
+from lodesman.gridengine.stock import STOCK_COMPLEXES
+from lodesman.gridengine.vocabulary import HostGroup, Vocabulary
+from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.limits import RunLimits
+from lodesman.matching.quota_book import QuotaBook
+from lodesman.quota.reading import read_quota_sets
+from lodesman.store.journal import Change
+from lodesman.store.quotas import quota_sets
+from lodesman.store.read.pilots import live_attempts
+from lodesman.store.read.task_queues import keys_by_id
+from lodesman.store.write.attempts import Claimed
+
+VOCABULARY = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("n2",))})
+TEXTS = (
+    "{\nname a\nenabled true\nlimit users {*} to slots=2\n}\n",
+    "{\nname a\nenabled true\nlimit users {*} to slots=0\n}\n",
+    "{\nname b\nenabled true\nlimit queues q to slots=5\n}\n",
+    "{\nname b\nenabled true\nlimit users ann to slots=1\nlimit users {*} hosts {*} to slots=3\n}\n",
+    "{\nname c\nenabled false\nlimit to slots=0\n}\n",
+)
+
+
+class Limited:
+    """A house with quota sets."""
+
+    def __init__(self, house) -> None:
+        self.house = house
+        self.vocabulary = VOCABULARY
+        self.open()
+
+    def open(self) -> None:
+        self.rules = QuotaRules(self.house.live, quota_sets(self.house.reader), self.vocabulary)
+
+    def restart(self) -> None:
+        self.house.restart()
+        self.open()
+
+    def sets(self, text):
+        found = read_quota_sets(text, STOCK_COMPLEXES, faults=[])
+        new = not {one.name for one in found} & self.rules.sets.keys()
+        return Change(set_quotas, self.rules, found, new=new, by="eva")
+
+    def put(self, text) -> None:
+        done = self.house.do(self.sets(text))
+        while not done:
+            done = self.house.do(Change(go_on, self.rules))
+
+    @property
+    def limits(self) -> RunLimits:
+        return self.house.live.queues.index.limits
+
+    def used(self):
+        return {(one.rule, *one.of_key, *one.of_place): one.used for one, _ in self.limits.uses()}
+
+    def anew(self) -> RunLimits:
+        """The limits as they follow from what is stored."""
+        index, reader = self.house.live.queues.index, self.house.reader
+        sets = [
+            one
+            for row in quota_sets(reader)
+            for one in read_quota_sets(row.text, self.vocabulary.complexes, faults=[])
+        ]
+        limits = RunLimits(QuotaBook(sets, self.vocabulary))
+        for tq_id, _, _ in index.queues():
+            index.prepare(limits, tq_id)
+        live = live_attempts(reader)
+        keys = keys_by_id(reader, {one.tq_id for one in live})
+        for one in live:
+            limits.take(keys[one.tq_id], RunPlace(*one.place))
+        return limits
+
+    def check(self) -> None:
+        wanted, found = self.anew(), self.limits
+        assert {str(use) for use, _ in found.uses()} == {str(use) for use, _ in wanted.uses()}
+        for place in (RunPlace("S1", "ce", "q"), RunPlace("S2", "ce", "q"), RunPlace("S1", "ce", "q", "n2")):
+            assert found.shut(place) == wanted.shut(place)
+
+
+@pytest.fixture
+def limited(house):
+    return Limited(house)
+
+
+class Faulty:
+    """Commands that are applied, and then the batch fails."""
+
+    def __init__(self, *commands):
+        self.commands = commands
+
+    def apply(self, tx):
+        for one in self.commands:
+            one.apply(tx)
+        raise ZeroDivisionError
+
+
+def fails(house, *commands):
+    with pytest.raises(Exception, match="nothing was stored"):
+        house.do(Faulty(*commands))
+
+
+def test_uses_are_the_same_after_a_restart(limited):
+    house = limited.house
+    limited.put(TEXTS[3])
+    house.submit(4)
+    house.submit(4, key=house.key(owner="bob"))
+    for site in ("S1", "S2"):
+        house.claim(house.pilot(site), 3)
+    before = limited.used()
+    assert sum(before.values()) > 2
+    limited.restart()
+    assert limited.used() == before
+    limited.check()
+
+
+def test_a_claim_and_an_end_of_a_batch_that_failed_are_none(limited):
+    house = limited.house
+    limited.put(TEXTS[0])
+    house.submit(4)
+    pilot = house.pilot()
+    fails(house, house.claim_command(pilot, 2))
+    assert limited.used() == {}
+    first, second = house.claim(pilot, 3)
+    limited.check()
+    assert house.claim(pilot) == []
+
+    class Ends:
+        def apply(self, tx):
+            for one in (first, second):
+                house.live.bookings.ended(tx, (one.job_id, one.attempt))
+
+    fails(house, Ends(), house.claim_command(pilot, 2))
+    assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 2}
+    limited.check()
+    house.report(pilot, first)
+    assert len(house.claim(pilot, 3)) == 1
+
+
+def test_a_change_of_rules_of_a_batch_that_failed_is_none(limited):
+    house = limited.house
+    limited.put(TEXTS[0])
+    house.submit(6)
+    house.submit(6, key=house.key(owner="bob"))
+    pilots = house.pilot("S1"), house.pilot("S2")
+    house.claim(pilots[0], 2)
+    fails(
+        house,
+        house.claim_command(pilots[1], 1),
+        limited.sets(TEXTS[1]),
+        limited.sets(TEXTS[2]),
+        house.claim_command(pilots[0], 2),
+    )
+    assert list(limited.rules.sets) == ["a"]
+    limited.check()
+    fails(house, Change(remove_quotas, limited.rules, ["a"]), house.claim_command(pilots[0], 8))
+    limited.check()
+    assert len(house.claim(pilots[1], 8)) == 2
+
+
+def test_two_commands_of_one_batch_add_a_set_once(limited):
+    class Twice:
+        def apply(self, tx):
+            limited.sets(TEXTS[0]).apply(tx)
+            limited.sets(TEXTS[1]).apply(tx)
+
+    new = Change(
+        set_quotas, limited.rules, read_quota_sets(TEXTS[1], STOCK_COMPLEXES, faults=[]), new=True, by="eva"
+    )
+
+    class AddsTwice:
+        def apply(self, tx):
+            limited.sets(TEXTS[0]).apply(tx)
+            new.apply(tx)
+
+    with pytest.raises(Exception, match="There is a quota set a already"):
+        limited.house.do(AddsTwice())
+    limited.house.do(Twice())
+    limited.check()
+
+
+def test_surplus_that_a_claim_returns_is_not_used(limited):
+    """A claim chooses by cores what it cannot hold, and gives it back."""
+    house = limited.house
+    limited.put("{\nname a\nenabled true\nlimit users {*} to slots=100\n}\n")
+    house.submit(6, key=house.key(cores=4))
+    pilot = house.pilot()
+    claim = house.claim_command(pilot, 6, free=FreeResources(8, 16_000, 100_000))
+    claim.subtracts = True
+    assert len(house.do(claim)) == 3  # two that it holds, and one that it prefetches
+    assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 12}
+    limited.check()
+
+
+def test_a_job_that_is_not_there_is_not_used(limited):
+    house = limited.house
+    limited.put(TEXTS[0])
+    house.submit(1)
+    [(tq_id, _, _)] = house.live.queues.index.queues()
+    house.live.queues.index.add_waiting(tq_id, 3, now=0.0)
+    assert len(house.claim(house.pilot(), 4)) == 1
+    limited.check()
+
+
+def test_a_changed_vocabulary_is_judged_by_at_once(limited):
+    house = limited.house
+    limited.put("{\nname a\nenabled true\nlimit hosts @two to slots=0\n}\n")
+    house.submit(1)
+    at = RunPlace("S1", "ce", "q", "n3")
+    assert limited.limits.shut(at) == {}
+    limited.vocabulary = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("N3",))})
+    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True
+    assert limited.limits.shut(at) != {}
+    limited.check()
+    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True  # nothing changed
+
+
+def test_a_limit_on_a_resource_that_is_gone_limits_nothing(limited):
+    house = limited.house
+    limited.put("{\nname a\nenabled true\nlimit users {*} to h_vmem=0\n}\n")
+    house.submit(1, key=house.key(memory_mb=5))
+    limited.vocabulary = Vocabulary(complexes=read_complexes("slots s INT <= YES YES 1 0\n", faults=[]))
+    house.do(Change(use_vocabulary, limited.rules, limited.vocabulary))
+    assert len(house.claim(house.pilot())) == 1
+    limited.restart()
+    limited.check()
+
+
+def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (3,))
+    house = limited.house
+    for n in range(10):
+        house.submit(2, key=house.key(norm_cpu_seconds=100 + n))
+    pilot = house.pilot()
+    claimed = house.claim(pilot, 4)
+    assert house.do(limited.sets(TEXTS[1])) is False
+    assert len(house.claim(pilot, 1)) == 1  # the new rules do not hold yet
+    house.report(pilot, claimed[0])
+    turns = 1
+    while not house.do(Change(go_on, limited.rules)):
+        turns += 1
+    assert (
+        turns == 4
+    )  # 10 task queues, 4 attempts and the one that came: 3 at a time, the first with the change
+    assert house.claim(pilot, 1) == []
+    assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
+    limited.check()
+
+
+class Deeds:
+    """Random deeds of users, pilots and administrators, and faults between them."""
+
+    def __init__(self, limited, seed) -> None:
+        self.limited, self.house, self.rng = limited, limited.house, random.Random(seed)
+        self.pilots = [self.house.pilot(site) for site in ("S1", "S2", "S1")]
+        self.running: list[tuple[int, Claimed]] = []
+
+    def submit(self) -> None:
+        rng = self.rng
+        key = {
+            "owner": rng.choice(["ann", "bob"]),
+            "cores": rng.choice([1, 2]),
+            "norm_cpu_seconds": rng.randint(1, 9),
+        }
+        self.house.submit(rng.randint(1, 3), key=self.house.key(**key))
+
+    def claim(self) -> None:
+        pilot = self.rng.choice(self.pilots)
+        self.running += [(pilot, one) for one in self.house.claim(pilot, self.rng.randint(1, 3))]
+
+    def report(self) -> None:
+        if self.running:
+            self.house.report(*self.running.pop(self.rng.randrange(len(self.running))))
+
+    def change(self) -> None:
+        self.house.do(self.limited.sets(self.rng.choice(TEXTS)))
+
+    def go_on(self) -> bool:
+        return bool(self.house.do(Change(go_on, self.limited.rules)))
+
+    def fail(self) -> None:
+        rng, limited = self.rng, self.limited
+        commands = [
+            self.house.claim_command(rng.choice(self.pilots), 2),
+            limited.sets(rng.choice(TEXTS)),
+            Change(go_on, limited.rules),
+            self.house.claim_command(rng.choice(self.pilots), 2),
+        ]
+        fails(self.house, *rng.sample(commands, rng.randint(1, 4)))
+
+    def restart(self) -> None:
+        self.limited.restart()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_any_deeds_the_limits_are_what_the_attempts_say(limited, monkeypatch, seed):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (4,))
+    deeds = Deeds(limited, seed)
+    some = (
+        [deeds.submit] * 5
+        + [deeds.claim] * 6
+        + [deeds.report] * 4
+        + [deeds.change] * 2
+        + [deeds.go_on, deeds.fail]
+    )
+    for _ in range(60):
+        deeds.rng.choice([*some, *([deeds.restart] if deeds.rng.random() < 0.3 else [])])()
+        if deeds.house.live.queues.index.next_limits is None:
+            limited.check()
+    while not deeds.go_on():
+        pass
+    limited.check()
+    while deeds.running:
+        deeds.report()
+    assert limited.used() == {}
+    limited.check()
