@@ -12,7 +12,7 @@ from lodesman.answers.call import Page
 from lodesman.answers.calls import CALLS
 
 LISTS = (
-    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "sites", "queues", "tokens", "users", "audit",
+    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens", "users", "audit",
 )  # fmt: skip
 
 
@@ -401,6 +401,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/task-queues", "task_queues"),
         ("/v1/submit-pools", "pools"),
         ("/v1/hosts", "hosts"),
+        ("/v1/job-classes", "classes"),
         ("/v1/sites", "sites"),
         ("/v1/queues", "queues"),
         ("/v1/tokens", "tokens"),
@@ -413,6 +414,7 @@ def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     for n in range(3):
         mixed.pilot(node={"cores": 4, "host": f"wn{n}"})
         mixed.call("POST", "/v1/pilots/drain", {"pilots": [99]}, token="admin")
+    mixed.call("POST", "/v1/job-classes", {"text": "jcname app\nvariant_list default,a,b\n"}, token="ann")
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")
