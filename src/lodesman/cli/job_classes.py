@@ -96,7 +96,11 @@ def _change(session: Session, /, *, file: Path) -> None:
 @_FILE
 @with_session
 def _check(session: Session, /, *, file: Path) -> None:
-    """Check the job classes of a file, and change nothing: `lode class check app.jc`."""
+    r"""Check the job classes of a file, and change nothing.
+
+    \b
+      lode class check app.jc
+    """
     answer = _send(session, file, "add", trial=True)
     say(
         f"{file}: {'1 job class' if len(answer.names) == 1 else f'{len(answer.names):,} job classes'}, no fault."
@@ -108,9 +112,12 @@ def _check(session: Session, /, *, file: Path) -> None:
 @click.option("--effective", metavar="VARIANT", help="Only what jobs of this variant get.")
 @with_session
 def _show(session: Session, /, *, name: str, effective: str | None) -> None:
-    """Print a job class as `lode class change` reads it, and qconf too.
+    r"""Print a job class as `lode class change` reads it, and qconf too.
 
-    With --effective, what jobs of a variant get, and what they may change of it: `lode class show app --effective large`.
+    With --effective, what jobs of a variant get, and what they may change of it:
+
+    \b
+      lode class show app --effective large
     """
     query = ClassAt(name) if effective is None else ClassAt(name, effective)
     answer = session.answer(calls.JOB_CLASS, query=query)
@@ -148,7 +155,11 @@ def _row(row: ClassRow) -> list[Cell]:
 @_CLASSES
 @with_session
 def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
-    """Remove job classes (their owners, and administrators): `lode class rm app`. Jobs that were made of them stay."""
+    r"""Remove job classes (their owners, and administrators). Jobs that were made of them stay.
+
+    \b
+      lode class rm app
+    """
     answer = session.answer(calls.DROP_CLASSES, body=DropClassesBody(list(names)))
     say(f"Removed {', '.join(answer.names)}.")
 
@@ -157,7 +168,11 @@ def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
 @_VARIANTS
 @with_session
 def _enable(session: Session, /, *, names: tuple[str, ...]) -> None:
-    """Enable job classes, or variants of them (their owners, and administrators): `lode class enable app.large`."""
+    r"""Enable job classes, or variants of them (their owners, and administrators).
+
+    \b
+      lode class enable app.large
+    """
     _switch(session, names, "enable")
 
 
@@ -165,7 +180,11 @@ def _enable(session: Session, /, *, names: tuple[str, ...]) -> None:
 @_VARIANTS
 @with_session
 def _disable(session: Session, /, *, names: tuple[str, ...]) -> None:
-    """Make no new jobs of job classes, or of variants of them, until they are enabled: `lode class disable app.large`."""
+    r"""Make no new jobs of job classes, or of variants of them, until they are enabled.
+
+    \b
+      lode class disable app.large
+    """
     _switch(session, names, "disable")
 
 
