@@ -23,6 +23,7 @@ from tests.conftest import all_suspects, hasty
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
@@ -35,6 +36,7 @@ from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import serve_parked
+from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.quotas import QuotaRules
@@ -246,6 +248,7 @@ class House:
         self.core = Core(
             writer=self._writer, live=live, policy=policy,
             quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
+            job_classes=ClassRules(load_classes(self._writer, policy.vocabulary, JobClassSection())),
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(serve_parked, live),
         )  # fmt: skip

@@ -202,6 +202,15 @@ def which_hosts_are_shut(house):
     ok(house, "POST", "/v1/hosts/open", {"host": "wn1"}, "admin")
 
 
+def classes_of_jobs(house):
+    """One is added, switched and removed."""
+    ok(house, "POST", "/v1/job-classes", {"text": "jcname app\nodd x\n"})
+    ok(house, "POST", "/v1/job-classes/switch", {"names": ["app"], "switch": "disable"})
+    ok(house, "GET", "/v1/job-classes")
+    ok(house, "GET", "/v1/job-classes/text?name=app")
+    ok(house, "POST", "/v1/job-classes/remove", {"names": ["app"]})
+
+
 def a_test_of_a_site(house):
     """No batch system is there, so that no job is sent."""
     test = ok(house, "POST", "/v1/site-tests", {"path": "North"}, "admin").json
@@ -304,6 +313,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     orders_for_breakers(house)
     what_is_closed(house)
     which_hosts_are_shut(house)
+    classes_of_jobs(house)
     a_test_of_a_site(house)
     what_nothing_can_run(house)
     lists(house)

@@ -20,6 +20,7 @@ from lodesman.api import (
     explain,
     files,
     hosts,
+    job_classes,
     pilots,
     quotas,
     reads,
@@ -52,7 +53,7 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, pilots, quotas, service, sites, users),
+        "hot": (claims, hosts, job_classes, pilots, quotas, service, sites, users),
         "reading": (files, explain, reads, site_tests),
     }[process]
     Dispatcher(process, None, modules)
@@ -245,6 +246,13 @@ REFUSED = [
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS.replace("one", "two"), "how": "change"}, 404),
     ("POST", "/v1/quotas/remove", "admin", {"names": ["two"]}, 404),
+    ("GET", "/v1/job-classes/text?name=app", "ann", None, 404),
+    ("POST", "/v1/job-classes", "ann", {"text": "jcname app", "how": "change"}, 404),
+    ("POST", "/v1/job-classes", "admin", {"text": "jcname template"}, 409),
+    ("POST", "/v1/job-classes/remove", "ann", {"names": ["app"]}, 404),
+    ("POST", "/v1/job-classes/remove", "admin", {"names": ["template"]}, 409),
+    ("POST", "/v1/job-classes/switch", "ann", {"names": ["app"], "switch": "enable"}, 404),
+    ("POST", "/v1/job-classes/switch", "admin", {"names": ["template"], "switch": "enable"}, 409),
 ]  # fmt: skip
 
 

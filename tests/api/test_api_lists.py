@@ -12,7 +12,7 @@ from lodesman.answers.call import Page
 from lodesman.answers.calls import CALLS
 
 LISTS = (
-    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "sites", "queues", "tokens", "users", "audit",
+    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens", "users", "audit",
     "quotas/use",
 )  # fmt: skip
 
@@ -402,6 +402,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/task-queues", "task_queues"),
         ("/v1/submit-pools", "pools"),
         ("/v1/hosts", "hosts"),
+        ("/v1/job-classes", "classes"),
         ("/v1/sites", "sites"),
         ("/v1/queues", "queues"),
         ("/v1/tokens", "tokens"),
@@ -418,6 +419,7 @@ def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     rules = "{\n name n\n enabled true\n limit hosts {*} to slots=9\n}\n{\n name m\n enabled true\n limit to slots=9\n}\n"
     mixed.call("POST", "/v1/quotas", {"text": rules}, token="admin")
     assert all(mixed.claim(f"pilot{n}") for n in (1, 2, 3))
+    mixed.call("POST", "/v1/job-classes", {"text": "jcname app\nvariant_list default,a,b\n"}, token="ann")
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")

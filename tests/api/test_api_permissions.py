@@ -59,6 +59,10 @@ REQUESTS = {
     "POST /v1/sites/open": ("/v1/sites/open", {"site": "South"}),
     "POST /v1/hosts/close": ("/v1/hosts/close", {"host": "wn1", "site": "North", "reason": "x"}),
     "POST /v1/hosts/open": ("/v1/hosts/open", {"host": "wn1", "site": "North"}),
+    "GET /v1/job-classes/text": ("/v1/job-classes/text?name=app", None),
+    "POST /v1/job-classes": ("/v1/job-classes", {"text": "jcname app", "how": "change"}),
+    "POST /v1/job-classes/remove": ("/v1/job-classes/remove", {"names": ["old"]}),
+    "POST /v1/job-classes/switch": ("/v1/job-classes/switch", {"names": ["app"], "switch": "disable"}),
     "GET /v1/queues/why": (f"/v1/queues/why?path={QUEUE}", None),
     "GET /v1/resources": ("/v1/resources?path=North", None),
     "POST /v1/users": ("/v1/users", {"name": "eve", "vo": "lab", "groups": ["physics"]}),
@@ -104,6 +108,8 @@ def crowd(house, backend):
     house.tokens["expired"] = house.call(
         "POST", "/v1/tokens", {"account": "bob", "seconds": 1.0}, token="bob"
     ).json["token"]
+    classes = {"text": "jcname app\njcname old\n"}
+    assert house.call("POST", "/v1/job-classes", classes, token="ann").status == 200
     house.upload(FILE)
     house.submitted({"InputSandbox": ["a"]}, sandboxes={"a": {"sha256": SHA, "size": len(FILE)}})
     assert house.claim(house.pilot())

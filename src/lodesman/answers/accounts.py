@@ -46,6 +46,7 @@ class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
     task_queues: _Limit = 10_000
     tokens: _Limit = 100
     input_files: _Limit = 100_000
+    job_classes: _Limit = 100
 
 
 class Token(Struct):
@@ -138,7 +139,8 @@ class Revoked(Struct):
 AuditAction = Literal[
     "user-changed", "user-disabled", "user-enabled", "token-issued", "token-revoked", "pilots-drained", "site-closed",
     "site-opened", "site-tested", "breaker-opened", "breaker-closed", "breaker-ordered", "host-shut", "host-closed",
-    "host-opened", "quota-changed", "quota-removed", "configuration-changed", "configuration-refused", "login-refused",
+    "host-opened", "quota-changed", "quota-removed", "class-changed", "class-removed", "class-enabled", "class-disabled",
+    "configuration-changed", "configuration-refused", "login-refused",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from msgspec import Raw
 from lodesman.answers import (
     accounts,
     hosts,
+    job_classes,
     jobs,
     nodes,
     pilots,
@@ -202,6 +203,25 @@ SET_QUOTAS = _post(
 )
 DROP_QUOTAS = _post(
     "/v1/quotas/remove", quotas.DropQuotasBody, quotas.QuotasChanged, "admin", "Remove quota sets", refused=(404,)
+)
+JOB_CLASSES = _get(
+    "/v1/job-classes", ask.AllQuery, job_classes.JobClasses, "pilots:read", "Job classes by variant", process="hot"
+)
+JOB_CLASS = _get(
+    "/v1/job-classes/text", job_classes.ClassAt, job_classes.ClassInFull, "pilots:read",
+    "One job class: its text, and what jobs of a variant get", process="hot", refused=(404,),
+)
+SET_CLASSES = _post(
+    "/v1/job-classes", job_classes.ClassTextBody, job_classes.ClassesChanged, "jobs:write",
+    "Add or change job classes, or check their text", most_bytes=2 * job_classes.MOST_TEXT, refused=(404, 409),
+)
+DROP_CLASSES = _post(
+    "/v1/job-classes/remove", job_classes.DropClassesBody, job_classes.ClassesChanged, "jobs:write",
+    "Remove job classes", refused=(404, 409),
+)
+SWITCH_CLASSES = _post(
+    "/v1/job-classes/switch", job_classes.SwitchClassesBody, job_classes.ClassesChanged, "jobs:write",
+    "Enable or disable job classes, or variants of them", repeatable=True, refused=(404, 409),
 )
 QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
 QUEUE_WHY = _get(

@@ -23,6 +23,7 @@ from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
 from lodesman.commands.hosts import HostGate
+from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
@@ -101,6 +102,7 @@ class Core:
     live: Live
     policy: Policy
     quotas: QuotaRules
+    job_classes: ClassRules
     lease_seconds: float
     heartbeat_seconds: float
     idle_seconds: float

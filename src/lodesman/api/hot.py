@@ -15,7 +15,7 @@ from typing import Any
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
-from lodesman.api import claims, hosts, pilots, quotas, service, shares, sites, users, wire
+from lodesman.api import claims, hosts, job_classes, pilots, quotas, service, shares, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
@@ -52,7 +52,7 @@ class HotApp(Dispatcher[Core]):
         on_start: _Life,
         on_stop: _Life,
     ) -> None:
-        super().__init__("hot", core, (claims, hosts, pilots, quotas, service, sites, users))
+        super().__init__("hot", core, (claims, hosts, job_classes, pilots, quotas, service, sites, users))
         self.forward = forward
         self._on_start = on_start
         self._on_stop = on_stop

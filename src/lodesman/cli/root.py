@@ -31,7 +31,7 @@ SECTIONS = {
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "quota": "quotas", "usage": "pilots",
+        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "pilots",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
@@ -40,6 +40,8 @@ SECTIONS = {
     "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
+# Where Python has another use for the name of a command.
+_NAMES = {"class": "job_class"}
 _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
@@ -64,7 +66,8 @@ class _Sections(click.Group):
         """Load a command."""
         if cmd_name not in _MODULES:
             return None
-        return cast("click.Command", getattr(import_module(f"lodesman.cli.{_MODULES[cmd_name]}"), cmd_name))
+        module = import_module(f"lodesman.cli.{_MODULES[cmd_name]}")
+        return cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""

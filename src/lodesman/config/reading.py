@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.answers.accounts import LimitSection
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.shares import ShareSection
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
@@ -125,6 +126,7 @@ class ServerConfig(Struct, frozen=True):
     pilots: sections.PilotSection
     store: sections.StoreSection
     admin: sections.AdminSection
+    job_classes: JobClassSection
     submit_pools: sections.SubmitPoolSection
     local: sections.LocalSection
     shares: ShareSection
@@ -205,13 +207,7 @@ class _ConfigReader:
             files=self._read("resources", self.sources.names),
             native=self._read("gridengine", self.sources.native),
         )
-        server = stated.server
-        # Files count from the configuration file, wherever the server is started.
-        pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
-        absolute = {name: str(self.sources.base / path) for name, path in pair.items() if path}
-        server = msgspec.structs.replace(server, **absolute)
-        for option, message in sections.listening_faults(server):
-            self._complain(("server", option), message)
+        server = self._server(stated.server)
         file = None if "url" in self._overrides.get("store", {}) else self.sources.own
         for message in sections.store_faults(stated.store.url, file):
             self._complain(("store", "url"), message)
@@ -234,6 +230,7 @@ class _ConfigReader:
             pilots=stated.pilots,
             store=stated.store,
             admin=stated.admin,
+            job_classes=stated.job_classes,
             submit_pools=stated.submit_pools,
             local=stated.local,
             shares=stated.shares,
@@ -245,6 +242,15 @@ class _ConfigReader:
             sources=self.sources,
             texts=texts,
         )
+
+    def _server(self, server: sections.ServerSection) -> sections.ServerSection:
+        # Files count from the configuration file, wherever the server is started.
+        pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
+        absolute = {name: str(self.sources.base / path) for name, path in pair.items() if path}
+        server = msgspec.structs.replace(server, **absolute)
+        for option, message in sections.listening_faults(server):
+            self._complain(("server", option), message)
+        return server
 
     def _vocabulary(self, texts: Mapping[str, str]) -> Vocabulary:
         faults: list[SyntaxFault] = []

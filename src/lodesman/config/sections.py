@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from lodesman.answers.accounts import LimitSection
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.shares import ShareSection
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
@@ -108,6 +109,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     admin: AdminSection = AdminSection()
     resources: ResourceSection = ResourceSection()
     gridengine: GridEngineSection = GridEngineSection()
+    job_classes: JobClassSection = JobClassSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()

@@ -20,11 +20,13 @@ import uvicorn
 from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.api.job_classes import use_configuration
 from lodesman.api.quotas import follow
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
+from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import QuotaRules, use_vocabulary
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
@@ -84,6 +86,7 @@ class Server:
             live=live,
             policy=policy,
             quotas=QuotaRules(live, quota_sets(writer), policy.vocabulary),
+            job_classes=ClassRules(load_classes(writer, policy.vocabulary, config.job_classes)),
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             idle_seconds=config.pilots.idle_seconds,
@@ -260,6 +263,7 @@ class Server:
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
                 await follow(self.core, Change(use_vocabulary, self.core.quotas, policy.vocabulary))
+                await use_configuration(self.core, policy.vocabulary, config.job_classes)
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None
         elif not self._offered:

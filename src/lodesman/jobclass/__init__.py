@@ -2,6 +2,7 @@
 
 from lodesman.jobclass.access import Violation, check, check_template, judged, refusal_sentence
 from lodesman.jobclass.attributes import CanonicalKey, JobValue, JobValues, entries_of
+from lodesman.jobclass.classes import Classes, classes_of
 from lodesman.jobclass.jclist import JcList, QueueJcLists, allows, read_jc_list
 from lodesman.jobclass.language import read_class, write_class
 from lodesman.jobclass.model import ClassSnapshot, JobClass, fresh_template, new_class, snapshot_from_json
@@ -19,6 +20,7 @@ __all__ = [
     "CanonicalKey",
     "ClassRefusal",
     "ClassSnapshot",
+    "Classes",
     "ClearAttribute",
     "EditEntry",
     "Give",
@@ -32,6 +34,7 @@ __all__ = [
     "check",
     "check_template",
     "choose_class",
+    "classes_of",
     "derive",
     "entries_of",
     "fresh_template",

@@ -12,7 +12,9 @@ What a text does not have is taken from the template. Attributes that are unknow
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from lodesman.answers.jobs import Notice
@@ -24,6 +26,7 @@ from lodesman.jobs.record import shown
 
 _MAX_BYTES = 1 << 20
 _MAX_FAULTS = 100
+_MAX_VARIANTS = 1_000
 _OWN = ("jcname", "variant_list", "owner", "user_lists", "xuser_lists")
 _NAME = re.compile(r"\w[\w+-]*\Z")
 _ATTRIBUTE = re.compile(r"[A-Za-z]\w*\Z", re.ASCII)
@@ -33,11 +36,15 @@ _MAX_NAME = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassText:
-    """What a text says: a class, or else faults; notices name what was kept without a meaning."""
+    """What a text says: a class, or else faults; notices name what was kept without a meaning.
+
+    `lines` are those of the attributes that the text has.
+    """
 
     job_class: JobClass | None
     faults: tuple[SyntaxFault, ...] = ()
     notices: tuple[Notice, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
 
 
 def name_problem(name: str) -> str:
@@ -60,17 +67,38 @@ def read_class(
     source: str = "",
     template: JobClass | None = None,
     canonical: CanonicalKey,
+    first_line: int = 1,
 ) -> ClassText:
-    """Read one class. `template` gives what the text does not have (the fresh one if None).
+    """Read one class. `template` gives what the text does not have (the fresh one if None); lines count from `first_line`.
 
     `canonical` finds entries that have one key under two names. Raises TooLarge.
     """
     _check_size(text, source)
-    found = _ClassReader(source, template or fresh_template(), canonical).read(text)
+    found = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
     if found.job_class:
         # What is read can be written, and read again.
         _check_size(write_class(found.job_class), source)
     return found
+
+
+class ClassPiece(NamedTuple):
+    """A part of a text: the line where it begins, the name of its class ('' if it has none), its text."""
+
+    line: int
+    name: str
+    text: str
+
+
+def split_classes(text: str) -> list[ClassPiece]:
+    """The parts of a text with several classes: each begins with its line `jcname`; the first one has what stands before."""
+    heads = [line for line in _joined(text) if line.text.split(None, 1)[:1] == ["jcname"]]
+    lines = text.removeprefix("\ufeff").split("\n")
+    bounds = [1, *(head.number for head in heads[1:]), len(lines) + 1]
+    names = ["".join(head.text.split(None, 1)[1:]) for head in heads] or [""]
+    return [
+        ClassPiece(begin, name, "\n".join(lines[begin - 1 : end - 1]))
+        for name, (begin, end) in zip(names, pairwise(bounds), strict=True)
+    ]
 
 
 def _check_size(text: str, source: str) -> None:
@@ -88,7 +116,7 @@ class _Line(NamedTuple):
 class _ClassReader:
     """Reads one text; gathers faults and notices."""
 
-    __slots__ = ("canonical", "faults", "lines", "notices", "source", "template", "unknown")
+    __slots__ = ("canonical", "faults", "first", "lines", "notices", "source", "template", "unknown")
 
     def __init__(self, source: str, template: JobClass, canonical: CanonicalKey) -> None:
         self.source = source
@@ -98,9 +126,11 @@ class _ClassReader:
         self.notices: list[Notice] = []
         self.lines: dict[str, _Line] = {}
         self.unknown: dict[str, str] = {}
+        self.first = _Line(number=1)
 
-    def read(self, text: str) -> ClassText:
-        for line in _joined(text):
+    def read(self, text: str, first_line: int) -> ClassText:
+        self.first = _Line(number=first_line)
+        for line in _joined(text, first_line):
             self.split(line)
         name, variants = self.name(), self.variants()
         attributes = self.kept_of_template(variants)
@@ -120,7 +150,10 @@ class _ClassReader:
         )
         faults = tuple(sorted(self.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
         return ClassText(
-            job_class=None if faults else found, faults=faults, notices=tuple(self.notices[:_MAX_FAULTS])
+            job_class=None if faults else found,
+            faults=faults,
+            notices=tuple(self.notices[:_MAX_FAULTS]),
+            lines={name: line.number for name, line in self.lines.items()},
         )
 
     def split(self, line: _Line) -> None:
@@ -148,7 +181,7 @@ class _ClassReader:
     def name(self) -> str:
         line = self.lines.get("jcname")
         if line is None:
-            self.say("jcname", _Line(number=1), "the name of the job class is missing")
+            self.say("jcname", self.first, "the name of the job class is missing")
             return ""
         problem = name_problem(line.text)
         if problem:
@@ -157,11 +190,16 @@ class _ClassReader:
 
     def variants(self) -> tuple[str, ...]:
         names = self.names("variant_list", self.template.variants) or (DEFAULT_VARIANT,)
-        line = self.lines.get("variant_list", _Line(number=1))
+        line = self.lines.get("variant_list", self.first)
         for name in names:
             problem = name_problem(name)
             if problem:
                 self.say("variant_list", line, f"the name {shown(name)!r} of a variant {problem}")
+        if len(names) > _MAX_VARIANTS:
+            self.say(
+                "variant_list", line._replace(text=""), f"{len(names)} variants; at most {_MAX_VARIANTS}"
+            )
+            return (DEFAULT_VARIANT,)
         if DEFAULT_VARIANT not in names:
             self.say("variant_list", line, f"the variant {DEFAULT_VARIANT!r} is missing")
         return names
@@ -210,12 +248,12 @@ class _ClassReader:
             self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
 
 
-def _joined(text: str) -> list[_Line]:
+def _joined(text: str, first_line: int = 1) -> list[_Line]:
     """The lines that say something, joined where a backslash ends one; a blank stands for the end of the line."""
     found: list[_Line] = []
     parts: list[str] = []
     start = 0
-    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), first_line):
         line = raw.strip()
         if not parts and (not line or line.startswith("#")):
             continue

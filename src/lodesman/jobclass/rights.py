@@ -97,6 +97,11 @@ def split_name(wanted: str) -> tuple[str, str]:
     return name, variant if dot else DEFAULT_VARIANT
 
 
+def no_class(wanted: str) -> ClassRefusal:
+    """There is no such class, or variant of it."""
+    return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(wanted, 80)}".')
+
+
 def derive(
     classes: Mapping[str, JobClass], wanted: str, user: str, is_member: IsMember
 ) -> ClassSnapshot | ClassRefusal:
@@ -104,7 +109,7 @@ def derive(
     name, variant = split_name(wanted)
     found = classes.get(name)
     if found is None or name == TEMPLATE or variant not in found.variants:
-        return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(wanted, 80)}".')
+        return no_class(wanted)
     denied = _refuse_user(found, user, is_member)
     if denied:
         return denied

@@ -11,10 +11,12 @@ from typing import Any, cast
 import pytest
 
 from lodesman.answers.accounts import AuditNote
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.server import ConfigurationState
 from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.api.core import Core
 from lodesman.commands import report
+from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
 from lodesman.commands.submit_pools import set_shares
 from lodesman.daemon import leases as leases_module
@@ -22,6 +24,8 @@ from lodesman.daemon import server as server_module
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.server import Server
 from lodesman.errors import Unavailable
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import classes_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
@@ -239,10 +243,10 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
         return True
 
     shares = SimpleNamespace(corrector=corrector)
-    config = SimpleNamespace(limits=None, resources=resources, shares=shares)
+    config = SimpleNamespace(limits=None, resources=resources, shares=shares, job_classes=JobClassSection())
     core = SimpleNamespace(
         note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
-        usage_until=math.inf, quotas=None,
+        usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())),
     )  # fmt: skip
     server = Server.__new__(Server)
     server.core, server.config = cast("Core", core), cast("Any", config)

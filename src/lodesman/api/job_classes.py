@@ -1,0 +1,164 @@
+"""Job classes over HTTP: their texts are read and judged here, and hold from the commit on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from lodesman.answers import calls
+from lodesman.answers.accounts import Principal
+from lodesman.answers.call import Nothing
+from lodesman.answers.job_classes import (
+    ClassAt,
+    ClassesChanged,
+    ClassInFull,
+    ClassNoticeRow,
+    ClassRow,
+    ClassTextBody,
+    DropClassesBody,
+    JobClasses,
+    JobClassSection,
+    SwitchClassesBody,
+)
+from lodesman.answers.requests import AllQuery
+from lodesman.api.auth import sees_all
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.commands.job_classes import (
+    ClassesMoved,
+    configure_classes,
+    remove_classes,
+    set_classes,
+    switch_classes,
+)
+from lodesman.errors import InvalidRequest
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import Classes, write_class
+from lodesman.jobclass.attributes import kind_of
+from lodesman.jobclass.editing import Author, ClassEdit, edit_classes, error_of, one_error
+from lodesman.jobclass.specifiers import write_base
+from lodesman.store.job_classes import ClassChange, class_changes
+from lodesman.store.journal import Change, Command
+
+_MOST_TRIES = 3
+
+
+@serves(calls.JOB_CLASSES)
+async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasses:
+    """Raises InvalidRequest."""
+    now, query = core.job_classes.now, request.query
+    rows = _rows(now, class_changes(core.reader))
+    begin = 0
+    if query.after:
+        names = [f"{row.job_class}.{row.variant}" for row in rows]
+        if query.after not in names:
+            raise InvalidRequest(
+                "`after` is no cursor of this list.", hint="Give `cursor` of the page before."
+            )
+        begin = names.index(query.after) + 1
+    some, more = rows[begin : begin + query.limit], len(rows) - begin > query.limit
+    cursor = f"{some[-1].job_class}.{some[-1].variant}" if more and some else ""
+    return JobClasses(
+        classes=some, default_jc=now.default_jc, enforce_jc=now.enforce_jc, more=more, cursor=cursor
+    )
+
+
+def _rows(classes: Classes, changes: dict[str, ClassChange]) -> list[ClassRow]:
+    rows: list[ClassRow] = []
+    for name, one in sorted(classes.by_name.items()):
+        change = changes.get(name)
+        at, by = (change.at, change.by) if change else (None, "")
+        rows += [
+            ClassRow(name, variant, one.state(variant).value, list(one.owner), one.revision, at, by)
+            for variant in sorted(one.variants, key=lambda variant: (variant != "default", variant))
+        ]
+    return rows
+
+
+@serves(calls.JOB_CLASS)
+async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
+    """Raises NotFound."""
+    now, variant = core.job_classes.now, request.query.variant
+    found = now.find(f"{request.query.name}.{variant}")
+    if not isinstance(found, tuple):
+        raise error_of(found)
+    one = found[0]
+    values = {
+        name: write_base(kind_of(name), value) for name, value in one.snapshot(variant).attributes.items()
+    }
+    return ClassInFull(
+        name=one.name, text=write_class(one), revision=one.revision, disabled=sorted(one.disabled),
+        conflicts=now.conflicts_of(one.name), variant=variant, values=values,
+    )  # fmt: skip
+
+
+@serves(calls.SET_CLASSES)
+async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> ClassesChanged:
+    """Raises one error with all faults of the text, TooLarge."""
+    body, by = request.body, _author(request.who)
+    how = "either" if body.trial else body.how
+    groups = frozenset(core.policy.config.groups)
+
+    def edit(before: Classes) -> ClassEdit:
+        return edit_classes(before, body.text, by, how, groups=groups)
+
+    def command(found: ClassEdit) -> Command | None:
+        if found.faults:
+            raise one_error(found.faults)
+        if body.trial:
+            return None
+        change = Change(set_classes, core.job_classes, found, by, most=core.limits.job_classes)
+        return request.audited(change, "class-changed", ", ".join(found.changed))
+
+    found = await _agreed(core, edit, command)
+    notices = [ClassNoticeRow(one.job_class, one.attribute, one.message, one.line) for one in found.notices]
+    return ClassesChanged(list(found.changed), notices)
+
+
+@serves(calls.DROP_CLASSES)
+async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) -> ClassesChanged:
+    """Raises one error with all refusals."""
+    names = list(dict.fromkeys(request.body.names))
+    change = Change(remove_classes, core.job_classes, core.quotas, names, _author(request.who))
+    await core.command(request.audited(change, "class-removed", ", ".join(names)))
+    return ClassesChanged(names)
+
+
+@serves(calls.SWITCH_CLASSES)
+async def _switch_classes(core: Core, request: Request[Nothing, SwitchClassesBody]) -> ClassesChanged:
+    """Raises one error with all refusals."""
+    names, on = list(dict.fromkeys(request.body.names)), request.body.switch == "enable"
+    change = Change(switch_classes, core.job_classes, names, _author(request.who), on=on)
+    await core.command(request.audited(change, "class-enabled" if on else "class-disabled", ", ".join(names)))
+    return ClassesChanged(names)
+
+
+async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClassSection) -> None:
+    """Judge the classes by a new configuration. Raises LodesmanError."""
+
+    def edit(before: Classes) -> ClassEdit:
+        return ClassEdit(after=before.under(vocabulary, section.default_jc, enforce_jc=section.enforce_jc))
+
+    await _agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
+
+
+async def _agreed(
+    core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command | None]
+) -> ClassEdit:
+    """What is judged beside the loop and the writer, and stored if nothing changed meanwhile; else again."""
+    for left in reversed(range(_MOST_TRIES)):
+        found = await asyncio.to_thread(edit, core.job_classes.now)
+        order = command(found)
+        try:
+            if order is not None:
+                await core.command(order)
+        except ClassesMoved:
+            if not left:
+                raise
+        else:
+            break
+    return found
+
+
+def _author(who: Principal) -> Author:
+    return Author(name=who.name, is_manager=sees_all(who))

@@ -1,0 +1,193 @@
+"""`lode class`: job classes, templates that jobs are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from lodesman.answers import calls
+from lodesman.answers.job_classes import (
+    ClassAt,
+    ClassesChanged,
+    ClassRow,
+    ClassTextBody,
+    DropClassesBody,
+    SwitchClassesBody,
+)
+from lodesman.answers.requests import AllQuery
+from lodesman.cli.faults import exit_code, placed
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, note, say, show_table
+from lodesman.cli.words import age
+from lodesman.errors import LodesmanError
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+_CLASSES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
+_VARIANTS = click.argument("names", metavar="CLASS[.VARIANT]...", nargs=-1, required=True)
+
+job_class = click.Group(
+    "class", help="Job classes: templates that jobs are made of, and what jobs may change."
+)
+
+
+def _send(
+    session: Session, file: Path, how: Literal["add", "change"], *, trial: bool = False
+) -> ClassesChanged:
+    with click.open_file(str(file), encoding="utf-8") as stream:
+        text = str(stream.read())
+    try:
+        answer = session.answer(calls.SET_CLASSES, body=ClassTextBody(text, how, trial))
+    except LodesmanError as fault:
+        _say_faults(session, file, fault)
+        raise
+    for one in answer.notices:
+        note(f"{file}:{one.line}: {one.message}")
+    return answer
+
+
+def _say_faults(session: Session, file: Path, fault: LodesmanError) -> None:
+    """For people, each fault of the text at its place; they end the command, by Exit."""
+    faults = fault.data.get("faults", ())
+    if faults and not session.as_json:
+        for one in faults:
+            found = LodesmanError(one["message"], hint=one.get("hint", ""), **one.get("data", {}))
+            note(placed(str(file), found))
+        note(fault.hint)
+        raise click.exceptions.Exit(exit_code(fault))
+
+
+@job_class.command("add")
+@_FILE
+@with_session
+def _add(session: Session, /, *, file: Path) -> None:
+    r"""Add the job classes of a file; - is standard input. You own them, and may change them.
+
+    A line for each attribute; what is left out is as in the class `template`. In front of a value, {~} lets jobs change it,
+    {-} remove it, {+} add to a list; without these it is fixed. A variant may have values of its own:
+
+    \b
+      jcname        sleeper
+      variant_list  default,long
+      CMDNAME       /bin/sleep
+      CMDARG        60,[{~}long=3600]
+      l_hard        {+~}h_rt=300,[{+~}long=h_rt=4000]
+    """
+    answer = _send(session, file, "add")
+    say(f"Added {', '.join(answer.names)}.")
+
+
+@job_class.command("change")
+@_FILE
+@with_session
+def _change(session: Session, /, *, file: Path) -> None:
+    r"""Give job classes the text of a file (their owners, and administrators). Jobs that were made of them stay as they are.
+
+    \b
+      lode class show app > app.jc
+      lode class change app.jc
+    """
+    answer = _send(session, file, "change")
+    say(f"Changed {', '.join(answer.names)}.")
+
+
+@job_class.command("check")
+@_FILE
+@with_session
+def _check(session: Session, /, *, file: Path) -> None:
+    r"""Check the job classes of a file, and change nothing.
+
+    \b
+      lode class check app.jc
+    """
+    answer = _send(session, file, "add", trial=True)
+    say(
+        f"{file}: {'1 job class' if len(answer.names) == 1 else f'{len(answer.names):,} job classes'}, no fault."
+    )
+
+
+@job_class.command("show")
+@click.argument("name", metavar="CLASS")
+@click.option("--effective", metavar="VARIANT", help="Only what jobs of this variant get.")
+@with_session
+def _show(session: Session, /, *, name: str, effective: str | None) -> None:
+    r"""Print a job class as `lode class change` reads it, and qconf too.
+
+    With --effective, what jobs of a variant get, and what they may change of it:
+
+    \b
+      lode class show app --effective large
+    """
+    query = ClassAt(name) if effective is None else ClassAt(name, effective)
+    answer = session.answer(calls.JOB_CLASS, query=query)
+    if effective is None:
+        click.echo(answer.text, nl=False)
+    else:
+        click.echo("".join(f"{key:<15} {value}\n" for key, value in answer.values.items()), nl=False)
+    for variant in answer.disabled if effective is None else {effective} & {*answer.disabled}:
+        note(f"{name}.{variant} is disabled.")
+    for variant, sentences in answer.conflicts.items():
+        if effective in (None, variant):
+            note(f"{name}.{variant} is in conflict with the template: {'; '.join(sentences)}.")
+
+
+@job_class.command("ls")
+@with_session
+def _list(session: Session, /) -> None:
+    """List the job classes, a line for each variant with its state."""
+    answer = session.whole(calls.JOB_CLASSES, AllQuery(), "classes")
+    session.exit_if_json(answer)
+    show_table(("class", "state", "owner", ">revision", "changed by", ">age"), map(_row, answer.classes))
+    if answer.default_jc:
+        note(f"Jobs that ask for no class are of {answer.default_jc} (default_jc).")
+    if answer.enforce_jc:
+        note("Every job needs a class (enforce_jc).")
+
+
+def _row(row: ClassRow) -> list[Cell]:
+    changed = "" if row.changed_at is None else age(row.changed_at)
+    name = f"{row.job_class}.{row.variant}"
+    return [name, row.state, ", ".join(row.owner), str(row.revision), row.changed_by, changed]
+
+
+@job_class.command("rm")
+@_CLASSES
+@with_session
+def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
+    r"""Remove job classes (their owners, and administrators). Jobs that were made of them stay.
+
+    \b
+      lode class rm app
+    """
+    answer = session.answer(calls.DROP_CLASSES, body=DropClassesBody(list(names)))
+    say(f"Removed {', '.join(answer.names)}.")
+
+
+@job_class.command("enable")
+@_VARIANTS
+@with_session
+def _enable(session: Session, /, *, names: tuple[str, ...]) -> None:
+    r"""Enable job classes, or variants of them (their owners, and administrators).
+
+    \b
+      lode class enable app.large
+    """
+    _switch(session, names, "enable")
+
+
+@job_class.command("disable")
+@_VARIANTS
+@with_session
+def _disable(session: Session, /, *, names: tuple[str, ...]) -> None:
+    r"""Make no new jobs of job classes, or of variants of them, until they are enabled.
+
+    \b
+      lode class disable app.large
+    """
+    _switch(session, names, "disable")
+
+
+def _switch(session: Session, names: tuple[str, ...], switch: Literal["enable", "disable"]) -> None:
+    answer = session.answer(calls.SWITCH_CLASSES, body=SwitchClassesBody(list(names), switch))
+    say(f"{switch.capitalize()}d {', '.join(answer.names)}.")

@@ -1,0 +1,92 @@
+"""All job classes at one time: which of them a job gets, and what a change of some makes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass.access import check_template, judged
+from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
+from lodesman.jobclass.rights import ClassRefusal, choose_class, derive, no_class, split_name
+
+_RESOURCES = frozenset({"l_hard", "l_soft"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classes:
+    """All job classes by name, the template among them, and what decides who gets which.
+
+    `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `version` is another
+    one after each change.
+    """
+
+    by_name: Mapping[str, JobClass]
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    default_jc: str = ""
+    enforce_jc: bool = False
+    version: int = 0
+
+    @property
+    def template(self) -> JobClass:
+        """The class that others start from, and have to keep to."""
+        return self.by_name[TEMPLATE]
+
+    def canonical(self, attribute: str, key: str) -> str:
+        """The name by which the keys of a list are compared: those of resources have second names."""
+        found = self.vocabulary.complexes.canonical(key) if attribute in _RESOURCES else None
+        return found or key
+
+    def derive(
+        self, asked: str | None, user: str, groups: Collection[str] = ()
+    ) -> ClassSnapshot | ClassRefusal | None:
+        """What a job of this user that asks for `class` or `class.variant` gets and keeps; None: a job without a class.
+
+        `asked` None or "": it asks for none; NONE: it wants none. `groups` are those of the user's account: each is a user
+        list, too, unless a user list has its name.
+        """
+        chosen = choose_class(asked, self.default_jc, enforce_jc=self.enforce_jc)
+        if not isinstance(chosen, str):
+            return chosen
+        lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
+        return derive(self.by_name, chosen, user, lambda _, name: name in lists)
+
+    def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
+        """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
+        name, variant = split_name(wanted)
+        found = self.by_name.get(name)
+        if found is None or variant not in found.variants:
+            return no_class(wanted)
+        return found, frozenset([variant] if "." in wanted else found.variants)
+
+    def with_changes(self, changes: Mapping[str, JobClass | None]) -> Classes:
+        """With classes as they are given (None: without that class), judged by the template: all of them if that changes."""
+        found = {name: one for name, one in {**self.by_name, **changes}.items() if one is not None}
+        after = replace(self, by_name=found, version=self.version + 1)
+        return after.judged(found if TEMPLATE in changes else changes.keys() & found.keys())
+
+    def under(self, vocabulary: Vocabulary, default_jc: str, *, enforce_jc: bool) -> Classes:
+        """The same classes with another configuration."""
+        version = self.version + 1
+        after = replace(
+            self, vocabulary=vocabulary, default_jc=default_jc, enforce_jc=enforce_jc, version=version
+        )
+        same = vocabulary.complexes == self.vocabulary.complexes
+        return after if same else after.judged(self.by_name)
+
+    def judged(self, names: Iterable[str]) -> Classes:
+        """With the conflicts of these classes as the template makes them."""
+        template = replace(self.template, conflicts=frozenset())
+        found = {name: judged(template, self.by_name[name], self.canonical) for name in names}
+        return replace(self, by_name={**self.by_name, **found, TEMPLATE: template})
+
+    def conflicts_of(self, name: str) -> dict[str, list[str]]:
+        """By variant, in which way a class goes against the template, each a sentence without a full stop."""
+        found = check_template(self.template, self.by_name[name], self.canonical) if name != TEMPLATE else {}
+        return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
+
+
+def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:
+    """These classes; without a template among them, that of a new installation."""
+    by_name = {TEMPLATE: fresh_template()} | {one.name: one for one in stored}
+    return Classes(by_name=by_name, vocabulary=vocabulary).judged(by_name)

@@ -1,0 +1,216 @@
+"""What a text of job classes would change, and everything that speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from lodesman.errors import (
+    Conflict,
+    Forbidden,
+    InvalidConfig,
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    SyntaxFault,
+)
+from lodesman.jobclass.access import Violation, check_template
+from lodesman.jobclass.classes import Classes
+from lodesman.jobclass.language import ClassPiece, ClassText, name_problem, read_class, split_classes
+from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
+from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
+from lodesman.jobs.record import shown
+
+How = Literal["add", "change", "either"]
+
+MOST_CLASSES = 1_000
+_MAX_FAULTS = 100
+_MAX_NOTICES = 100
+_KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
+    RefusalReason.NAME: InvalidRequest,
+    RefusalReason.UNKNOWN: NotFound,
+    RefusalReason.NOT_ALLOWED: Forbidden,
+    RefusalReason.NOT_OWNER: Forbidden,
+    RefusalReason.NO_CLASS: InvalidRequest,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who changes classes; managers may change all of them."""
+
+    name: str
+    is_manager: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassNotice:
+    """What is odd in a class and does not stop it. `attribute`: "" if it is about the whole class."""
+
+    job_class: str
+    attribute: str
+    message: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassEdit:
+    """What a text says: the classes as they would be, and all classes `after` that; or else faults."""
+
+    after: Classes
+    changed: Mapping[str, JobClass] = field(default_factory=dict)
+    faults: tuple[LodesmanError, ...] = ()
+    notices: tuple[ClassNotice, ...] = ()
+
+
+def error_of(refusal: ClassRefusal, *, line: int = 0, **data: object) -> LodesmanError:
+    """A refusal as an error; `line` of a text, 0: it is about none."""
+    place = _at(line, refusal.sentence) if line else {"message": refusal.sentence}
+    return _KINDS.get(refusal.reason, Conflict)(reason=refusal.reason.value, **place, **data)
+
+
+def _at(line: int, words: str) -> dict[str, Any]:
+    """What an error has of its place, as faults of syntax have it."""
+    return {"message": f"line {line}, column 1: {words}", "line": line, "column": 1}
+
+
+def one_error(faults: Sequence[LodesmanError]) -> LodesmanError:
+    """One error that says them all, in `faults` of its data: of their kind if they have one, else InvalidConfig."""
+    kinds = {type(fault) for fault in faults}
+    kind = kinds.pop() if len(kinds) == 1 else InvalidConfig
+    first = str(faults[0])
+    many = f"There are {len(faults)} faults, first: {first}"
+    return (InvalidConfig if kind is SyntaxFault else kind)(
+        first if len(faults) == 1 else many,
+        hint="Nothing was changed.",
+        faults=[fault.as_dict() for fault in faults],
+    )
+
+
+def edit_classes(
+    before: Classes, text: str, by: Author, how: How, *, groups: Collection[str] = ()
+) -> ClassEdit:
+    """What a text with one or several classes would change. `either`: classes that there are change, others are new.
+
+    `groups` are those that accounts are known to have. Raises TooLarge.
+    """
+    reading = _Reading(before, by, how)
+    pieces = split_classes(text)
+    for piece in pieces[:MOST_CLASSES]:
+        reading.read(piece)
+    if len(pieces) > MOST_CLASSES:
+        words, line = f"a text has at most {MOST_CLASSES} classes.", pieces[MOST_CLASSES].line
+        reading.faults.append(InvalidConfig(**_at(line, words)))
+    changed = {name: one for name, (one, _) in reading.found.items()}
+    after = before.with_changes(changed)
+    for name, (one, lines) in reading.found.items():
+        reading.faults += _against_template(after, one, lines)
+        reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
+        if name == TEMPLATE:
+            reading.notices += _new_conflicts(before, after, changed, lines["jcname"])
+    faults = tuple(reading.faults[:_MAX_FAULTS])
+    notices = tuple(reading.notices[:_MAX_NOTICES])
+    if faults:
+        return ClassEdit(after=before, faults=faults, notices=notices)
+    return ClassEdit(after=after, changed=changed, notices=notices)
+
+
+class _Reading:
+    """The classes of a text, as they are read one by one."""
+
+    def __init__(self, before: Classes, by: Author, how: How) -> None:
+        self.before, self.by, self.how = before, by, how
+        self.found: dict[str, tuple[JobClass, Mapping[str, int]]] = {}
+        self.faults: list[LodesmanError] = []
+        self.notices: list[ClassNotice] = []
+        self._first: dict[str, int] = {}
+
+    def read(self, piece: ClassPiece) -> None:
+        known = self.before.by_name.get(piece.name)
+        said = read_class(
+            piece.text,
+            template=self._start(known, piece.name),
+            canonical=self.before.canonical,
+            first_line=piece.line,
+        )
+        self.faults += said.faults
+        line = said.lines.get("jcname", piece.line)
+        refusal = self._refuse(piece.name, known)
+        if refusal is not None:
+            self.faults.append(error_of(refusal, line=line, job_class=piece.name))
+        if piece.name in self._first:
+            words = f'The class "{shown(piece.name)}" stands at line {self._first[piece.name]} already.'
+            self.faults.append(InvalidConfig(**_at(line, words), job_class=piece.name))
+        self._first.setdefault(piece.name, line)
+        self._take(said, known)
+
+    def _take(self, said: ClassText, known: JobClass | None) -> None:
+        one = said.job_class
+        if one is None:
+            return
+        self.notices += [
+            ClassNotice(job_class=one.name, attribute=odd.attribute, message=odd.message, line=odd.line)
+            for odd in said.notices
+        ]
+        if known is None and not self.by.is_manager and self.by.name not in one.owner:
+            one = replace(one, owner=(self.by.name, *one.owner))
+        one = replace(one, revision=1) if known is None else known.revised(one)
+        self.found.setdefault(one.name, (one, said.lines))
+
+    def _start(self, known: JobClass | None, name: str) -> JobClass:
+        """What a text does not have: attributes as in the template; who owns and may use a class as it is now."""
+        template = self.before.template
+        if known is None:
+            return new_class(template, name, self.by.name)
+        return replace(
+            template, owner=known.owner, user_lists=known.user_lists, xuser_lists=known.xuser_lists
+        )
+
+    def _refuse(self, name: str, known: JobClass | None) -> ClassRefusal | None:
+        if known is not None:
+            refusal = refuse_edit(known, self.by.name, is_manager=self.by.is_manager)
+            if self.how == "add":
+                sentence = f'Job class "{name}" already exists.'
+                refusal = ClassRefusal(reason=RefusalReason.EXISTS, sentence=sentence)
+            return refusal
+        if name_problem(name):
+            return None  # The reading said so.
+        return no_class(name) if self.how == "change" else refuse_name(name)
+
+
+def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+    """Each violation once, with the variants that have it."""
+    found: dict[Violation, list[str]] = {}
+    if one.name != TEMPLATE:
+        for variant, violations in check_template(after.template, one, after.canonical).items():
+            for violation in violations:
+                found.setdefault(violation, []).append(variant)
+    for violation, variants in found.items():
+        line = lines.get(violation.attribute, lines["jcname"])
+        yield InvalidConfig(
+            **_at(line, f'The template does not allow this of the job class "{one.name}": {violation.sentence}.'),
+            job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
+            specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
+        )  # fmt: skip
+
+
+def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:
+    for attribute, names in (("user_lists", one.user_lists), ("xuser_lists", one.xuser_lists)):
+        for name in names:
+            if not name.startswith("%") and name not in known:
+                message = f"{attribute} names {shown(name)}, and there is no such user list or group."
+                line = lines.get(attribute, lines["jcname"])
+                yield ClassNotice(job_class=one.name, attribute=attribute, message=message, line=line)
+
+
+def _new_conflicts(
+    before: Classes, after: Classes, changed: Collection[str], line: int
+) -> Iterator[ClassNotice]:
+    """The classes that go against the template from now on, and did not until now."""
+    for name in sorted(after.by_name.keys() - changed):
+        known = before.by_name[name].conflicts
+        for variant, sentences in after.conflicts_of(name).items():
+            if variant not in known:
+                message = f"{name}.{variant} is in conflict with the template: {'; '.join(sentences)}."
+                yield ClassNotice(job_class=name, attribute="", message=message, line=line)
