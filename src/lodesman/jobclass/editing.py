@@ -27,6 +27,7 @@ How = Literal["add", "change", "either"]
 MOST_CLASSES = 1_000
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
+_MOST_NAMED = 3
 _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
     RefusalReason.NAME: InvalidRequest,
     RefusalReason.UNKNOWN: NotFound,
@@ -109,7 +110,7 @@ def edit_classes(
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
             reading.notices += _new_conflicts(before, after, changed, lines["jcname"])
-    faults = tuple(reading.faults[:_MAX_FAULTS])
+    faults = tuple(sorted(reading.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
     notices = tuple(reading.notices[:_MAX_NOTICES])
     if faults:
         return ClassEdit(after=before, faults=faults, notices=notices)
@@ -188,11 +189,19 @@ def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -
                 found.setdefault(violation, []).append(variant)
     for violation, variants in found.items():
         line = lines.get(violation.attribute, lines["jcname"])
+        words = f"The template does not allow this of {_named(one, variants)}: {violation.sentence}."
         yield InvalidConfig(
-            **_at(line, f'The template does not allow this of the job class "{one.name}": {violation.sentence}.'),
-            job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
+            **_at(line, words), job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
             specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
         )  # fmt: skip
+
+
+def _named(one: JobClass, variants: Sequence[str]) -> str:
+    """A class, if all its variants are meant, or some of these."""
+    if len(variants) == len(one.variants):
+        return one.name
+    more = f" and {len(variants) - _MOST_NAMED} more" if len(variants) > _MOST_NAMED else ""
+    return ", ".join(f"{one.name}.{variant}" for variant in variants[:_MOST_NAMED]) + more
 
 
 def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:
