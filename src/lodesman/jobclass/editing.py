@@ -17,7 +17,14 @@ from lodesman.errors import (
 )
 from lodesman.jobclass.access import Violation, check_template
 from lodesman.jobclass.classes import Classes
-from lodesman.jobclass.language import ClassPiece, ClassText, name_problem, read_class, split_classes
+from lodesman.jobclass.language import (
+    ClassPiece,
+    ClassText,
+    name_problem,
+    read_class,
+    split_classes,
+    write_class,
+)
 from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
 from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
 from lodesman.jobs.record import shown
@@ -57,10 +64,11 @@ class ClassNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassEdit:
-    """What a text says: the classes as they would be, and all classes `after` that; or else faults."""
+    """What a text says: the classes as they would be, their canonical texts, all classes `after` that; or else faults."""
 
     after: Classes
     changed: Mapping[str, JobClass] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[LodesmanError, ...] = ()
     notices: tuple[ClassNotice, ...] = ()
 
@@ -114,7 +122,8 @@ def edit_classes(
     notices = tuple(reading.notices[:_MAX_NOTICES])
     if faults:
         return ClassEdit(after=before, faults=faults, notices=notices)
-    return ClassEdit(after=after, changed=changed, notices=notices)
+    texts = {name: write_class(one) for name, one in changed.items()}
+    return ClassEdit(after=after, changed=changed, texts=texts, notices=notices)
 
 
 class _Reading:
