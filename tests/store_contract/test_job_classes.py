@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.kits.jobclass_kit import class_of
 
-from lodesman.jobclass import read_class
+from lodesman.jobclass import read_class, write_class
 from lodesman.store.job_classes import (
     ClassChange,
     class_changes,
@@ -14,9 +14,14 @@ from lodesman.store.job_classes import (
     drop_class,
     job_classes,
     put_class,
+    switch_class,
 )
 
 APP = class_of("Größe", variants="default,a,b", N="S,[{~}a=T]", l_hard="{+}{~}h_rt=60")
+
+
+def put(store, one, by):
+    store.do(put_class, one, write_class(one), by)
 
 
 def read(db):
@@ -31,17 +36,17 @@ def read(db):
 def test_classes_come_back_by_name(store):
     other = replace(class_of("app", N="'; --"), revision=7)
     switched = replace(APP, disabled=frozenset({"a", "b"}), revision=2)
-    store.do(put_class, switched, "ann")
-    store.do(put_class, other, "bob")
+    put(store, switched, "ann")
+    put(store, other, "bob")
     assert list(read(store.db)) == ["Größe", "app"]  # by their bytes: capitals first
     assert read(store.db) == {"Größe": switched, "app": other}
 
 
 def test_a_change_takes_the_place_of_what_was_there(store):
-    store.do(put_class, replace(APP, disabled=frozenset({"a"}), revision=1), "ann")
+    put(store, replace(APP, disabled=frozenset({"a"}), revision=1), "ann")
     store.now += 5.5
     changed = replace(class_of("Größe", N="X"), revision=2)
-    store.do(put_class, changed, "bob")
+    put(store, changed, "bob")
     assert read(store.db) == {"Größe": changed}
     assert class_changes(store.db) == {"Größe": ClassChange(store.now, "bob")}
     store.do(drop_class, "Größe")
@@ -51,7 +56,18 @@ def test_a_change_takes_the_place_of_what_was_there(store):
 
 def test_the_classes_of_a_user_are_those_the_user_changed_last(store):
     for name, by in (("a", "ann"), ("b", "ann"), ("c", "bob"), ("b", "bob")):
-        store.do(put_class, class_of(name, owner="ann"), by)
+        put(store, class_of(name, owner="ann"), by)
     assert store.do(classes_changed_by, "ann") == {"a"}
     assert store.do(classes_changed_by, "bob") == {"b", "c"}
     assert store.do(classes_changed_by, "nobody") == set()
+
+
+def test_switching_changes_nothing_but_what_is_disabled(store):
+    put(store, replace(APP, revision=4), "ann")
+    put(store, class_of("app"), "ann")
+    store.now += 1.0
+    store.do(switch_class, APP.name, {"b", "a"}, "bob")
+    assert read(store.db)[APP.name] == replace(APP, revision=4, disabled=frozenset({"a", "b"}))
+    assert class_changes(store.db)[APP.name] == ClassChange(store.now, "bob")
+    store.do(switch_class, APP.name, set(), "bob")
+    assert read(store.db) == {APP.name: replace(APP, revision=4), "app": class_of("app")}

@@ -146,17 +146,18 @@ async def _agreed(
     core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command | None]
 ) -> ClassEdit:
     """What is judged beside the loop and the writer, and stored if nothing changed meanwhile; else again."""
-    for left in reversed(range(_MOST_TRIES)):
-        found = await asyncio.to_thread(edit, core.job_classes.now)
-        order = command(found)
-        try:
-            if order is not None:
-                await core.command(order)
-        except ClassesMoved:
-            if not left:
-                raise
-        else:
-            break
+    async with core.one_edit:
+        for left in reversed(range(_MOST_TRIES)):
+            found = await asyncio.to_thread(edit, core.job_classes.now)
+            order = command(found)
+            try:
+                if order is not None:
+                    await core.command(order)
+            except ClassesMoved:
+                if not left:
+                    raise
+            else:
+                break
     return found
 
 

@@ -18,7 +18,7 @@ from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs.record import shown
 from lodesman.quota.rules import FilterTag
 from lodesman.store import Reader
-from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class
+from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class, switch_class
 from lodesman.store.journal import Transaction
 
 log = logging.getLogger(__name__)
@@ -83,8 +83,8 @@ def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author,
                 hint="Remove some, or ask an administrator for more: job_classes in [limits].",
                 limit=most, size=count,
             )  # fmt: skip
-    for one in edit.changed.values():
-        put_class(tx, one, by.name)
+    for name, one in edit.changed.items():
+        put_class(tx, one, edit.texts[name], by.name)
     rules.use(tx, edit.after)
 
 
@@ -114,7 +114,7 @@ def remove_classes(
         raise one_error(faults)
     for name in gone:
         drop_class(tx, name)
-    rules.use(tx, rules.latest.with_changes(gone))
+    rules.use(tx, rules.latest.with_states(gone))
 
 
 _VARIANT = 'No job class "{}": whole classes are removed. A variant goes when its class is changed.'
@@ -134,7 +134,7 @@ def _places(name: str, classes: Classes, quotas: QuotaRules) -> Iterator[str]:
 def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by: Author, *, on: bool) -> None:
     """Enable or disable classes and variants: all or none. Raises what `one_error` makes of all refusals."""
     faults: list[LodesmanError] = []
-    changed: dict[str, JobClass | None] = {}
+    changed: dict[str, JobClass] = {}
     for wanted in dict.fromkeys(names):
         found = rules.latest.find(wanted)
         if isinstance(found, tuple):
@@ -152,7 +152,6 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
             changed[job_class.name] = before.switched(variants, on=on)
     if faults:
         raise one_error(faults)
-    for one in changed.values():
-        if one:
-            put_class(tx, one, by.name)
-    rules.use(tx, rules.latest.with_changes(changed))
+    for name, one in changed.items():
+        switch_class(tx, name, one.disabled, by.name)
+    rules.use(tx, rules.latest.with_states(changed))

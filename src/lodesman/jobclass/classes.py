@@ -61,9 +61,13 @@ class Classes:
 
     def with_changes(self, changes: Mapping[str, JobClass | None]) -> Classes:
         """With classes as they are given (None: without that class), judged by the template: all of them if that changes."""
+        after = self.with_states(changes)
+        return after.judged(after.by_name if TEMPLATE in changes else changes.keys() & after.by_name.keys())
+
+    def with_states(self, changes: Mapping[str, JobClass | None]) -> Classes:
+        """The same where no text is another one: nothing is judged."""
         found = {name: one for name, one in {**self.by_name, **changes}.items() if one is not None}
-        after = replace(self, by_name=found, version=self.version + 1)
-        return after.judged(found if TEMPLATE in changes else changes.keys() & found.keys())
+        return replace(self, by_name=found, version=self.version + 1)
 
     def under(self, vocabulary: Vocabulary, default_jc: str, *, enforce_jc: bool) -> Classes:
         """The same classes with another configuration."""

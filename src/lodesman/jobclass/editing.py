@@ -17,7 +17,14 @@ from lodesman.errors import (
 )
 from lodesman.jobclass.access import Violation, check_template
 from lodesman.jobclass.classes import Classes
-from lodesman.jobclass.language import ClassPiece, ClassText, name_problem, read_class, split_classes
+from lodesman.jobclass.language import (
+    ClassPiece,
+    ClassText,
+    name_problem,
+    read_class,
+    split_classes,
+    write_class,
+)
 from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
 from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
 from lodesman.jobs.record import shown
@@ -27,6 +34,7 @@ How = Literal["add", "change", "either"]
 MOST_CLASSES = 1_000
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
+_MOST_NAMED = 3
 _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
     RefusalReason.NAME: InvalidRequest,
     RefusalReason.UNKNOWN: NotFound,
@@ -56,10 +64,11 @@ class ClassNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassEdit:
-    """What a text says: the classes as they would be, and all classes `after` that; or else faults."""
+    """What a text says: the classes as they would be, their canonical texts, all classes `after` that; or else faults."""
 
     after: Classes
     changed: Mapping[str, JobClass] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[LodesmanError, ...] = ()
     notices: tuple[ClassNotice, ...] = ()
 
@@ -109,11 +118,12 @@ def edit_classes(
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
             reading.notices += _new_conflicts(before, after, changed, lines["jcname"])
-    faults = tuple(reading.faults[:_MAX_FAULTS])
+    faults = tuple(sorted(reading.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
     notices = tuple(reading.notices[:_MAX_NOTICES])
     if faults:
         return ClassEdit(after=before, faults=faults, notices=notices)
-    return ClassEdit(after=after, changed=changed, notices=notices)
+    texts = {name: write_class(one) for name, one in changed.items()}
+    return ClassEdit(after=after, changed=changed, texts=texts, notices=notices)
 
 
 class _Reading:
@@ -188,11 +198,19 @@ def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -
                 found.setdefault(violation, []).append(variant)
     for violation, variants in found.items():
         line = lines.get(violation.attribute, lines["jcname"])
+        words = f"The template does not allow this of {_named(one, variants)}: {violation.sentence}."
         yield InvalidConfig(
-            **_at(line, f'The template does not allow this of the job class "{one.name}": {violation.sentence}.'),
-            job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
+            **_at(line, words), job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
             specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
         )  # fmt: skip
+
+
+def _named(one: JobClass, variants: Sequence[str]) -> str:
+    """A class, if all its variants are meant, or some of these."""
+    if len(variants) == len(one.variants):
+        return one.name
+    more = f" and {len(variants) - _MOST_NAMED} more" if len(variants) > _MOST_NAMED else ""
+    return ", ".join(f"{one.name}.{variant}" for variant in variants[:_MOST_NAMED]) + more
 
 
 def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:

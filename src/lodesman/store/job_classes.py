@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
-from lodesman.jobclass import JobClass, write_class
+from lodesman.jobclass import JobClass
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 
@@ -14,6 +15,7 @@ _OF_USER = "SELECT name FROM job_class WHERE changed_by = ?"
 _PUT = """INSERT INTO job_class (name, text, disabled, revision, changed_at, changed_by) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text, disabled = excluded.disabled, revision = excluded.revision,
 changed_at = excluded.changed_at, changed_by = excluded.changed_by"""
+_SWITCH = "UPDATE job_class SET disabled = ?, changed_at = ?, changed_by = ? WHERE name = ?"
 
 
 class StoredClass(NamedTuple):
@@ -50,10 +52,19 @@ def classes_changed_by(tx: Transaction, user: str) -> set[str]:
     return {name for (name,) in tx.read(_OF_USER, (user,))}
 
 
-def put_class(tx: Transaction, job_class: JobClass, by: str) -> None:
-    """A new class, or what it is from now on."""
-    disabled = ",".join(sorted(job_class.disabled))
-    tx.write(_PUT, (job_class.name, write_class(job_class), disabled, job_class.revision, tx.now, by))
+def put_class(tx: Transaction, job_class: JobClass, text: str, by: str) -> None:
+    """A new class, or what it is from now on; `text` is the canonical one."""
+    row = (job_class.name, text, _names(job_class.disabled), job_class.revision)
+    tx.write(_PUT, (*row, tx.now, by))
+
+
+def switch_class(tx: Transaction, name: str, disabled: Collection[str], by: str) -> None:
+    """The variants that are disabled from now on."""
+    tx.write(_SWITCH, (_names(disabled), tx.now, by, name))
+
+
+def _names(variants: Collection[str]) -> str:
+    return ",".join(sorted(variants))
 
 
 def drop_class(tx: Transaction, name: str) -> None:

@@ -151,3 +151,16 @@ def test_no_more_than_a_hundred_faults_and_notices():
     text = "".join(f"jcname c{n}\nodd x\nuser_lists gone\n" for n in range(120))
     assert len(edit_classes(EMPTY, text, MANAGER, "add").notices) == 100
     assert len(edit_classes(EMPTY, text.replace("odd x", "N {x}S"), MANAGER, "add").faults) == 100
+
+
+def test_a_fault_names_the_variants_that_have_it_and_not_more_than_three():
+    before = classes_of([class_of("template", N="S", h="n")], Vocabulary())
+    names = "default,a,b,c,d"
+    text = f"jcname x\nvariant_list {names}\nN T,[default=S]\nh y\n"
+    edit = edit_classes(before, text, MANAGER, "add")
+    assert [fault.message.partition(": ")[2] for fault in edit.faults] == [
+        "The template does not allow this of x.a, x.b, x.c and 1 more: N may not be changed.",
+        "The template does not allow this of x: h may not be changed.",
+    ]
+    assert [fault.data["variants"] for fault in edit.faults] == [["a", "b", "c", "d"], names.split(",")]
+    assert (edit.changed, edit.after) == ({}, before)
