@@ -12,7 +12,7 @@ from typing import Any, Final
 from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes
 from lodesman.jobclass import JobValue, JobValues, entries_of
-from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind, kind_of, truth
+from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind, key_and_value, kind_of, truth
 from lodesman.jobs.attributes import PARAMETERS, by_name
 from lodesman.jobs.foreign import instead_of
 from lodesman.jobs.record import Record, name_problem, shown, text_of
@@ -74,6 +74,14 @@ class _Record:
         else:
             self.record[self.known.setdefault(name, name)] = value
 
+    def consumables(self) -> list[tuple[str, str | None]]:
+        """The entries of Consumables, also of those that no job can have."""
+        given = self.get("Consumables")
+        texts = (
+            given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else ()
+        )
+        return [key_and_value(text) for text in texts if isinstance(text, str) and text.strip(" =")]
+
     def read(self, name: str) -> Any:
         """The value as a job has it; None without one, or if it cannot be read."""
         value, attribute = self.get(name), by_name(name)
@@ -121,10 +129,9 @@ def _said_requests(at: _Record) -> dict[str, str | None]:
         value = at.get(HERE[f"l_hard {key}"])
         if value is not None:
             found[key] = FORMS[key].to_native(value)
-    for text in at.read("Consumables") or ():
-        key, _, amount = text.partition("=")
+    for key, amount in at.consumables():
         before = found.get(key) if key in FIELDS else None
-        found[key] = amount if before is None else FORMS[key].largest(before, amount)
+        found[key] = amount if before is None else FORMS[key].largest(before, amount or "")
     return found
 
 
@@ -192,8 +199,8 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
 
 def _says_twice(record: Record, complexes: Complexes) -> bool:
     """Whether Consumables have what has an attribute of its own: it would count for less there than it says."""
-    asked = (text.partition("=")[0] for text in _Record(record).read("Consumables") or ())
-    return any(key_names(complexes)("l_hard", key) in (*FIELDS, SLOTS) for key in asked)
+    asked = _Record(record).consumables()
+    return any(key_names(complexes)("l_hard", key) in (*FIELDS, SLOTS) for key, _ in asked)
 
 
 def _unsaid_queues(after: JobValues, changed: Iterable[str]) -> Iterator[Notice]:

@@ -31,7 +31,7 @@ def key_names(complexes: Complexes) -> CanonicalKey:
         if not attribute.startswith("l_"):
             return key
         name = complexes.canonical(key) or key
-        return _ONE_RESOURCE.get(name, name)
+        return _ONE_RESOURCE.get(name, name) if attribute == "l_hard" else name
 
     return canonical_key
 
@@ -44,7 +44,7 @@ def canonical(values: JobValues, complexes: Complexes) -> Said:
         if not value:
             continue
         if name.startswith("l_"):
-            found[name] = _requests(entries_of(name, value), complexes, hard=name == "l_hard")
+            found[name] = _requests(name, entries_of(name, value), complexes)
         elif name in FILES:
             found[name] = _one_file(name, entries_of(name, value), notices)
         elif kind_of(name) is AttributeKind.SCALAR:
@@ -52,27 +52,32 @@ def canonical(values: JobValues, complexes: Complexes) -> Said:
         elif kind_of(name) is AttributeKind.POSITIONAL:
             found[name] = tuple(text or "" for text in entries_of(name, value).values())
         else:
-            filled = name in ("ac", "v")
-            entries = entries_of(name, value)
-            found[name] = {key: text or "" for key, text in entries.items()} if filled else entries
+            found[name] = _entries(name, entries_of(name, value))
     _move_slots(found, notices)
     return {name: value for name, value in found.items() if value}, tuple(notices)
 
 
+def _entries(name: str, entries: dict[str, str | None]) -> JobValue:
+    """Variables without a value are empty; queues have none."""
+    if name in ("ac", "v"):
+        return {key: text or "" for key, text in entries.items()}
+    return dict.fromkeys(entries) if name == "q_hard" else entries
+
+
 def _requests(
-    entries: Mapping[str, str | None], complexes: Complexes, *, hard: bool
+    attribute: str, entries: Mapping[str, str | None], complexes: Complexes
 ) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for key, text in entries.items():
-        name = complexes.canonical(key) or key
-        if hard:
-            name = _ONE_RESOURCE.get(name, name)
-        form = FORMS.get(name) if hard else None
-        mine = form.canonical(text or "") if form else amount_text(complexes.get(name), text)
+        name = key_names(complexes)(attribute, key)
+        form = FORMS.get(name) if attribute == "l_hard" else None
         before = found.get(name)
-        if form and before is not None and mine is not None:
-            mine = form.largest(before, mine)
-        found[name] = mine
+        if form is None:
+            found[name] = amount_text(complexes.get(name), text)
+        elif before is None:
+            found[name] = form.canonical(text or "")
+        else:
+            found[name] = form.largest(before, form.canonical(text or ""))
     return found
 
 
@@ -119,33 +124,24 @@ def _notice(name: str, message: str) -> Notice:
 def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
     """A class whose values are canonical, so that a job can be checked against it.
 
-    Names of memory become one entry with those letters that all have. A list of paths has one, and is a scalar.
+    Names of memory become one entry with those letters that all have; a list of paths becomes one path, a scalar.
     """
     found: dict[str, ClassValue] = {}
     for name, held in snapshot.attributes.items():
         if isinstance(held, ClassScalar):
             found[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
         elif name in FILES:
-            entries = held.entries or ()
-            letters = "".join(entry.grants for entry in entries) + held.grants
-            text = _text_of({name: {entry.key: entry.value for entry in entries}}, name, complexes)
-            found[name] = ClassScalar(
-                text=text,
-                grants=together(letters, "") if text is None else together(letters.replace("+", ""), ""),
-            )
+            text = _text_of({name: {one.key: one.value for one in held.entries or ()}}, name, complexes)
+            letters = together(held.grants, "".join(one.grants for one in held.entries or ()))
+            found[name] = ClassScalar(text=text, grants=letters if text is None else letters.replace("+", ""))
         else:
             found[name] = _canonical_list(name, held, complexes)
-    held_requests = snapshot.attributes.get("l_hard")
-    entries = held_requests.entries or () if isinstance(held_requests, ClassList) else ()
-    for entry in entries:
-        cores = found.get("pe_range")
-        if complexes.canonical(entry.key) == SLOTS and (
-            not isinstance(cores, ClassScalar) or cores.text is None
-        ):
-            letters = together(entry.grants, held_requests.grants if held_requests else "").replace("+", "")
-            found["pe_range"] = ClassScalar(
-                text=FORMS["pe_range"].canonical(entry.value or ""), grants=letters
-            )
+    requests, cores = snapshot.attributes.get("l_hard"), found.get("pe_range")
+    if isinstance(requests, ClassList) and not (isinstance(cores, ClassScalar) and cores.text):
+        for one in requests.entries or ():
+            if one.value and complexes.canonical(one.key) == SLOTS:
+                letters = together(one.grants, requests.grants).replace("+", "")
+                found["pe_range"] = ClassScalar(text=FORMS["pe_range"].canonical(one.value), grants=letters)
     return replace(snapshot, attributes=found)
 
 
@@ -157,18 +153,15 @@ def _text_of(values: JobValues, name: str, complexes: Complexes) -> str | None:
 def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassList:
     if not held.entries or kind_of(name) is AttributeKind.POSITIONAL:
         return held
-    values = canonical({name: {entry.key: entry.value for entry in held.entries}}, complexes)[0].get(name)
-    whole = entries_of(name, values)
+    entries = {entry.key: entry.value for entry in held.entries}
+    whole = entries_of(name, canonical({name: entries}, complexes)[0].get(name))
     found: dict[str, ClassEntry] = {}
     for entry in held.entries:
-        key = key_names(complexes)(name, entry.key) if name == "l_hard" else entry.key
-        if name == "l_soft":
-            key = complexes.canonical(entry.key) or entry.key
-        if key not in whole:
-            continue  # slots
-        letters = together(entry.grants, held.grants).replace("+", "")
-        if key in found:
-            letters = "".join(letter for letter in found[key].grants if letter in letters)
-        found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
-    # Letters of the list are in each entry: one that was joined may have fewer.
+        key = key_names(complexes)(name, entry.key)
+        if key in whole:  # slots are not
+            # Letters of the list are in each entry: one of two that are joined may have fewer.
+            letters = together(entry.grants, held.grants).replace("+", "")
+            if key in found:
+                letters = "".join(letter for letter in letters if letter in found[key].grants)
+            found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
     return ClassList(entries=tuple(found.values()), grants="+" if "+" in held.grants else "")

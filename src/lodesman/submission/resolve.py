@@ -3,19 +3,16 @@
     1 an empty job      2 system defaults      3 the values of the class      4 what the record says
     5 the server JSV may change all of it; if it changes the class, all begins again      6 access specifiers
 
-A pure machine: a generator that asks its caller for the JSV's word. It works on records, before defaults of this program
-are filled in: after that nobody could tell them from the user's words.
+A pure machine: a generator that asks its caller for the JSV's word. It works on records, before this program fills in its
+own defaults, which could not be separated from the user's words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from lodesman.answers.jobs import Notice
-from lodesman.errors import Forbidden, InvalidJob, LodesmanError
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.jobclass import (
@@ -39,6 +36,7 @@ from lodesman.jobs.record import Record, shown
 from lodesman.submission.native import record_of, values_of
 from lodesman.submission.native_table import FILES, path_of
 from lodesman.submission.native_texts import canonical, canonical_snapshot, key_names
+from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
 
 _MOST_RESTARTS: Final = 10
 _NO_CLASS: Final = "NONE"
@@ -47,27 +45,6 @@ Path = tuple[str, str | None]
 """An attribute of Grid Engine, and a key of its list."""
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
 """`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
-
-
-class Step(StrEnum):
-    """Where a value came from, in the order in which they write."""
-
-    DEFAULT = "default"
-    CLASS = "class"
-    COMMAND_LINE = "command line"
-    CLIENT_JSV = "client JSV"
-    SERVER_JSV = "server JSV"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Who wrote a value last; `script` names a JSV."""
-
-    step: Step
-    script: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.step} {self.script}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,65 +69,7 @@ class DraftRecord:
     client_jsv: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvView:
-    """What the server JSV sees of a job, or what it made of it. `job_class` is `jc`: "" without a class.
-
-    `rejected`: the text of a rejection; the rest does not count then.
-    """
-
-    values: JobValues
-    job_class: str = ""
-    rejected: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
-    """What a class does not allow, and who wrote it."""
-
-    violation: Violation
-    origin: Origin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """What the job is to be. `origins` by attribute of a description (`WallTime`, `Environment.A`); one that is not there
-    came with the record. `jsv_runs`: how often the server JSV was asked; a real server has used up a number then.
-    """
-
-    record: Record
-    snapshot: ClassSnapshot | None = None
-    notices: tuple[Notice, ...] = ()
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    jsv_runs: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn."""
-
-    sentence: str
-    breaches: tuple[Breach, ...] = ()
-    chain: tuple[str, ...] = ()
-    jsv_runs: int = 0
-    attribute: str = ""
-    forbidden: bool = False
-
-    @property
-    def error(self) -> LodesmanError:
-        """The error for the user, in the words of Grid Engine; its data name all breaches."""
-        data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
-        if self.chain:
-            data["chain"] = list(self.chain)
-        if self.breaches:
-            data["violations"] = [_as_data(one) for one in self.breaches]
-        hint = " ".join(_in_words(one) for one in self.breaches[:3])
-        sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
-        kind = Forbidden if self.forbidden else InvalidJob
-        return kind(f"Unable to run job: {sentence}", hint=hint, **data)
-
-
-Resolution = Generator[JsvView, JsvView, Resolved | Refused]
+Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
 
 
 def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
@@ -163,7 +82,7 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
         wanted = f"{wanted}.{variant}"
     elif variant and split_name(wanted)[1] != variant:
         what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
-        return Refused(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
+        return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
     chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
     if isinstance(chosen, str) or wanted or draft.edits or rules.defaults or rules.jsv:
         return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
@@ -186,7 +105,7 @@ class _Steps:
     def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
         """Steps 1 to 6, again for each class that the JSV asks for."""
         chain: list[str] = []
-        origin = Origin(step=Step.COMMAND_LINE if asked else Step.DEFAULT)
+        origin = Origin(step=ValueSource.COMMAND_LINE if asked else ValueSource.DEFAULT)
         while True:
             snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
             if isinstance(snapshot, ClassRefusal):
@@ -195,63 +114,67 @@ class _Steps:
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
                 sentence = f"JSV keeps changing the job class: {steps}"
-                return Refused(sentence=sentence, chain=(*chain, name), jsv_runs=self.runs)
+                return NotResolved(sentence=sentence, chain=(*chain, name), jsv_runs=self.runs)
             chain.append(name)
             values = self._filled(snapshot)
-            if isinstance(values, Refused) or not self.rules.jsv:
+            if isinstance(values, NotResolved) or not self.rules.jsv:
                 break
             answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
             self.runs += 1
             if answer.rejected is not None:
-                return Refused(sentence=answer.rejected, jsv_runs=self.runs)
+                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs)
             if _full_name(answer.job_class) == name:
                 values = self._changed(values, answer.values)
                 break
             # default_jc counts only for what the user left open.
             chosen = choose_class(answer.job_class or _NO_CLASS, "", enforce_jc=self.rules.enforce_jc)
-            origin = Origin(step=Step.SERVER_JSV, script=self.rules.jsv)
-        return values if isinstance(values, Refused) else self._end(snapshot, values, origin)
+            origin = Origin(step=ValueSource.SERVER_JSV, script=self.rules.jsv)
+        return values if isinstance(values, NotResolved) else self._end(snapshot, values, origin)
 
     def _canonical(self, values: JobValues) -> JobValues:
         found, notices = canonical(values, self.rules.complexes)
         self.notices += notices
         return found
 
-    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | Refused:
+    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | NotResolved:
         """Steps 1 to 4."""
         self.writers = {}
         values = dict(self._canonical(self.rules.defaults))
-        self._write(_flat(values), Step.DEFAULT)
+        self._write(_flat(values), ValueSource.DEFAULT)
         of_class = self._canonical(snapshot.values) if snapshot else {}
         values |= of_class
-        self._write(_flat(of_class), Step.CLASS)
+        self._write(_flat(of_class), ValueSource.CLASS)
         # A job has one of these files: the user's comes instead.
         start = {name: value for name, value in values.items() if name not in FILES or name not in self.said}
         keys = key_names(self.rules.complexes)
         merged = merge(start, [Give(attribute=name, value=one) for name, one in self.said.items()], keys)
-        self._write(_flat(self.said), Step.COMMAND_LINE)
+        self._write(_flat(self.said), ValueSource.COMMAND_LINE)
         edited = merge(merged.values, self.draft.edits, keys)
         if edited.faults:
-            return Refused(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
+            return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
         found = self._canonical(edited.values)
-        self._write(_changes(self._canonical(merged.values), found), Step.COMMAND_LINE)
+        self._write(_changes(self._canonical(merged.values), found), ValueSource.COMMAND_LINE)
         return found
 
     def _changed(self, before: JobValues, given: JobValues) -> JobValues:
-        """Step 5: what the server JSV left, and what of it is its own."""
+        """ValueSource 5: what the server JSV left, and what of it is its own."""
         after = self._canonical(given)
-        self._write(_changes(before, after), Step.SERVER_JSV)
+        self._write(_changes(before, after), ValueSource.SERVER_JSV)
         return after
 
-    def _write(self, paths: Iterable[Path], step: Step) -> None:
+    def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
         for path in paths:
-            script = self.rules.jsv if step is Step.SERVER_JSV else ""
-            client = self.draft.client_jsv.get(path[0], "") if step is Step.COMMAND_LINE else ""
-            self.writers[path] = Origin(step=Step.CLIENT_JSV if client else step, script=client or script)
+            script = self.rules.jsv if step is ValueSource.SERVER_JSV else ""
+            client = self.draft.client_jsv.get(path[0], "") if step is ValueSource.COMMAND_LINE else ""
+            self.writers[path] = Origin(
+                step=ValueSource.CLIENT_JSV if client else step, script=client or script
+            )
 
-    def _end(self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin) -> Resolved | Refused:
-        """Step 6, and the record of what came about."""
-        usual = Origin(step=Step.COMMAND_LINE)
+    def _end(
+        self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
+    ) -> Resolved | NotResolved:
+        """ValueSource 6, and the record of what came about."""
+        usual = Origin(step=ValueSource.COMMAND_LINE)
         found = _violations(snapshot, values, self.rules.complexes)
         breaches = tuple(
             Breach(violation=one, origin=self.writers.get((one.attribute, one.key), usual)) for one in found
@@ -260,7 +183,7 @@ class _Steps:
         breaches = tuple(
             one
             for one in breaches
-            if one.origin.step is not Step.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
+            if one.origin.step is not ValueSource.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
         )
         if snapshot and breaches:
             return _access_refusal(snapshot, breaches, self.runs)
@@ -279,7 +202,7 @@ class _Steps:
 
     def _by_step(self, values: JobValues) -> list[Path]:
         """The paths of values: where several are one attribute here, the last writer comes last."""
-        order = list(Step)
+        order = list(ValueSource)
         return sorted(_flat(values), key=lambda path: order.index(self.writers[path].step))
 
 
@@ -291,9 +214,9 @@ def _violations(
     return check(canonical_snapshot(snapshot, complexes), values, key_names(complexes))
 
 
-def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> Refused:
+def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
     first = breaches[0].violation
-    return Refused(
+    return NotResolved(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
@@ -301,8 +224,8 @@ def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: i
     )
 
 
-def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> Refused:
-    return Refused(
+def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> NotResolved:
+    return NotResolved(
         sentence=no.sentence,
         chain=tuple(chain),
         jsv_runs=runs,
@@ -323,14 +246,14 @@ def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozen
 
 def refuse_change(
     old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
-) -> Refused | None:
+) -> NotResolved | None:
     """Why a waiting job may not be changed so, by the class as it was at its submission, or None."""
     if _class_of(old) != _class_of(new):
         sentence = "The job class of a job cannot be changed: delete the job and submit it again"
-        return Refused(sentence=sentence, attribute="JobClass")
+        return NotResolved(sentence=sentence, attribute="JobClass")
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(_changes(before, after))
-    origin = Origin(step=Step.COMMAND_LINE)
+    origin = Origin(step=ValueSource.COMMAND_LINE)
     breaches = [
         Breach(violation=one, origin=origin)
         for one in _violations(snapshot, after, complexes)
@@ -387,25 +310,3 @@ def _with_class(record: Record, snapshot: ClassSnapshot | None) -> Record:
         if not (attribute := by_name(name)) or attribute.name not in ("JobClass", "Variant")
     }
     return kept | wanted
-
-
-def _as_data(breach: Breach) -> dict[str, str | None]:
-    one = breach.violation
-    return {
-        "attribute": one.attribute,
-        "key": one.key,
-        "here": path_of(one.attribute, one.key),
-        "deed": str(one.deed),
-        "specifier": one.specifier,
-        "given": one.given,
-        "allowed": one.allowed,
-        "origin": str(breach.origin),
-    }
-
-
-def _in_words(breach: Breach) -> str:
-    one = breach.violation
-    given = "nothing" if one.given is None else shown(one.given)
-    allowed = "nothing" if one.allowed is None else shown(one.allowed)
-    what = f"{one.attribute} {one.key}" if one.key else one.attribute
-    return f"{path_of(one.attribute, one.key)} ({what}): {given} is from the {breach.origin}; the class has {allowed}."
