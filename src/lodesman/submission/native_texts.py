@@ -1,0 +1,167 @@
+"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`.
+
+The access check compares texts: jobs and their classes come through here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from lodesman.answers.jobs import Notice
+from lodesman.gridengine.complexes import Complexes
+from lodesman.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
+from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
+from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
+from lodesman.jobs.record import shown
+from lodesman.submission.native_forms import FORMS, amount_text, canonical_tasks, number_in, smallest_slots
+from lodesman.submission.native_table import FILES, MEMORY, SLOTS, path_of
+
+_ONE_RESOURCE: Final = {"mem_free": MEMORY, "virtual_free": MEMORY}
+
+Said = tuple[JobValues, tuple[Notice, ...]]
+"""Values, and what there is to say about them."""
+
+
+def key_names(complexes: Complexes) -> CanonicalKey:
+    """By which name the keys of lists are compared: the names of memory are one, and so are a name and its shortcut."""
+
+    def canonical_key(attribute: str, key: str) -> str:
+        if not attribute.startswith("l_"):
+            return key
+        name = complexes.canonical(key) or key
+        return _ONE_RESOURCE.get(name, name) if attribute == "l_hard" else name
+
+    return canonical_key
+
+
+def canonical(values: JobValues, complexes: Complexes) -> Said:
+    """The values with one text for each meaning; unset ones are left out. Notices name what is lost."""
+    notices: list[Notice] = []
+    found: dict[str, JobValue] = {}
+    for name, value in values.items():
+        if not value:
+            continue
+        if name.startswith("l_"):
+            found[name] = _requests(name, entries_of(name, value), complexes)
+        elif name in FILES:
+            found[name] = _one_file(name, entries_of(name, value), notices)
+        elif kind_of(name) is AttributeKind.SCALAR:
+            found[name] = _scalar(name, value if isinstance(value, str) else ",".join(value), notices)
+        elif kind_of(name) is AttributeKind.POSITIONAL:
+            found[name] = tuple(text or "" for text in entries_of(name, value).values())
+        else:
+            found[name] = _entries(name, entries_of(name, value))
+    _move_slots(found, notices)
+    return {name: value for name, value in found.items() if value}, tuple(notices)
+
+
+def _entries(name: str, entries: dict[str, str | None]) -> JobValue:
+    """Variables without a value are empty; queues have none."""
+    if name in ("ac", "v"):
+        return {key: text or "" for key, text in entries.items()}
+    return dict.fromkeys(entries) if name == "q_hard" else entries
+
+
+def _requests(
+    attribute: str, entries: Mapping[str, str | None], complexes: Complexes
+) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for key, text in entries.items():
+        name = key_names(complexes)(attribute, key)
+        form = FORMS.get(name) if attribute == "l_hard" else None
+        before = found.get(name)
+        if form is None:
+            found[name] = amount_text(complexes.get(name), text)
+        elif before is None:
+            found[name] = form.canonical(text or "")
+        else:
+            found[name] = form.largest(before, form.canonical(text or ""))
+    return found
+
+
+def _move_slots(found: dict[str, JobValue], notices: list[Notice]) -> None:
+    """`l_hard slots` is the number of cores, as `pe_range` is."""
+    requests = found.get("l_hard")
+    if isinstance(requests, dict) and SLOTS in requests:
+        text = requests.pop(SLOTS) or ""
+        if "pe_range" not in found:
+            found["pe_range"] = _scalar("pe_range", text, notices)
+
+
+def _scalar(name: str, text: str, notices: list[Notice]) -> str:
+    text = text.strip()
+    if name in BOOLEAN_DEFAULTS:
+        text = truth(text)
+    form = FORMS.get(name)
+    if name == "pe_range" and smallest_slots(text) is not None and number_in(text) is None:
+        notices.append(
+            _notice(name, f"{shown(text)} is a range: the smallest number, {smallest_slots(text)}, counts.")
+        )
+    return form.canonical(text) if form else canonical_tasks(text) if name == "t" else text
+
+
+def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice]) -> JobValue:
+    """One path, without host: of several the first that has none."""
+    paths = [key if value is None else f"{key}={value}" for key, value in entries.items()]
+    plain = [path for path in paths if ":" not in path or path.startswith(":")]
+    path = plain[0].removeprefix(":") if plain else paths[0].partition(":")[2]
+    if len(paths) > 1 or not plain:
+        notices.append(_notice(name, f"a path for a host has no meaning: {shown(path)} is taken for all."))
+    return {file_entry(path): None} if path else {}
+
+
+def file_entry(path: str) -> str:
+    """A path as an entry of a list by host; a colon of its own stands behind the one of no host."""
+    return f":{path}" if ":" in path else path
+
+
+def _notice(name: str, message: str) -> Notice:
+    return Notice(path_of(name, None), f"{name}: {message}")
+
+
+def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
+    """A class whose values are canonical, so that a job can be checked against it.
+
+    Names of memory become one entry with those letters that all have; a list of paths becomes one path, a scalar.
+    """
+    found: dict[str, ClassValue] = {}
+    for name, held in snapshot.attributes.items():
+        if isinstance(held, ClassScalar):
+            found[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
+        elif name in FILES:
+            text = _text_of({name: {one.key: one.value for one in held.entries or ()}}, name, complexes)
+            letters = together(held.grants, "".join(one.grants for one in held.entries or ()))
+            found[name] = ClassScalar(text=text, grants=letters if text is None else letters.replace("+", ""))
+        else:
+            found[name] = _canonical_list(name, held, complexes)
+    requests, cores = snapshot.attributes.get("l_hard"), found.get("pe_range")
+    if isinstance(requests, ClassList) and not (isinstance(cores, ClassScalar) and cores.text):
+        for one in requests.entries or ():
+            if one.value and complexes.canonical(one.key) == SLOTS:
+                letters = together(one.grants, requests.grants).replace("+", "")
+                found["pe_range"] = ClassScalar(text=FORMS["pe_range"].canonical(one.value), grants=letters)
+    return replace(snapshot, attributes=found)
+
+
+def _text_of(values: JobValues, name: str, complexes: Complexes) -> str | None:
+    found = canonical(values, complexes)[0].get(name)
+    return found if isinstance(found, str) else next(iter(found), None) if found else None
+
+
+def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassList:
+    if not held.entries or kind_of(name) is AttributeKind.POSITIONAL:
+        return held
+    entries = {entry.key: entry.value for entry in held.entries}
+    whole = entries_of(name, canonical({name: entries}, complexes)[0].get(name))
+    found: dict[str, ClassEntry] = {}
+    for entry in held.entries:
+        key = key_names(complexes)(name, entry.key)
+        if key in whole:  # slots are not
+            # Letters of the list are in each entry: one of two that are joined may have fewer.
+            letters = together(entry.grants, held.grants).replace("+", "")
+            if key in found:
+                letters = "".join(letter for letter in letters if letter in found[key].grants)
+            found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
+    return ClassList(entries=tuple(found.values()), grants="+" if "+" in held.grants else "")

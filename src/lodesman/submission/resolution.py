@@ -1,0 +1,115 @@
+"""How a submission came out of the six steps: a record and who wrote what, or a refusal with all that is wrong. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lodesman.answers.jobs import Notice
+from lodesman.errors import Forbidden, InvalidJob, LodesmanError
+from lodesman.jobclass import ClassSnapshot, JobValues, Violation
+from lodesman.jobs.record import Record, shown
+from lodesman.submission.native_table import path_of
+
+
+class ValueSource(StrEnum):
+    """Where a value came from, in the order in which they write."""
+
+    DEFAULT = "default"
+    CLASS = "class"
+    COMMAND_LINE = "command line"
+    CLIENT_JSV = "client JSV"
+    SERVER_JSV = "server JSV"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who wrote a value last; `script` names a JSV."""
+
+    step: ValueSource
+    script: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.script}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsvView:
+    """What the server JSV sees of a job, or what it made of it. `job_class` is `jc`: "" without a class.
+
+    `rejected`: the text of a rejection; the rest does not count then.
+    """
+
+    values: JobValues
+    job_class: str = ""
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """What a class does not allow, and who wrote it."""
+
+    violation: Violation
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """What the job is to be. `origins` by attribute of a description (`WallTime`, `Environment.A`); one that is not there
+    came with the record. `jsv_runs`: how often the server JSV was asked; a real server has used up a number then.
+    """
+
+    record: Record
+    snapshot: ClassSnapshot | None = None
+    notices: tuple[Notice, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    jsv_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotResolved:
+    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn."""
+
+    sentence: str
+    breaches: tuple[Breach, ...] = ()
+    chain: tuple[str, ...] = ()
+    jsv_runs: int = 0
+    attribute: str = ""
+    forbidden: bool = False
+
+    @property
+    def error(self) -> LodesmanError:
+        """The error for the user, in the words of Grid Engine; its data name all breaches."""
+        data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
+        if self.chain:
+            data["chain"] = list(self.chain)
+        if self.breaches:
+            data["violations"] = [_as_data(one) for one in self.breaches]
+        hint = " ".join(_in_words(one) for one in self.breaches[:3])
+        sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
+        kind = Forbidden if self.forbidden else InvalidJob
+        return kind(f"Unable to run job: {sentence}", hint=hint, **data)
+
+
+def _as_data(breach: Breach) -> dict[str, str | None]:
+    one = breach.violation
+    return {
+        "attribute": one.attribute,
+        "key": one.key,
+        "here": path_of(one.attribute, one.key),
+        "deed": str(one.deed),
+        "specifier": one.specifier,
+        "given": one.given,
+        "allowed": one.allowed,
+        "origin": str(breach.origin),
+    }
+
+
+def _in_words(breach: Breach) -> str:
+    one = breach.violation
+    given = "nothing" if one.given is None else shown(one.given)
+    allowed = "nothing" if one.allowed is None else shown(one.allowed)
+    what = f"{one.attribute} {one.key}" if one.key else one.attribute
+    return f"{path_of(one.attribute, one.key)} ({what}): {given} is from the {breach.origin}; the class has {allowed}."

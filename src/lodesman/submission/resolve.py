@@ -1,0 +1,312 @@
+"""What a submission with a job class, or before a verifier of the server (JSV), is to be: the six steps of Grid Engine.
+
+    1 an empty job      2 system defaults      3 the values of the class      4 what the record says
+    5 the server JSV may change all of it; if it changes the class, all begins again      6 access specifiers
+
+A pure machine: a generator that asks its caller for the JSV's word. It works on records, before this program fills in its
+own defaults, which could not be separated from the user's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.stock import STOCK_COMPLEXES
+from lodesman.jobclass import (
+    ClassRefusal,
+    ClassSnapshot,
+    Give,
+    JobValues,
+    Violation,
+    check,
+    choose_class,
+    entries_of,
+    merge,
+    refusal_sentence,
+)
+from lodesman.jobclass.access import Deed
+from lodesman.jobclass.attributes import AttributeKind, kind_of
+from lodesman.jobclass.request import RequestChange
+from lodesman.jobclass.rights import RefusalReason, split_name
+from lodesman.jobs.attributes import by_name
+from lodesman.jobs.record import Record, shown
+from lodesman.submission.native import record_of, values_of
+from lodesman.submission.native_table import FILES, path_of
+from lodesman.submission.native_texts import canonical, canonical_snapshot, key_names
+from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
+
+_MOST_RESTARTS: Final = 10
+_NO_CLASS: Final = "NONE"
+
+Path = tuple[str, str | None]
+"""An attribute of Grid Engine, and a key of its list."""
+Derive = Callable[[str], ClassSnapshot | ClassRefusal]
+"""`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionRules:
+    """What the server does to each submission. `defaults`: system defaults; `jsv`: the name of its JSV, "" without one."""
+
+    default_jc: str = ""
+    enforce_jc: bool = False
+    defaults: JobValues = field(default_factory=dict)
+    jsv: str = ""
+    complexes: Complexes = STOCK_COMPLEXES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftRecord:
+    """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
+    JSV that wrote an attribute of Grid Engine last, where one did.
+    """
+
+    record: Record
+    edits: Sequence[RequestChange] = ()
+    client_jsv: Mapping[str, str] = field(default_factory=dict)
+
+
+Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
+
+
+def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
+    """Go through the six steps. Yields what the server JSV must see, if there is one, and is sent what it made of it.
+
+    Without class, system defaults and JSV the record comes back as it is, at once.
+    """
+    wanted, variant = _class_of(draft.record)
+    if variant and wanted and "." not in wanted:
+        wanted = f"{wanted}.{variant}"
+    elif variant and split_name(wanted)[1] != variant:
+        what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
+        return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
+    chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
+    if isinstance(chosen, str) or wanted or draft.edits or rules.defaults or rules.jsv:
+        return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
+    if isinstance(chosen, ClassRefusal):
+        return _refused(chosen)
+    return Resolved(record=draft.record)
+
+
+class _Steps:
+    """One submission on its way."""
+
+    def __init__(self, draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> None:
+        self.draft = draft
+        self.rules = rules
+        self.derive = derive
+        self.said, self.notices = values_of(draft.record, rules.complexes)
+        self.writers: dict[Path, Origin] = {}
+        self.runs = 0
+
+    def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
+        """Steps 1 to 6, again for each class that the JSV asks for."""
+        chain: list[str] = []
+        origin = Origin(step=ValueSource.COMMAND_LINE if asked else ValueSource.DEFAULT)
+        while True:
+            snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
+            if isinstance(snapshot, ClassRefusal):
+                return _refused(snapshot, chain, self.runs)
+            name = snapshot.name if snapshot else _NO_CLASS
+            if name in chain or len(chain) > _MOST_RESTARTS:
+                steps = " -> ".join([*chain, name])
+                sentence = f"JSV keeps changing the job class: {steps}"
+                return NotResolved(sentence=sentence, chain=(*chain, name), jsv_runs=self.runs)
+            chain.append(name)
+            values = self._filled(snapshot)
+            if isinstance(values, NotResolved) or not self.rules.jsv:
+                break
+            answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
+            self.runs += 1
+            if answer.rejected is not None:
+                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs)
+            if _full_name(answer.job_class) == name:
+                values = self._changed(values, answer.values)
+                break
+            # default_jc counts only for what the user left open.
+            chosen = choose_class(answer.job_class or _NO_CLASS, "", enforce_jc=self.rules.enforce_jc)
+            origin = Origin(step=ValueSource.SERVER_JSV, script=self.rules.jsv)
+        return values if isinstance(values, NotResolved) else self._end(snapshot, values, origin)
+
+    def _canonical(self, values: JobValues) -> JobValues:
+        found, notices = canonical(values, self.rules.complexes)
+        self.notices += notices
+        return found
+
+    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | NotResolved:
+        """Steps 1 to 4."""
+        self.writers = {}
+        values = dict(self._canonical(self.rules.defaults))
+        self._write(_flat(values), ValueSource.DEFAULT)
+        of_class = self._canonical(snapshot.values) if snapshot else {}
+        values |= of_class
+        self._write(_flat(of_class), ValueSource.CLASS)
+        # A job has one of these files: the user's comes instead.
+        start = {name: value for name, value in values.items() if name not in FILES or name not in self.said}
+        keys = key_names(self.rules.complexes)
+        merged = merge(start, [Give(attribute=name, value=one) for name, one in self.said.items()], keys)
+        self._write(_flat(self.said), ValueSource.COMMAND_LINE)
+        edited = merge(merged.values, self.draft.edits, keys)
+        if edited.faults:
+            return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
+        found = self._canonical(edited.values)
+        self._write(_changes(self._canonical(merged.values), found), ValueSource.COMMAND_LINE)
+        return found
+
+    def _changed(self, before: JobValues, given: JobValues) -> JobValues:
+        """ValueSource 5: what the server JSV left, and what of it is its own."""
+        after = self._canonical(given)
+        self._write(_changes(before, after), ValueSource.SERVER_JSV)
+        return after
+
+    def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
+        for path in paths:
+            script = self.rules.jsv if step is ValueSource.SERVER_JSV else ""
+            client = self.draft.client_jsv.get(path[0], "") if step is ValueSource.COMMAND_LINE else ""
+            self.writers[path] = Origin(
+                step=ValueSource.CLIENT_JSV if client else step, script=client or script
+            )
+
+    def _end(
+        self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
+    ) -> Resolved | NotResolved:
+        """ValueSource 6, and the record of what came about."""
+        usual = Origin(step=ValueSource.COMMAND_LINE)
+        found = _violations(snapshot, values, self.rules.complexes)
+        breaches = tuple(
+            Breach(violation=one, origin=self.writers.get((one.attribute, one.key), usual)) for one in found
+        )
+        # What the system gives to every job is no deed of this one.
+        breaches = tuple(
+            one
+            for one in breaches
+            if one.origin.step is not ValueSource.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
+        )
+        if snapshot and breaches:
+            return _access_refusal(snapshot, breaches, self.runs)
+        record, notices = record_of(self.draft.record, values, self.rules.complexes)
+        record = _with_class(record, snapshot)
+        origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
+        if snapshot:
+            origins |= dict.fromkeys(("JobClass", "Variant"), of_class)
+        return Resolved(
+            record=record,
+            snapshot=snapshot,
+            notices=tuple(dict.fromkeys((*self.notices, *notices))),
+            origins=origins,
+            jsv_runs=self.runs,
+        )
+
+    def _by_step(self, values: JobValues) -> list[Path]:
+        """The paths of values: where several are one attribute here, the last writer comes last."""
+        order = list(ValueSource)
+        return sorted(_flat(values), key=lambda path: order.index(self.writers[path].step))
+
+
+def _violations(
+    snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
+) -> tuple[Violation, ...]:
+    if snapshot is None:
+        return ()
+    return check(canonical_snapshot(snapshot, complexes), values, key_names(complexes))
+
+
+def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
+    first = breaches[0].violation
+    return NotResolved(
+        sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
+        breaches=tuple(breaches),
+        jsv_runs=runs,
+        attribute=path_of(first.attribute, first.key),
+    )
+
+
+def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> NotResolved:
+    return NotResolved(
+        sentence=no.sentence,
+        chain=tuple(chain),
+        jsv_runs=runs,
+        attribute="JobClass",
+        forbidden=no.reason is RefusalReason.NOT_ALLOWED,
+    )
+
+
+# --- a job that was derived -----------------------------------------------------------------------
+
+
+def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
+    """The attributes of Grid Engine in which two records differ: what a list of allowed modifications is about."""
+    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
+    changed = {name for name, _ in _changes(before, after)}
+    return frozenset({*changed, "jc"} if _class_of(old) != _class_of(new) else changed)
+
+
+def refuse_change(
+    old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
+) -> NotResolved | None:
+    """Why a waiting job may not be changed so, by the class as it was at its submission, or None."""
+    if _class_of(old) != _class_of(new):
+        sentence = "The job class of a job cannot be changed: delete the job and submit it again"
+        return NotResolved(sentence=sentence, attribute="JobClass")
+    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
+    changed = set(_changes(before, after))
+    origin = Origin(step=ValueSource.COMMAND_LINE)
+    breaches = [
+        Breach(violation=one, origin=origin)
+        for one in _violations(snapshot, after, complexes)
+        if (one.attribute, one.key) in changed
+    ]
+    return _access_refusal(snapshot, breaches) if snapshot and breaches else None
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _flat(values: JobValues) -> dict[Path, str | None]:
+    """Each value by attribute and key; a file has one path and no key."""
+    found: dict[Path, str | None] = {}
+    for name, value in values.items():
+        entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
+        if name in FILES:
+            found[name, None] = ",".join(entries)
+        elif isinstance(value, str):
+            found[name, None] = value
+        else:
+            found |= {(name, key): text for key, text in entries.items()}
+    return found
+
+
+def _changes(before: JobValues, after: JobValues) -> Iterator[Path]:
+    old, new = _flat(before), _flat(after)
+    missing = object()
+    return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def _class_of(record: Record) -> tuple[str, str]:
+    """JobClass and Variant as they are written; what is no text is left to reading the job, which refuses it."""
+    found = {"JobClass": "", "Variant": ""}
+    for name, value in record.items():
+        attribute = by_name(name) if name[:1] in "jJvV" else None
+        if attribute and attribute.name in found and isinstance(value, str):
+            found[attribute.name] = value
+    return found["JobClass"], found["Variant"]
+
+
+def _full_name(wanted: str) -> str:
+    return ".".join(split_name(wanted)) if wanted and wanted.upper() != _NO_CLASS else _NO_CLASS
+
+
+def _with_class(record: Record, snapshot: ClassSnapshot | None) -> Record:
+    """The record with class and variant as two names, or with neither."""
+    wanted = {"JobClass": snapshot.job_class, "Variant": snapshot.variant} if snapshot else {}
+    if _class_of(record) == ("", "") and not wanted:
+        return record
+    kept = {
+        name: value
+        for name, value in record.items()
+        if not (attribute := by_name(name)) or attribute.name not in ("JobClass", "Variant")
+    }
+    return kept | wanted

@@ -1,0 +1,477 @@
+"""The six steps: each rule of the reference, each vector of access specifiers in two ways, and laws for all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
+from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
+
+from lodesman.errors import Forbidden, InvalidJob
+from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive
+from lodesman.jobclass.attributes import entries_of
+from lodesman.jobclass.request import EntryVerb
+from lodesman.jobclass.rights import RefusalReason
+from lodesman.jobs import read_job
+from lodesman.submission.native import record_of, values_of
+from lodesman.submission.native_texts import canonical, canonical_snapshot, key_names
+from lodesman.submission.resolution import JsvView, NotResolved, Origin, Resolved
+from lodesman.submission.resolution import ValueSource as Step
+from lodesman.submission.resolve import (
+    DraftRecord,
+    SubmissionRules,
+    changed_attributes,
+    refuse_change,
+    resolve,
+)
+
+RULES = SubmissionRules(complexes=COMPLEXES)
+WITH_JSV = replace(RULES, jsv="check.sh")
+
+
+def known(*job_classes):
+    found = {one.name: one for one in job_classes}
+    return lambda wanted: derive(found, wanted, "joe", lambda user, listed: listed == "staff")
+
+
+def nothing(wanted):
+    return ClassRefusal(reason=RefusalReason.UNKNOWN, sentence=f"no {wanted}")
+
+
+def run(record, *job_classes, rules=RULES, jsv=None, **draft):
+    """The end of a submission, and what the JSV saw; `jsv` makes an answer of each view."""
+    given_record = {"Executable": "x", **record}
+    machine = resolve(DraftRecord(record=given_record, **draft), rules, known(*job_classes))
+    seen, answer = [], None
+    while True:
+        try:
+            view = machine.send(answer)
+        except StopIteration as end:
+            return end.value, seen
+        seen.append(view)
+        answer = jsv(view)
+
+
+def sets(job_class=None, **changes):
+    """A JSV that gives attributes values, and maybe another class to the first class it sees; None unsets."""
+
+    def script(view):
+        values = {name: value for name, value in {**view.values, **changes}.items() if value is not None}
+        return JsvView(values=values, job_class=view.job_class if job_class is None else job_class)
+
+    return script
+
+
+def same(view):
+    return view
+
+
+# --- R1 to R17 ------------------------------------------------------------------------------------
+
+FIXED = class_of("app", l_hard="a=1")
+ONE, TWO = class_of("app1", N="One", P="{~}p1"), class_of("app2", N="Two", l_hard="{+~}h_rt=60")
+
+
+def rule_r1():
+    record = {"Executable": "x", "JobName": "n"}
+    machine = resolve(DraftRecord(record=record), RULES, nothing)
+    with pytest.raises(StopIteration) as end:
+        next(machine)
+    assert end.value.value.record is record
+    found, seen = run({"JobName": "n"}, rules=replace(WITH_JSV, defaults={"A": "sge"}), jsv=sets(N="m"))
+    assert seen == [JsvView(values={"A": "sge", "CMDNAME": "x", "N": "n"})]
+    assert (found.record["JobName"], found.snapshot) == ("m", None)
+
+
+def rule_r2():
+    found, seen = run({"JobClass": "app", "Consumables": "a=2"}, FIXED, rules=WITH_JSV, jsv=same)
+    assert [view.values["l_hard"] for view in seen] == [{"a": "2"}]
+    assert found.sentence == 'job class "app.default" does not allow: l_hard: a may not be changed'
+    (breach,) = found.breaches
+    assert (breach.violation.given, breach.violation.allowed) == ("2", "1")
+    assert breach.origin == Origin(step=Step.COMMAND_LINE)
+
+
+def rule_r3():
+    found, _ = run({"JobClass": "app", "Consumables": "a=2"}, FIXED, rules=WITH_JSV, jsv=sets(l_hard="a=1"))
+    assert found.record["Consumables"] == ["a=1"]
+    assert found.origins["Consumables.a"] == Origin(step=Step.SERVER_JSV, script="check.sh")
+
+
+def rule_r4():
+    found, _ = run({"JobClass": "app"}, FIXED, rules=WITH_JSV, jsv=sets(l_hard={"a": "9"}))
+    assert [str(one.origin) for one in found.breaches] == ["server JSV check.sh"]
+
+
+def rule_r5():
+    def script(view):
+        return sets("app2", P="lost")(view) if view.job_class == "app1" else view
+
+    found, seen = run({"JobClass": "app1", "PE": "mpi"}, ONE, TWO, rules=WITH_JSV, jsv=script)
+    assert [view.job_class for view in seen] == ["app1", "app2"]
+    assert [view.values["N"] for view in seen] == ["One", "Two"]
+    assert [view.values["pe_name"] for view in seen] == ["mpi", "mpi"]
+    assert "P" not in seen[1].values
+    assert found.record == {
+        "Executable": "x", "JobClass": "app2", "Variant": "default", "PE": "mpi", "JobName": "Two", "WallTime": 60,
+    }  # fmt: skip
+    assert found.origins["JobClass"] == Origin(step=Step.SERVER_JSV, script="check.sh")
+    assert found.jsv_runs == 2
+
+
+def rule_r6():
+    for name in ("app1", "app1.default"):
+        found, seen = run({"JobClass": "app1"}, ONE, rules=WITH_JSV, jsv=sets(name, P="kept"))
+        assert len(seen) == 1
+        assert found.record["JobGroup"] == "kept"
+
+
+def rule_r7():
+    found, seen = run(
+        {"JobClass": "app1"}, ONE, TWO, rules=WITH_JSV,
+        jsv=lambda view: sets("app2" if view.job_class == "app1" else "app1")(view),
+    )  # fmt: skip
+    assert len(seen) == 2
+    assert found.chain == ("app1.default", "app2.default", "app1.default")
+    assert found.sentence == "JSV keeps changing the job class: app1.default -> app2.default -> app1.default"
+    many = [class_of(f"c{number}") for number in range(20)]
+    following = {f"c{a}": f"c{b}" for a, b in pairwise(range(20))}
+    found, seen = run(
+        {"JobClass": "c0"}, *many, rules=WITH_JSV, jsv=lambda view: sets(following[view.job_class])(view)
+    )
+    assert len(seen) == 11
+    assert "JSV keeps changing the job class" in found.sentence
+
+
+def rule_r8():
+    off = class_of("off").switched((), on=False)
+    shut = replace(class_of("shut"), user_lists=("others",))
+    for name, said in (("gone", "No job class"), ("off", "disabled"), ("shut", "may not use")):
+        direct, _ = run({"JobClass": name}, ONE, off, shut)
+        found, _ = run({"JobClass": "app1"}, ONE, off, shut, rules=WITH_JSV, jsv=sets(name))
+        assert found.sentence == direct.sentence
+        assert said in found.sentence
+        assert isinstance(found.error, Forbidden) is (name == "shut")
+
+
+def rule_r9():
+    def script(view):
+        return sets("", P="lost")(view) if view.job_class else view
+
+    found, seen = run({"JobClass": "app1"}, ONE, TWO, rules=replace(WITH_JSV, default_jc="app2"), jsv=script)
+    assert [view.job_class for view in seen] == ["app1", ""]
+    assert found.snapshot is None
+    assert found.record == {"Executable": "x"}
+    found, _ = run({"JobClass": "app1"}, ONE, rules=replace(WITH_JSV, enforce_jc=True), jsv=script)
+    assert "enforce_jc" in found.sentence
+
+
+def rule_r10():
+    """The changes of the run that sees the class it asks for count, whatever its verdict is called."""
+    found, seen = run(
+        {"JobClass": "app1"}, class_of("app1"), class_of("app2"), rules=WITH_JSV, jsv=sets("app2", N="X")
+    )
+    assert len(seen) == 2
+    assert (found.record["JobClass"], found.record["JobName"]) == ("app2", "X")
+
+
+def rule_r11():
+    shut = replace(class_of("shut"), xuser_lists=("staff",))
+    found, seen = run({"JobClass": "shut"}, shut, rules=WITH_JSV, jsv=same)
+    assert seen == []
+    assert "xuser_lists" in found.sentence
+    found, seen = run({"JobClass": "app1"}, ONE, shut, rules=WITH_JSV, jsv=sets("shut"))
+    assert len(seen) == 1
+    assert "xuser_lists" in found.sentence
+
+
+def rule_r12():
+    rules = replace(WITH_JSV, defaults={"A": "sge", "l_hard": "a=5"})
+    found, seen = run(
+        {"JobClass": "app"}, class_of("app", l_hard="a=1", A="UNSPECIFIED"), rules=rules, jsv=same
+    )
+    assert seen[0].values == {"A": "sge", "CMDNAME": "x", "l_hard": {"a": "1"}}
+    # What every job gets is no deed of this one.
+    assert found.origins["GridEngine.A"] == Origin(step=Step.DEFAULT)
+    found, _ = run({"JobClass": "app"}, class_of("app", A="UNSPECIFIED"), rules=rules, jsv=sets(A="mine"))
+    assert isinstance(found, NotResolved)
+
+
+def rule_r13():
+    edits = [ClearAttribute(attribute="N")]
+    found, _ = run({"JobClass": "app"}, class_of(N="{-}S"), edits=edits)
+    assert "JobName" not in found.record
+    found, _ = run({"JobClass": "app"}, class_of(N="S"), edits=edits)
+    assert found.sentence.endswith("N may not be removed")
+    assert [one.origin.step for one in found.breaches] == [Step.COMMAND_LINE]
+
+
+def rule_r14():
+    held = snapshot_of(l_hard="h_rt=3600,{~}h_vmem=4G", N="UNSPECIFIED")
+    old = {"Executable": "x", "JobClass": "app", "Variant": "default", "WallTime": 3600, "Memory": 4096}
+    assert refuse_change(old, old, held, COMPLEXES) is None
+    assert refuse_change(old, {**old, "Memory": 5000}, held, COMPLEXES) is None
+    found = refuse_change(old, {**old, "WallTime": 7200, "JobName": "n"}, held, COMPLEXES)
+    assert found.sentence == (
+        'job class "app.default" does not allow: l_hard: h_rt may not be changed; N may not be set'
+    )
+    assert changed_attributes(old, {**old, "WallTime": "3600"}, COMPLEXES) == set()
+    assert changed_attributes(old, {**old, "WallTime": 1, "JobName": "n"}, COMPLEXES) == {"l_hard", "N"}
+    assert refuse_change(old, {**old, "WallTime": 7200}, None, COMPLEXES) is None
+
+
+def rule_r15():
+    old = {"Executable": "x", "JobClass": "app", "Variant": "default"}
+    for other in ({**old, "JobClass": "b"}, {**old, "Variant": "v"}, {"Executable": "x"}):
+        assert "cannot be changed" in refuse_change(old, other, snapshot_of(), COMPLEXES).sentence
+        assert "jc" in changed_attributes(old, other, COMPLEXES)
+
+
+def rule_r16():
+    found, _ = run({"JobClass": "app"}, class_of(N="Old", P="p"))
+    # The class has other values by now; the job is judged by its own.
+    assert refuse_change(found.record, {**found.record, "JobGroup": "q"}, found.snapshot, COMPLEXES)
+    assert refuse_change(found.record, {**found.record, "Memory": 5}, found.snapshot, COMPLEXES) is None
+    assert (found.record["JobName"], found.snapshot.values) == ("Old", {"N": "Old", "P": "p"})
+
+
+def rule_r17():
+    """The caller takes a number for each submission that a JSV has seen."""
+    assert run({"JobClass": "gone"}, rules=WITH_JSV, jsv=same)[0].jsv_runs == 0
+    for found, _ in (
+        run({"JobClass": "app"}, FIXED, rules=WITH_JSV, jsv=lambda view: replace(view, rejected="no")),
+        run({"JobClass": "app"}, FIXED, rules=WITH_JSV, jsv=sets(l_hard="a=2")),
+    ):
+        assert (type(found), found.jsv_runs) == (NotResolved, 1)
+
+
+STEPS = {name[5:].upper(): test for name, test in globals().items() if name.startswith("rule_r")}
+
+
+@pytest.mark.parametrize("row", rows("resolution"), ids=lambda row: row["id"])
+def test_a_rule(row):
+    STEPS[row["id"]]()
+
+
+def test_all_rules_are_in_the_table():
+    assert [row["id"] for row in rows("resolution")] == [f"R{number}" for number in range(1, 18)]
+
+
+# --- 2.3: vectors, through submission and through a JSV -------------------------------------------------
+
+VECTORS = [
+    (row, variant, job, outcome)
+    for row in rows("vectors")
+    if row["attr"] != "parse"
+    for cells in [[row[name].split(" / ") for name in ("variant", "finished job", "outcome")]]
+    for count in [max(map(len, cells))]
+    for variant, job, outcome in zip(
+        *(cell * count if len(cell) == 1 else cell for cell in cells), strict=True
+    )
+]
+
+
+def job_of(attribute, text):
+    if attribute == "N":
+        return {} if text == "unset" else {"N": text}
+    return {} if text == "empty" else {"l_hard": entries_of("l_hard", text)}
+
+
+def resources(job):
+    return ["=".join(pair) for pair in job.get("l_hard", {}).items()]
+
+
+@pytest.mark.parametrize("way", ["submission", "server JSV"])
+@pytest.mark.parametrize(("row", "variant", "text", "outcome"), VECTORS)
+def test_a_vector(row, variant, text, outcome, way):
+    name = "default" if variant == "-" else variant
+    job_class = class_of(variants="default,large,other,short,long", **{row["attr"]: row["class value"]})
+    job = job_of(row["attr"], text)
+    record = {"JobClass": "app", "Variant": name}
+    if way == "server JSV":
+        # A script that always makes the same job: CMDNAME is what the record says.
+        found, _ = run(record, job_class, rules=WITH_JSV, jsv=sets(**{"N": None, "l_hard": None, **job}))
+    else:
+        of_class = job_class.values(name)
+        gone = entries_of("l_hard", of_class.get("l_hard")).keys() - job.get("l_hard", {}).keys()
+        edits = [EditEntry(verb=EntryVerb.CLEAR, attribute="l_hard", key=key) for key in sorted(gone)]
+        if row["attr"] == "N":
+            record |= {"JobName": job["N"]} if job else {}
+            edits = [ClearAttribute(attribute="N")] if not job and of_class else []
+        elif job:
+            record["Consumables"] = resources(job)
+        found, _ = run(record, job_class, edits=edits)
+    if outcome == "ok":
+        assert isinstance(found, Resolved), found
+        wanted, _ = canonical(job, COMPLEXES)
+        said, _ = values_of(found.record, COMPLEXES)
+        assert said == {"CMDNAME": "x", **wanted}
+        return
+    (breach,) = found.breaches
+    assert "reject" in outcome or outcome in found.sentence
+    named = re.search(r"\b([abc]) (changed|added|removed)\b", outcome)
+    assert not named or (breach.violation.key, str(breach.violation.deed)) == named.groups()
+    assert str(breach.origin) == ("server JSV check.sh" if way == "server JSV" else "command line")
+
+
+def test_there_are_26_vectors():
+    assert len(VECTORS) == 27
+
+
+# --- names of the class -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "variant"),
+    [
+        ({"JobClass": "app"}, "default"),
+        ({"JobClass": "app.large"}, "large"),
+        ({"jobclass": "app", "variant": "large"}, "large"),
+        ({"JobClass": "app.large", "Variant": "large"}, "large"),
+    ],
+)
+def test_the_class_of_a_record(asked, variant):
+    found, _ = run(asked, class_of(variants="default,large", N="S,[large=L]"))
+    assert found.snapshot.name == f"app.{variant}"
+    named = {name: found.record[name] for name in found.record if name.lower() in ("jobclass", "variant")}
+    assert named == {"JobClass": "app", "Variant": variant}
+    assert read_job(found.record).spec.variant == variant
+
+
+@pytest.mark.parametrize("asked", [{"Variant": "large"}, {"JobClass": "app.large", "Variant": "small"}])
+def test_a_variant_needs_its_class(asked):
+    found, _ = run(asked, class_of(variants="default,large,small"))
+    assert found.attribute == "Variant"
+    assert found.error.data["attribute"] == "Variant"
+
+
+def test_the_class_of_those_who_ask_for_none():
+    rules = replace(RULES, default_jc="app1")
+    found, _ = run({}, ONE, rules=rules)
+    assert found.record["JobName"] == "One"
+    assert found.origins["JobClass"] == Origin(step=Step.DEFAULT)
+    found, _ = run({"JobClass": "NONE", "JobName": "n"}, ONE, rules=rules)
+    assert found.record == {"Executable": "x", "JobName": "n"}
+    found, _ = run({}, ONE, rules=replace(RULES, enforce_jc=True))
+    assert "enforce_jc" in found.error.message
+
+
+def test_a_class_by_a_placeholder_is_no_way_around():
+    """Members could have classes that nobody checked."""
+    found, _ = run({"JobClass": "%(c)s", "Parameters.c": ["app1", "app2"]}, ONE, TWO)
+    assert "No job class" in found.sentence
+
+
+# --- values by what they mean -----------------------------------------------------------------------
+
+LARGE = class_of(
+    l_hard="h_rt=1:0:0,vf=1G,s=4,{~}matlab=1",
+    o="host:out",
+    p="-5",
+    j="no",
+    t="1-10",
+    CMDARG="{~}60",
+    q_hard="a.q",
+)
+
+
+def test_a_job_keeps_to_its_class_in_other_words():
+    found, _ = run(
+        {
+            "JobClass": "app", "WallTime": 3600, "Memory": 1024, "NumberOfProcessors": 4, "Consumables": "ml=3",
+            "StdOutput": "out", "Priority": 0, "Parameters": 10, "Requirements": {"QueueName": "a.q"}, "Arguments": "5",
+        },
+        LARGE,
+    )  # fmt: skip
+    assert isinstance(found, Resolved), found
+    assert found.record["Consumables"] == "ml=3"
+    assert found.record["Arguments"] == "5"
+
+
+def test_every_breach_is_named_with_who_wrote_it():
+    found, _ = run(
+        {"JobClass": "app", "WallTime": 60, "NumberOfProcessors": 8, "StdOutput": "mine", "Parameters": 5},
+        LARGE, rules=WITH_JSV, jsv=sets(p="0"), client_jsv={"t": "own.sh"},
+    )  # fmt: skip
+    names = {(one.violation.attribute, one.violation.key): str(one.origin) for one in found.breaches}
+    assert names == {
+        ("l_hard", "h_rt"): "command line", ("pe_range", None): "command line", ("o", None): "command line",
+        ("t", None): "client JSV own.sh", ("p", None): "server JSV check.sh",
+    }  # fmt: skip
+    error = found.error
+    assert isinstance(error, InvalidJob)
+    assert error.message.startswith('Unable to run job: job class "app.default" does not allow: ')
+    assert error.hint.count("; the class has ") == 3
+    assert {"attribute": "l_hard", "key": "h_rt", "here": "WallTime", "deed": "changed", "specifier": "", "given": "60",
+            "allowed": "3600", "origin": "command line"} in error.data["violations"]  # fmt: skip
+
+
+def test_a_rejection_says_what_the_script_says():
+    found, _ = run({}, rules=WITH_JSV, jsv=lambda view: replace(view, rejected="No way"))
+    assert found.error.message == "Unable to run job: No way."
+
+
+def test_an_edit_that_cannot_be_made_is_refused():
+    edits = [EditEntry(verb=EntryVerb.MODIFY, attribute="l_hard", key="zz", value="1")]
+    found, seen = run({"JobClass": "app"}, FIXED, edits=edits, rules=WITH_JSV, jsv=same)
+    assert "no such entry" in found.sentence
+    assert seen == []
+
+
+def test_origins_name_who_wrote_last():
+    job_class = class_of(N="{~}S", l_hard="{+~}h_rt=60,matlab=1", v="{+}A=1", CMDARG="{~}1,{~}2")
+    found, _ = run(
+        {"JobClass": "app", "Consumables": "ml=2", "Site": "X", "Environment": "B=1", "Arguments": "1"},
+        job_class, rules=replace(WITH_JSV, defaults={"P": "d"}), jsv=sets(N="J"), client_jsv={"v": "own.sh"},
+    )  # fmt: skip
+    assert {name: str(origin) for name, origin in found.origins.items()} == {
+        "Executable": "command line", "JobClass": "command line", "Variant": "command line", "JobGroup": "default",
+        "JobName": "server JSV check.sh", "WallTime": "class", "Consumables.matlab": "command line",
+        "Environment.A": "class", "Environment.B": "client JSV own.sh", "Arguments": "command line",
+    }  # fmt: skip
+
+
+# --- laws ---------------------------------------------------------------------------------------------
+
+
+@given(RECORDS)
+def test_without_class_and_script_the_record_itself_comes_back(record):
+    with pytest.raises(StopIteration) as end:
+        next(resolve(DraftRecord(record=record), RULES, nothing))
+    assert end.value.value.record is record
+
+
+@given(RECORDS)
+def test_a_script_that_changes_nothing_changes_nothing(record):
+    found, _ = run(record, rules=WITH_JSV, jsv=same)
+    assert found.record == {"Executable": "x", **record}
+    assert set(found.origins.values()) <= {Origin(step=Step.COMMAND_LINE)}
+
+
+@given(classes(), RECORDS, NATIVE)
+def test_what_is_resolved_keeps_to_its_class(job_class, record, native):
+    def script(view):
+        return replace(view, values={**view.values, **native})
+
+    for rules, jsv in ((RULES, None), (WITH_JSV, script)):
+        found, _ = run({**record, "JobClass": "app"}, job_class, rules=rules, jsv=jsv)
+        if isinstance(found, NotResolved):
+            assert found.breaches
+            continue
+        said, _ = values_of(found.record, COMPLEXES)
+        held = canonical_snapshot(job_class.snapshot("default"), COMPLEXES)
+        assert check(held, said, key_names(COMPLEXES)) == ()
+
+
+@given(classes())
+def test_a_class_allows_a_job_that_adds_nothing(job_class):
+    """The job has CMDNAME from its record: the class leaves it open."""
+    found, _ = run({"JobClass": "app"}, job_class)
+    assert isinstance(found, Resolved), found
+    again, _ = record_of(found.record, found.snapshot.values | {"CMDNAME": "x"}, COMPLEXES)
+    assert again == found.record
+    assert refuse_change(found.record, found.record, found.snapshot, COMPLEXES) is None
