@@ -256,6 +256,7 @@ class House:
         self.side = ReadSide(
             db=database.reader(), policy=policy, shelf=self.shelf, clock=lambda: self.now,
             keeper=SnapshotKeeper(database.reader()), patience=0.0, ask_hot=self._ask_hot,
+            classes=lambda db: load_classes(db, self.side.policy.vocabulary, JobClassSection()),
         )  # fmt: skip
         self.reads = ReadApp(self.side)
         self.app = HotApp(

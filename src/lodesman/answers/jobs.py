@@ -207,14 +207,28 @@ class Controlled(Struct):
     ranges: list[RangeControlled] | UnsetType = UNSET
 
 
+class Resolution(Struct, omit_defaults=True):
+    """What a job class made of a description. `job_class`: class.variant, '' without one, of that `revision`; `snapshot`:
+    what it allows, as JSON. `origins`: of each attribute, who wrote it last: default, class, command line, client JSV or server JSV.
+    """
+
+    job_class: str = ""
+    revision: int = 0
+    origins: dict[str, str] = {}
+    snapshot: str = ""
+
+
 class JobDescription(Struct):
-    """The description of a job, or of all `jobs` of a parametric one. `rebuilt`: none is stored of a batch."""
+    """The description of a job, or of all `jobs` of a parametric one. `rebuilt`: none is stored of a batch. `resolution`:
+    what its job class made of it.
+    """
 
     id: int
     form: Form
     text: str
     jobs: int
     rebuilt: bool
+    resolution: Resolution | None = None
 
 
 class Stored(Struct):

@@ -197,7 +197,15 @@ def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
 
         keeper, now, director = side.fresh(), side.clock(), side.director
         return make(
-            LiveState(db=db, policy=side.policy, keeper=keeper, now=now, tick=tick, director=director)
+            LiveState(
+                db=db,
+                policy=side.policy,
+                keeper=keeper,
+                now=now,
+                tick=tick,
+                director=director,
+                classes=side.classes(db),
+            )
         )
 
 

@@ -23,6 +23,7 @@ from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.control import no_longer_known, unseen
+from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig
 from lodesman.store import Database, Reader
@@ -104,6 +105,8 @@ class ReadSide:
     clock: Callable[[], float]
     keeper: SnapshotKeeper
     ask_hot: Callable[[Call[Nothing, Any, Any], Any], Awaitable[Any]]
+    # The job classes as they are stored.
+    classes: Callable[[Reader], Classes]
     director: Director | None = None
     # What the input files and outputs of one user may take in all, and how many input files; 0: no limit.
     quota_bytes: int = 0

@@ -43,11 +43,13 @@ async def _submit(
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
     if request.size <= (_LARGE_TEXT if body.text is not None else _LARGE_BATCH):
-        prepared, notices = prepare(body, who, core.policy, core.reader)
+        prepared, notices = prepare(body, who, core.policy, core.reader, core.job_classes.now)
     else:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
-            prepared, notices = await asyncio.to_thread(prepare, body, who, core.policy, core.second_reader)
+            prepared, notices = await asyncio.to_thread(
+                prepare, body, who, core.policy, core.second_reader, core.job_classes.now
+            )
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)

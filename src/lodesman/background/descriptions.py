@@ -20,7 +20,13 @@ from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Templa
 from lodesman.matching import TaskQueueKey, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
-from lodesman.store.read.jobs import description_of, members_of, names_in_templates, stored_template
+from lodesman.store.read.jobs import (
+    description_of,
+    members_of,
+    names_in_templates,
+    resolution_of,
+    stored_template,
+)
 from lodesman.store.read.submit_pools import sites_of_pool
 from lodesman.store.read.task_queues import key_and_requirements
 
@@ -49,7 +55,9 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     if sites:
         _put(given, "sites", "Site", sites)
     jobs = count if is_parametric else 1
-    return given, JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None)
+    made = resolution_of(db, job.submission, 0 if is_parametric else job.id - job.base)
+    found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
+    return given, found
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:

@@ -29,6 +29,7 @@ from lodesman.background.refresh import evaluate
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
+from lodesman.jobclass import Classes
 from lodesman.matching import GroupShare, TaskQueueKey, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
@@ -56,10 +57,11 @@ _SHOWN: Final = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState(Explainer):
     """What plans are held against and explained by. `tick` is called now and then while a plan is made; it raises when that
-    takes too long. `director`: the one that runs, None where there is none.
+    takes too long. `classes`: the job classes. `director`: the one that runs, None where there is none.
     """
 
     tick: Callable[[], None]
+    classes: Classes
     director: Director | None = None
 
 
@@ -70,11 +72,11 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
     """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered."""
     refusal = None
     try:
-        prepared, notices = prepare(body, who, state.policy, None)
+        prepared, notices = prepare(body, who, state.policy, None, state.classes)
     except Impossible as wrong:
         refusal = msgspec.convert(wrong.as_dict(), ErrorBody)
         held = structs.replace(body, hold_if_impossible=True)
-        prepared, notices = prepare(held, who, state.policy, None)
+        prepared, notices = prepare(held, who, state.policy, None, state.classes)
     pools = {pool.id: pool for pool in prepared.pools}
     judged: list[tuple[Verdict, PreparedCohort]] = []
     verdicts: Counter[str] = Counter()

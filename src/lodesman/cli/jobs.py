@@ -187,8 +187,9 @@ def _watch(session: Session, question: Question) -> None:
 @click.option(
     "--form", type=click.Choice(FORMS), help="The language of the description. [default: as it was submitted]"
 )
+@click.option("--origin", is_flag=True, help="Its job class, and who wrote each attribute last.")
 @with_session
-def show(session: Session, /, *, job: int, description: bool, form: Form | None) -> None:
+def show(session: Session, /, *, job: int, description: bool, form: Form | None, origin: bool) -> None:
     """Show all that is known of a job, with its attempts.
 
     A description has the SubmitPool that its Requirements made; it can be submitted again as it is.
@@ -200,9 +201,22 @@ def show(session: Session, /, *, job: int, description: bool, form: Form | None)
         if found.jobs > 1:
             note(f"It is the description of {found.jobs:,} jobs.")
         return
+    if origin:
+        _show_origins(session, job)
+        return
     whole = session.answer(calls.JOB, JobAt(job))
     show_fields(_fields(whole))
     show_table(_ATTEMPTS, map(_attempt, whole.attempts), apart=True)
+
+
+def _show_origins(session: Session, job: int) -> None:
+    found = session.answer(calls.JOB_DESCRIPTION, JobInForm(job)).resolution
+    session.exit_if_json(found)
+    if found is None:
+        note("It has no job class: all that it asks for was in its description.")
+        return
+    say(f"job class {found.job_class}, revision {found.revision}" if found.job_class else "no job class")
+    show_table(("attribute", "from"), ([name, origin] for name, origin in sorted(found.origins.items())))
 
 
 def _fields(job: JobInFull) -> Iterator[tuple[str, Cell]]:

@@ -6,6 +6,7 @@ Nothing is stored before all of it is good; a batch with one bad job names that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, cast
 
@@ -13,18 +14,21 @@ import msgspec
 
 from lodesman import jobs
 from lodesman.answers.accounts import Principal
-from lodesman.answers.jobs import Notice
-from lodesman.answers.requests import PlanJobBody, SubmitBody
+from lodesman.answers.jobs import Notice, Resolution
+from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
+from lodesman.jobclass import Classes, ClassSnapshot
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
 from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
+from lodesman.submission.resolution import NotResolved, Resolved
+from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
@@ -43,7 +47,11 @@ _KEY_VALUES = attrgetter(
 class _Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
-    def __init__(self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None) -> None:
+    def __init__(
+        self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
+    ) -> None:
+        self.classes = classes
+        self.resolutions: dict[int, Resolution] = {}
         self.body = body
         self.who = who
         self.policy = policy
@@ -73,6 +81,43 @@ class _Preparation:
                 attribute="OwnerGroup",
             )
         return self._config
+
+    def read(self, index: int, entry: str | jobs.Record) -> tuple[jobs.Description, PositionMap, str]:
+        """A description as its job class makes it, where its attributes stand in the text, and its language."""
+        if isinstance(entry, str):
+            parsed = _parsed(entry, self.body.form)
+            given, places, form = parsed.record, parsed.positions, parsed.form
+        else:
+            given, places, form = entry, NO_POSITIONS, "json"
+        found = self._resolve(given, places)
+        self.notices.extend(found.notices)
+        if found.snapshot is not None or found.origins:
+            origins = {name: str(origin) for name, origin in found.origins.items()}
+            self.resolutions[index] = _stored_resolution(found.snapshot, origins)
+        description = jobs.read_job(found.record, places, ignore_unknown=self.body.ignore_unknown)
+        # What is kept is what the user wrote.
+        return (description if found.record is given else replace(description, record=given)), places, form
+
+    def _resolve(self, record: jobs.Record, places: PositionMap) -> Resolved:
+        """Steps 1 to 6; no JSV of the server is asked."""
+        classes, who = self.classes, self.who
+        complexes = classes.vocabulary.complexes
+        rules = SubmissionRules(
+            default_jc=classes.default_jc, enforce_jc=classes.enforce_jc, complexes=complexes
+        )
+        steps = resolve(
+            DraftRecord(record=record), rules, lambda name: classes.get(name, who.name, who.groups)
+        )
+        found: Resolved | NotResolved = NotResolved(sentence="a JSV of the server would have to be asked")
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+        if isinstance(found, NotResolved):
+            wrong = found.error
+            jobs.locate(wrong, places)
+            raise wrong
+        return found
 
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
@@ -162,18 +207,28 @@ def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
     return group
 
 
+def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) -> Resolution:
+    if snapshot is None:
+        return Resolution(origins=origins)
+    return Resolution(
+        job_class=f"{snapshot.job_class}.{snapshot.variant}", revision=snapshot.revision, origins=origins,
+        snapshot=snapshot.to_json(),
+    )  # fmt: skip
+
+
 def prepare(
-    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
-    """Check a submission; without a database whether its input files were uploaded is not asked (nor stored).
+    """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
+    job classes of this moment.
 
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
     """
-    work = _Preparation(body, who, policy, db)
+    work = _Preparation(body, who, policy, db, classes)
     entries = _entries(body)
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, places, form = _read(entries[0], body)
+        single, places, form = work.read(0, entries[0])
     try:
         parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, places))
     except LodesmanError as wrong:
@@ -198,6 +253,7 @@ def prepare(
         pools=tuple(work.pools.values()),
         inputs=tuple({sha256 for sha256, _ in work.uploads.values()}),
         request_id=body.request_id,
+        resolution=_ENCODER.encode(work.resolutions).decode() if work.resolutions else None,
         config=policy.digest,
     )
     return prepared, work.notices
@@ -213,23 +269,13 @@ def _entries(body: SubmitBody) -> Sequence[str | jobs.Record]:
     return [body.text] if body.text is not None else body.texts or body.jobs or []
 
 
-def _read(entry: str | jobs.Record, body: PlanJobBody) -> tuple[jobs.Description, PositionMap, str]:
-    """A description, where its attributes stand in the text, and its language."""
-    if not isinstance(entry, str):
-        return jobs.read_job(entry, ignore_unknown=body.ignore_unknown), NO_POSITIONS, "json"
-    parsed = _parsed(entry, body.form)
-    description = jobs.read_job(parsed.record, parsed.positions, ignore_unknown=body.ignore_unknown)
-    return description, parsed.positions, parsed.form
-
-
 def _parsed(text: str, form: str) -> jobs.ParsedRecord:
     return jobs.read_description(text, form=cast("Form", form) if form else None, limits=jobs.ARRAY_LIMITS)
 
 
 def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
-    body = work.body
-    descriptions = (_read(entry, body)[0] for entry in _entries(body))
+    descriptions = (work.read(index, entry)[0] for index, entry in enumerate(_entries(work.body)))
     parts: list[PreparedCohort] = []
     for position in range(count):
         try:

@@ -42,6 +42,7 @@ from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
+from lodesman.commands.job_classes import load_classes
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
@@ -82,6 +83,7 @@ class BackgroundProcess:
         self._new_client = partial(Client, [hot], token)
         self._reader = config.database.reader()
         self.policy = self._policy(config)
+        self._class_section = config.job_classes
         self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
@@ -231,6 +233,7 @@ class BackgroundProcess:
             clock=time.time,
             keeper=keeper,
             ask_hot=lambda call, body: asyncio.to_thread(self.post, call, body),
+            classes=lambda db: load_classes(db, self.policy.vocabulary, self._class_section),
             director=self.director,
             site_tests=self._site_tests(),
             configuration=lambda: self._watch.state,
@@ -259,6 +262,7 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
+        self._class_section = config.job_classes
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days

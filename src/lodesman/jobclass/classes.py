@@ -46,10 +46,12 @@ class Classes:
         list, too, unless a user list has its name.
         """
         chosen = choose_class(asked, self.default_jc, enforce_jc=self.enforce_jc)
-        if not isinstance(chosen, str):
-            return chosen
+        return self.get(chosen, user, groups) if isinstance(chosen, str) else chosen
+
+    def get(self, wanted: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
+        """What a job of this user gets of `class` or `class.variant`."""
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
-        return derive(self.by_name, chosen, user, lambda _, name: name in lists)
+        return derive(self.by_name, wanted, user, lambda _, name: name in lists)
 
     def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
         """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""

@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from lodesman.errors import InvalidConfig
 from lodesman.gridengine.complexes import Complex
-from lodesman.gridengine.values import ComplexType, read_value, write_value
+from lodesman.gridengine.values import ComplexType, Value, is_numeric, read_value, write_value
 from lodesman.jobclass.attributes import truth
 from lodesman.jobs.record import INT_MAX, INT_MIN, text_of
 from lodesman.jobs.values import Mistake, whole
@@ -18,6 +19,7 @@ from lodesman.jobs.values import Mistake, whole
 _MB: Final = 1 << 20
 _MOST_CPU: Final = 10**9
 _LOWEST, _HIGHEST, _LEVELS = -1023, 1024, 9  # of Grid Engine's priorities; levels above the usual one
+_LONGEST: Final = 160  # no number that can be read has more characters
 _INFINITY: Final = "INFINITY"
 _WHOLE: Final = whole(INT_MIN, INT_MAX)
 _RANGE: Final = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?(?::(\d{1,9}))?)?", re.ASCII)
@@ -60,12 +62,17 @@ class Form:
         return max(one, other, key=size)
 
 
-def _amount(kind: ComplexType, text: str) -> int | float | None:
+@lru_cache(maxsize=10_000)  # of few different texts; exact numbers are slow to read
+def _value(kind: ComplexType, text: str) -> Value | None:
     try:
-        found = read_value(kind, text)
+        return read_value(kind, text)
     except InvalidConfig:
         return None
-    if isinstance(found, str) or found < 0:
+
+
+def _amount(kind: ComplexType, text: str) -> int | float | None:
+    found = _value(kind, text) if len(text) < _LONGEST else None
+    if found is None or isinstance(found, str) or found < 0:
         return None
     return math.inf if found == math.inf else math.ceil(found)
 
@@ -139,10 +146,10 @@ def amount_text(resource: Complex | None, text: str | None) -> str | None:
         return text
     if text is None:
         return "TRUE" if resource.kind is ComplexType.BOOL else None
-    try:
-        return write_value(resource.kind, resource.value(text))
-    except InvalidConfig:
-        return text
+    if not is_numeric(resource.kind) or len(text) >= _LONGEST:
+        return text.lower() if resource.kind is ComplexType.HOST else text
+    found = _value(resource.kind, text)
+    return text if found is None else write_value(resource.kind, found)
 
 
 def task_numbers(text: str) -> tuple[int, int, int] | None:

@@ -28,7 +28,7 @@ from lodesman.jobclass import (
     refusal_sentence,
 )
 from lodesman.jobclass.access import Deed
-from lodesman.jobclass.attributes import AttributeKind, kind_of
+from lodesman.jobclass.attributes import AttributeKind, UnreadableValue, kind_of
 from lodesman.jobclass.request import RequestChange
 from lodesman.jobclass.rights import RefusalReason, split_name
 from lodesman.jobs.attributes import by_name
@@ -156,9 +156,13 @@ class _Steps:
         self._write(_changes(self._canonical(merged.values), found), ValueSource.COMMAND_LINE)
         return found
 
-    def _changed(self, before: JobValues, given: JobValues) -> JobValues:
-        """ValueSource 5: what the server JSV left, and what of it is its own."""
-        after = self._canonical(given)
+    def _changed(self, before: JobValues, given: JobValues) -> JobValues | NotResolved:
+        """Step 5: what the server JSV left, and what of it is its own."""
+        try:
+            after = self._canonical(given)
+        except UnreadableValue as wrong:
+            sentence = f"JSV {self.rules.jsv} sets a value that cannot be read: {wrong}"
+            return NotResolved(sentence=sentence, jsv_runs=self.runs)
         self._write(_changes(before, after), ValueSource.SERVER_JSV)
         return after
 
@@ -173,7 +177,7 @@ class _Steps:
     def _end(
         self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
     ) -> Resolved | NotResolved:
-        """ValueSource 6, and the record of what came about."""
+        """Step 6, and the record of what came about."""
         usual = Origin(step=ValueSource.COMMAND_LINE)
         found = _violations(snapshot, values, self.rules.complexes)
         breaches = tuple(

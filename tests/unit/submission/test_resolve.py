@@ -415,6 +415,12 @@ def test_a_rejection_says_what_the_script_says():
     assert found.error.message == "Unable to run job: No way."
 
 
+def test_a_list_of_a_script_that_cannot_be_read_is_refused():
+    found, _ = run({}, rules=WITH_JSV, jsv=sets(l_hard="a=[1"))
+    assert found.sentence == "JSV check.sh sets a value that cannot be read: a '[' is never closed"
+    assert found.jsv_runs == 1
+
+
 def test_an_edit_that_cannot_be_made_is_refused():
     edits = [EditEntry(verb=EntryVerb.MODIFY, attribute="l_hard", key="zz", value="1")]
     found, seen = run({"JobClass": "app"}, FIXED, edits=edits, rules=WITH_JSV, jsv=same)

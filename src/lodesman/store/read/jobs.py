@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct
 
-from lodesman.answers.jobs import Attempt, Event, HeldBy, Job
+from lodesman.answers.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys, member
@@ -49,6 +49,7 @@ JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last
 _DESCRIPTION = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
 _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
+_RESOLUTIONS = msgspec.json.Decoder(dict[int, Resolution])
 _NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET}
 
 
@@ -225,6 +226,12 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int]:
     """(language, description as it was given or '' if none is stored, number of jobs, whether it is parametric)."""
     return db.only(_DESCRIPTION, (submission,))
+
+
+def resolution_of(db: Reader, submission: int, index: int) -> Resolution | None:
+    """What a job class made of a description of a submission, by its index."""
+    (text,) = db.only("SELECT resolution FROM submission WHERE id = ?", (submission,))
+    return _RESOLUTIONS.decode(text).get(index) if text else None
 
 
 def stored_template(db: Reader, number: int) -> tuple[int, int, str]:

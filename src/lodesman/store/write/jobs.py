@@ -25,7 +25,7 @@ j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.
 FROM job j JOIN submission s ON s.id = j.submission_id"""
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
-last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 _INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
@@ -83,6 +83,7 @@ class NewSubmission(Struct, frozen=True, kw_only=True):
     members: str | None
     count: int
     request_id: str | None = None
+    resolution: str | None = None
 
 
 class _EarlierSubmission(Struct, frozen=True):
@@ -217,7 +218,7 @@ def insert_submission(
     tx.later(
         _INSERT_SUBMISSION,
         (number, base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
-         new.members, new.request_id, held, min(templates), max(templates)),
+         new.members, new.request_id, held, min(templates), max(templates), new.resolution),
     )  # fmt: skip
 
 

@@ -1,0 +1,108 @@
+"""Submissions with job classes: what they become, what they may change, and who wrote what."""
+
+from __future__ import annotations
+
+import pytest
+
+APP = """jcname app
+variant_list default,large
+CMDNAME /bin/echo
+CMDARG hello
+N {~}greeting
+l_hard {~+}h_rt=3600,vf=2G,[{~+}large=h_rt=7200,vf=8G]
+P physics
+"""
+
+
+@pytest.fixture
+def admin(house):
+    house.user("eva", "physics", admin=True)
+    answer = house.call("POST", "/v1/job-classes", {"text": APP}, token="eva")
+    assert answer.status == 200, answer.json
+    return house
+
+
+def submit(house, text, **more):
+    return house.call("POST", "/v1/jobs", {"text": text, **more}, token="ann")
+
+
+def spec(house):
+    """What a pilot is given."""
+    (job,) = house.claim(house.pilot(MaxRAM=100_000))
+    return job["spec"]
+
+
+def test_a_job_gets_what_its_class_says(admin):
+    assert submit(admin, 'JobClass = "app";').status == 200
+    found = spec(admin)
+    assert (found["executable"], found["arguments"], found["name"]) == ("/bin/echo", ["hello"], "greeting")
+    made = admin.get("/v1/jobs/1/description")["resolution"]
+    assert (made["job_class"], made["origins"]["Executable"], made["origins"]["Memory"]) == (
+        "app.default", "class", "class",
+    )  # fmt: skip
+    key = admin.get("/v1/task-queues")["task_queues"][0]
+    assert (key["job_class"], key["variant"], key["memory_mb"], key["project"]) == (
+        "app",
+        "default",
+        2048,
+        "physics",
+    )
+
+
+def test_a_variant_and_what_the_user_may_change(admin):
+    assert submit(admin, 'JobClass = "app.large"; JobName = "mine"; Memory = 1000;').status == 200
+    assert spec(admin)["name"] == "mine"
+    key = admin.get("/v1/task-queues")["task_queues"][0]
+    assert (key["variant"], key["memory_mb"]) == ("large", 1000)
+    origins = admin.get("/v1/jobs/1/description")["resolution"]["origins"]
+    assert (origins["JobName"], origins["WallTime"]) == ("command line", "class")
+
+
+def test_all_that_a_class_does_not_allow_is_said_at_once_and_nothing_is_stored(admin):
+    answer = submit(admin, 'JobClass = "app"; Executable = "/bin/rm"; JobGroup = "other";')
+    assert answer.status == 400
+    error = answer.json["error"]
+    assert {one["attribute"] for one in error["data"]["violations"]} == {"CMDNAME", "P"}
+    assert "CMDNAME may not be changed" in error["message"]
+    assert admin.get("/v1/jobs")["jobs"] == []
+
+
+@pytest.mark.parametrize(("name", "words"), [("nothing", "No job class"), ("app.small", "No job class")])
+def test_a_class_that_is_not_there(admin, name, words):
+    answer = submit(admin, f'JobClass = "{name}"; Executable = "/bin/true";')
+    assert (answer.status, answer.json["error"]["data"]["attribute"]) == (400, "JobClass")
+    assert words in answer.json["error"]["message"]
+
+
+def test_a_disabled_class_takes_no_new_jobs(admin):
+    assert submit(admin, 'JobClass = "app";').status == 200
+    admin.call("POST", "/v1/job-classes/switch", {"names": ["app"], "on": False}, token="eva")
+    assert submit(admin, 'JobClass = "app";').status == 400
+    assert len(admin.claim(admin.pilot(MaxRAM=100_000))) == 1
+
+
+def test_the_description_that_is_kept_is_what_the_user_wrote(admin):
+    submit(admin, '[ JobClass = "app.large"; JobName = "mine"; ]')
+    text = admin.get("/v1/jobs/1/description?form=json")["text"]
+    assert "app.large" in text
+    assert "/bin/echo" not in text
+
+
+def test_a_batch_keeps_what_became_of_each(admin):
+    jobs = [{"Executable": "/bin/true"}, {"JobClass": "app"}]
+    assert admin.call("POST", "/v1/jobs", {"jobs": jobs}, token="ann").status == 200
+    assert admin.get("/v1/jobs/1/description")["resolution"] is None
+    assert admin.get("/v1/jobs/2/description")["resolution"]["job_class"] == "app.default"
+
+
+def test_an_array_is_resolved_once(admin):
+    text = 'JobClass = "app"; Parameters = 1000; JobName = "n%n";'
+    assert submit(admin, text).json["count"] == 1000
+    assert admin.get("/v1/jobs/1000/description")["resolution"]["job_class"] == "app.default"
+
+
+def test_a_plan_says_what_a_submission_would_be_refused_with(admin):
+    answer = admin.call("POST", "/v1/plan/job", {"text": 'JobClass = "app"; JobGroup = "x";'}, token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-job")
+    answer = admin.call("POST", "/v1/plan/job", {"text": 'JobClass = "app";'}, token="ann")
+    assert answer.json["cohorts"][0]["key"]["job_class"] == "app"
