@@ -209,7 +209,7 @@ class Controlled(Struct):
 
 class Resolution(Struct, omit_defaults=True):
     """What a job class made of a description. `job_class`: class.variant, '' without one, of that `revision`; `snapshot`:
-    what it allows, as JSON. `origins`: of each attribute, who wrote it last: default, class, command line, client JSV or server JSV.
+    what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV.
     """
 
     job_class: str = ""
