@@ -222,11 +222,12 @@ def _violations(
 
 def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
     first = breaches[0].violation
+    path = path_of(first.attribute, first.key)
     return NotResolved(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
-        attribute=path_of(first.attribute, first.key),
+        attribute=path if path.startswith("Requirements.") else path.partition(".")[0],  # it has a position
     )
 
 
