@@ -149,11 +149,13 @@ class _Steps:
         keys = key_names(self.rules.complexes)
         merged = merge(start, [Give(attribute=name, value=one) for name, one in self.said.items()], keys)
         self._write(_flat(self.said), ValueSource.COMMAND_LINE)
+        if not self.draft.edits:
+            return merged.values
         edited = merge(merged.values, self.draft.edits, keys)
         if edited.faults:
             return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
         found = self._canonical(edited.values)
-        self._write(_changes(self._canonical(merged.values), found), ValueSource.COMMAND_LINE)
+        self._write(_changes(merged.values, found), ValueSource.COMMAND_LINE)
         return found
 
     def _changed(self, before: JobValues, given: JobValues) -> JobValues | NotResolved:
@@ -220,11 +222,12 @@ def _violations(
 
 def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
     first = breaches[0].violation
+    path = path_of(first.attribute, first.key)
     return NotResolved(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
-        attribute=path_of(first.attribute, first.key),
+        attribute=path if path.startswith("Requirements.") else path.partition(".")[0],  # it has a position
     )
 
 

@@ -91,6 +91,7 @@ def rule_r2():
     found, seen = run({"JobClass": "app", "Consumables": "a=2"}, FIXED, rules=WITH_JSV, jsv=same)
     assert [view.values["l_hard"] for view in seen] == [{"a": "2"}]
     assert found.sentence == 'job class "app.default" does not allow: l_hard: a may not be changed'
+    assert found.error.data["attribute"] == "Consumables"
     (breach,) = found.breaches
     assert (breach.violation.given, breach.violation.allowed) == ("2", "1")
     assert breach.origin == Origin(step=Step.COMMAND_LINE)
@@ -318,7 +319,7 @@ def test_a_vector(row, variant, text, outcome, way):
     assert str(breach.origin) == ("server JSV check.sh" if way == "server JSV" else "command line")
 
 
-def test_there_are_26_vectors():
+def test_no_vector_is_forgotten():
     assert len(VECTORS) == 27
 
 
