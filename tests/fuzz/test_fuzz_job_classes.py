@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from tests.kits.jobclass_kit import canonical, classes
 
 from lodesman.errors import TooLarge
-from lodesman.jobclass import check, read_class, read_jc_list, snapshot_from_json, write_class
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import check, classes_of, read_class, read_jc_list, snapshot_from_json, write_class
+from lodesman.jobclass.editing import Author, edit_classes, one_error
 
 SECONDS = 10.0
 
@@ -51,6 +54,31 @@ TOKENS = st.sampled_from(
 def test_any_text_of_a_class(text):
     survive(text)
     survive(f"jcname a\nN {text}")
+
+
+PARTS = st.sampled_from(
+    ["\njcname a\n", "jcname", "\njcname b", "\njcname template\n", "\njcname old\n", "user_lists x\n"]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(TOKENS | PARTS, max_size=40).map("".join), st.sampled_from(["add", "change", "either"]))
+def test_any_text_of_several_classes(text, how):
+    old = read_class("jcname old\nowner ann\n", canonical=canonical).job_class
+    before = classes_of([old], Vocabulary())
+    found = edit_classes(before, text, Author(name="ann"), how)
+    lines = text.count("\n") + 1
+    for fault in found.faults:
+        str(fault).encode()
+        assert len(str(fault)) < 1_000
+        assert 1 <= fault.data["line"] <= lines
+        assert type(one_error(found.faults).as_dict()["message"]) is str
+    assert bool(found.faults) != bool(found.changed)
+    assert found.texts.keys() == found.changed.keys() <= {"a", "b", "old"}
+    for name, one in found.changed.items():
+        again = read_class(found.texts[name], canonical=canonical).job_class
+        assert replace(again, revision=one.revision, conflicts=one.conflicts) == one
+        assert found.after.by_name[name] == one
 
 
 @settings(max_examples=300)

@@ -39,11 +39,8 @@ def _stored(db: Reader) -> Iterator[JobClass]:
         # Keys that have become two names of one resource do not take a class away.
         said = read_class(one.text, canonical=lambda _, key: key)
         if said.job_class is None:
-            log.error(
-                "a job class does not hold: %s",
-                "; ".join(map(str, said.faults)),
-                extra={"job_class": one.name},
-            )
+            faults = "; ".join(map(str, said.faults))
+            log.error("a job class does not hold: %s", faults, extra={"job_class": one.name})
         else:
             yield replace(said.job_class, disabled=one.disabled, revision=one.revision)
 

@@ -20,6 +20,7 @@ from lodesman.jobclass.classes import Classes
 from lodesman.jobclass.language import (
     ClassPiece,
     ClassText,
+    check_size,
     name_problem,
     read_class,
     split_classes,
@@ -50,6 +51,11 @@ class Author:
 
     name: str
     is_manager: bool = False
+
+    @property
+    def owner(self) -> tuple[str, ...]:
+        """The author as an owner; who is called NONE cannot be written as one."""
+        return (self.name,) if self.name != "NONE" else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +129,8 @@ def edit_classes(
     if faults:
         return ClassEdit(after=before, faults=faults, notices=notices)
     texts = {name: write_class(one) for name, one in changed.items()}
+    for written in texts.values():
+        check_size(written)
     return ClassEdit(after=after, changed=changed, texts=texts, notices=notices)
 
 
@@ -164,7 +172,7 @@ class _Reading:
             for odd in said.notices
         ]
         if known is None and not self.by.is_manager and self.by.name not in one.owner:
-            one = replace(one, owner=(self.by.name, *one.owner))
+            one = replace(one, owner=(*self.by.owner, *one.owner))
         one = replace(one, revision=1) if known is None else known.revised(one)
         self.found.setdefault(one.name, (one, said.lines))
 
@@ -172,7 +180,7 @@ class _Reading:
         """What a text does not have: attributes as in the template; who owns and may use a class as it is now."""
         template = self.before.template
         if known is None:
-            return new_class(template, name, self.by.name)
+            return replace(new_class(template, name, self.by.name), owner=self.by.owner)
         return replace(
             template, owner=known.owner, user_lists=known.user_lists, xuser_lists=known.xuser_lists
         )

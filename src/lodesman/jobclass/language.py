@@ -73,11 +73,11 @@ def read_class(
 
     `canonical` finds entries that have one key under two names. Raises TooLarge.
     """
-    _check_size(text, source)
+    check_size(text, source)
     found = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
     if found.job_class:
         # What is read can be written, and read again.
-        _check_size(write_class(found.job_class), source)
+        check_size(write_class(found.job_class), source)
     return found
 
 
@@ -101,7 +101,8 @@ def split_classes(text: str) -> list[ClassPiece]:
     ]
 
 
-def _check_size(text: str, source: str) -> None:
+def check_size(text: str, source: str = "") -> None:
+    """Raises TooLarge for a text of a class that would not be read."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > _MAX_BYTES:
         message = f"A job class has at most {_MAX_BYTES} bytes; this one has {size}."

@@ -246,7 +246,7 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     config = SimpleNamespace(limits=None, resources=resources, shares=shares, job_classes=JobClassSection())
     core = SimpleNamespace(
         note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
-        usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())),
+        usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
     )  # fmt: skip
     server = Server.__new__(Server)
     server.core, server.config = cast("Core", core), cast("Any", config)

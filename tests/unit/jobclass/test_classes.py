@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jobclass_kit import class_of, classes
 
-from lodesman.errors import Conflict, Forbidden, InvalidConfig, InvalidRequest, NotFound, SyntaxFault
+from lodesman.errors import (
+    Conflict,
+    Forbidden,
+    InvalidConfig,
+    InvalidRequest,
+    NotFound,
+    SyntaxFault,
+    TooLarge,
+)
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import ClassRefusal, check_template, classes_of, fresh_template, write_class
@@ -164,3 +172,12 @@ def test_a_fault_names_the_variants_that_have_it_and_not_more_than_three():
     ]
     assert [fault.data["variants"] for fault in edit.faults] == [["a", "b", "c", "d"], names.split(",")]
     assert (edit.changed, edit.after) == ({}, before)
+
+
+def test_what_is_stored_can_be_read_again_whoever_added_it():
+    room = (1 << 20) - len(write_class(class_of("a", N="x" * 10)))
+    text = f"jcname a\nowner bob\nN {'x' * room}\n"
+    with pytest.raises(TooLarge):
+        edit_classes(EMPTY, text, Author(name="ann" * 20), "add")
+    edit = edit_classes(EMPTY, "jcname a\nowner bob\njcname b\n", Author(name="NONE"), "add")
+    assert [one.owner for one in edit.changed.values()] == [("bob",), ()]
