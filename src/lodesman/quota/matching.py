@@ -5,17 +5,30 @@ A rule matches a job at a place if neither half is None; the halves' values toge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
 
 _NO_FILTER = QuotaFilter()
+_MAGIC = re.compile(r"[*?[]")
 OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
 """The filters that are about jobs; the others are about places."""
+
+
+@lru_cache(maxsize=10_000)
+def _pattern(text: str) -> Callable[[str], object]:
+    """Whether a name fits a shell pattern; there are more of them than `fnmatch` remembers."""
+    return re.compile(translate(text)).match if _MAGIC.search(text) else text.__eq__
+
+
+def _like(name: str, pattern: str) -> bool:
+    return bool(_pattern(pattern)(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,17 +126,18 @@ def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: 
 
     def fits(pattern: str) -> bool:
         if pattern.startswith("@"):
-            return any(fnmatchcase(f"{mark}{group}", pattern) for group in groups)
-        return fnmatchcase(name, pattern if mark else pattern.lower())
+            return any(_like(f"{mark}{group}", pattern) for group in groups)
+        return _like(name, pattern if mark else pattern.lower())
 
     return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
 
 
 def _both_ways(one: QuotaFilter, value: str) -> bool:
     """Projects, PEs and queues: either name may be the pattern. What is absent fits no name, not even `*`."""
+    is_pattern = bool(_MAGIC.search(value))  # else it only is like itself
 
     def fits(pattern: str) -> bool:
-        return bool(value) and (fnmatchcase(value, pattern) or fnmatchcase(pattern, value))
+        return bool(value) and (_like(value, pattern) or (is_pattern and _like(pattern, value)))
 
     return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
 
@@ -132,7 +146,7 @@ def _of_class(one: QuotaFilter, name: str, variant: str) -> bool:
     """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
 
     def fits(pattern: str) -> bool:
-        return fnmatchcase(name, pattern) or fnmatchcase(f"{name}.{variant or 'default'}", pattern)
+        return _like(name, pattern) or _like(f"{name}.{variant or 'default'}", pattern)
 
     none_fits = "*" in one.excluded
     excluded = [pattern for pattern in one.excluded if pattern != "*"]
