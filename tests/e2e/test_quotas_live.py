@@ -59,6 +59,7 @@ class Client(threading.Thread):
         self.rng, self.end = random.Random(seed), end
         self.pilot = server.fake_pilot(host)
         self.claimed = 0
+        self.fault: Exception | None = None
 
     def run(self) -> None:
         while not self.end.is_set():
@@ -72,8 +73,10 @@ class Client(threading.Thread):
 
     def _until_answered(self, ask):
         while True:
-            with contextlib.suppress(*GONE, AssertionError, KeyError, ValueError):
+            try:
                 return ask()
+            except (*GONE, AssertionError, KeyError, ValueError) as fault:
+                self.fault = fault
             threading.Event().wait(0.05)
 
 
@@ -217,14 +220,14 @@ def test_no_limit_is_exceeded_at_any_commit(make_server, seed):
         end.wait(rng.uniform(0.02, 0.3))
     end.set()
     for one in clients:
-        one.join(60.0)
-        assert not one.is_alive()
+        one.join(20.0)
+        assert not one.is_alive(), repr(one.fault)
     assert server.get("/v1/quotas/use")["uses"] == []
     with contextlib.closing(server.database.reader()) as db:
         checker = Checker(read_attempts(db), read_rules(db))
     checker.run()
     assert checker.live == {}
-    assert (killed > 3, changed > 20) == (True, True)
+    assert (killed > 2, changed > 20) == (True, True)
     # The limits were reached, so there was something to exceed.
     assert checker.starts > 200
     assert checker.full > 50
