@@ -44,6 +44,6 @@ def _set(number: int, plenty: int) -> str:
     return f"{{\n name set{number}\n enabled TRUE\n{lines}}}\n"
 
 
-def sets(*, plenty: int = PLENTY) -> list[QuotaSet]:
+def sets(*, plenty: int = PLENTY) -> tuple[QuotaSet, ...]:
     """The sets as the server reads them."""
     return read_quota_sets(text(plenty=plenty), VOCABULARY.complexes, faults=[])

@@ -152,8 +152,8 @@ class RunLimits:
         return spot
 
     def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
-        rules = tuple(bits(bits_there))
-        known = number, bits_there, tuple(map(side.values, rules))
+        assert self._book is not None  # noqa: S101
+        known = number, bits_there, tuple(map(side.values, bits(bits_there & self._book.by_place)))
         found = self._set_places.get(known)
         if found is None:
             split = self._splits.get((number, bits_there))
@@ -161,7 +161,7 @@ class RunLimits:
                 split = self._splits[number, bits_there] = Split(
                     bits_there, self._kinds.values(), self._largest
                 )
-            families = {rule: self._family(rule, side) for rule in rules}
+            families = {rule: self._family(rule, side) for rule in bits(bits_there)}
             found = self._set_places[known] = SetPlace(split, families)
             split.places.append(found)
             for family in families.values():

@@ -108,12 +108,22 @@ def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
     """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
-    queues = rule.filters.get(FilterTag.QUEUES, _NO_FILTER)
-    hosts = rule.filters.get(FilterTag.HOSTS, _NO_FILTER)
-    host = place.host.lower()
-    if not _both_ways(queues, place.queue) or not _by_name_or_group(hosts, host, place.host_groups, ""):
-        return None
-    return PlaceValues(place.queue if queues.braced else "", host if hosts.braced else "")
+    if all(admits(tag, one, place) for tag, one in rule.filters.items() if tag not in OF_JOBS):
+        return place_values(rule, place)
+    return None
+
+
+def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
+    """What is counted by itself of a place that the rule is about."""
+    queues, hosts = (rule.filters.get(tag, _NO_FILTER) for tag in (FilterTag.QUEUES, FilterTag.HOSTS))
+    return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
+
+
+def admits(tag: FilterTag, one: QuotaFilter, place: QuotaPlace) -> bool:
+    """Whether a filter of queues or hosts lets a place pass."""
+    if tag is FilterTag.QUEUES:
+        return _both_ways(one, place.queue)
+    return _by_name_or_group(one, place.host.lower(), place.host_groups, "")
 
 
 def _judged(one: QuotaFilter, excluded: bool, named: bool) -> bool:
