@@ -28,6 +28,7 @@ from bench.rows import (
     isolation,
     jsv,
     latency,
+    limits,
     peer,
     pgqueuer,
     plan,
@@ -56,6 +57,7 @@ ROWS: dict[str, Row] = {
     "black-hole": black_hole.measure,
     "pools": pools.measure,
     "jsv": jsv.measure,
+    "limits": limits.measure,
     "latency": latency.measure,
     "isolation": isolation.measure,
     "fairness": fairness.measure,
@@ -67,7 +69,7 @@ ON_POSTGRESQL = (
     "claims-process", "claims-http", "submit-single", "submit-bulk", "arrays", "why", "plan", "director", "latency", "scale",
     "pgqueuer",
 )  # fmt: skip
-NEED_WRK = ("claims-http", "submit-single")
+NEED_WRK = ("claims-http", "submit-single", "limits")
 FAILED, NO_GENERATOR, TERMINATED = 1, 2, 143
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,23 +133,35 @@ def over_http(context: Context) -> list[Figure]:
     ]  # fmt: skip
 
 
-def claims_of_one(context: Context, number: int) -> dict[str, Any]:
-    """One sample over HTTP, one job each; `rate` is its claims a second."""
-    return _http_sample(context, 1, number).as_dict()
+def claims_of_one(
+    context: Context, number: int, begin: Callable[[Server], object] | None = None
+) -> dict[str, Any]:
+    """One sample over HTTP, one job each; `rate` is its claims a second. `begin` is done before them."""
+    return _http_sample(context, 1, number, begin=begin).as_dict()
 
 
-def _http_sample(context: Context, count: int, number: int, workload: Workload = GRID) -> _Sample:
+def _http_sample(
+    context: Context,
+    count: int,
+    number: int,
+    workload: Workload = GRID,
+    begin: Callable[[Server], object] | None = None,
+) -> _Sample:
     data = context.world(context.size(), workload)
     try:
         with context.server(data, workload=workload, prelude=NEVER_FULL) as server:
             server.wait_for_calm()
+            if begin is not None:
+                begin(server)
             warm = _load(server, data, seconds=context.warm_seconds, count=count, seed=f"warm{number}")
             before = server.counters()
             meter = server.meter()
             load = _load(server, data, seconds=context.seconds, count=count, seed=f"run{number}")
             cores = meter.read(wrk=load.cpu_seconds)
             after = server.counters()
-            checked = check_over_http(context, server, data, after["claims_total"] - before["claims_total"])
+            # With limits a pilot may get nothing although a job fits it.
+            asked = after["claims_total"] - before["claims_total"]
+            checked = 0 if begin is not None else check_over_http(context, server, data, asked)
             return _Sample(
                 load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate
             )

@@ -289,15 +289,15 @@ class Server:
         assert reply.status == 200, reply.body
         return dict(reply.json)
 
-    def fake_pilot(self) -> FakePilot:
+    def fake_pilot(self, host: str = "") -> FakePilot:
         """A pilot of the site Bench that is this test: it has joined and obeys no order."""
-        return FakePilot(self)
+        return FakePilot(self, host)
 
 
 class FakePilot:
     """Speaks the pilots' protocol as the test wishes."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, host: str = "") -> None:
         self.server = server
         stamp, join = f"fake{secrets.token_hex(6)}", secrets.token_urlsafe(16)
         request = {
@@ -311,7 +311,7 @@ class FakePilot:
         made = server.ask("POST", "/v1/service/pilots", [row], token="service")
         assert made.status == 200, made.body
         joined = server.ask(
-            "POST", "/v1/pilots/join", {"join_token": join, "nonce": "n", "node": {"cores": 4}}
+            "POST", "/v1/pilots/join", {"join_token": join, "nonce": "n", "node": {"cores": 4, "host": host}}
         )
         assert joined.status == 200, joined.body
         self.id, self.token = joined.json["pilot"], joined.json["token"]

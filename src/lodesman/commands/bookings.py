@@ -20,7 +20,7 @@ from lodesman.store.journal import Transaction
 # Job and number of the attempt.
 _Attempt = tuple[int, int]
 # Task queues and attempts in one portion.
-PORTION: Final = 400
+PORTION: Final = 200
 
 
 @dataclass(slots=True, eq=False)

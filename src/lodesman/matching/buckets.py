@@ -21,13 +21,20 @@ class AlikeQueues:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """The task queues whose jobs take and need the same of one rule's bucket, as slots by the number of their group."""
+    """The task queues whose jobs take and need the same of one rule's bucket, as slots by the number of their group.
+
+    `amounts`: what they take of each resource. `kinds`: how many they are of.
+    """
 
     rule: int
     values: Values
     needs: tuple[Need, ...]
+    amounts: tuple[tuple[str, Number], ...] = field(init=False)
     masks: dict[int, int] = field(default_factory=dict)
     kinds: int = 0
+
+    def __post_init__(self) -> None:
+        self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
 
 class _Amount(NamedTuple):
@@ -57,19 +64,16 @@ class Parts:
         if part is None:
             part = self.by_needs[needs] = Part(rule, values, needs)
             self._number += 1
-            for need in needs:
-                if need.charge:
-                    ordered = self._by_amount.setdefault(need.resource, [])
-                    insort(ordered, _Amount(need.charge, self._number, part))
+            for resource, amount in part.amounts:
+                insort(self._by_amount.setdefault(resource, []), _Amount(amount, self._number, part))
         return part
 
     def drop(self, part: Part) -> None:
         """No task queue is of this part any more."""
         del self.by_needs[part.needs]
-        for need in part.needs:
-            if need.charge:
-                ordered = self._by_amount[need.resource]
-                ordered[:] = [one for one in ordered if one.part is not part]
+        for resource, _ in part.amounts:
+            ordered = self._by_amount[resource]
+            ordered[:] = [one for one in ordered if one.part is not part]
 
     def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
         """Those that need more than `least` of a resource, and at most `most`."""
@@ -101,21 +105,6 @@ class Booked:
                 return True
         return False
 
-    def book(self, needs: Iterable[Need], sign: int) -> Iterator[tuple[str, Number, Number]]:
-        """One job more, or less. Yields for each resource how much is left now at least, and before at most: jobs that need
-        more than the smaller, and no more than the greater, may begin to fit or cease to.
-        """
-        for name, _, charge, _ in needs:
-            if charge:
-                before = self.used.get(name, 0)
-                self.used[name] = before + sign * charge
-                left: Number = self.limits[name]  # type: ignore[assignment]  # numbers, as they are booked
-                yield (
-                    name,
-                    left - max(before, before + sign * charge),
-                    left - min(before, before + sign * charge),
-                )
-
 
 @dataclass(slots=True, eq=False)
 class Family:
@@ -140,12 +129,18 @@ class Family:
 
 
 class Split:
-    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part."""
+    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part.
 
-    __slots__ = ("_of_kind", "bits", "parts", "places")
+    `largest` gets the largest amount of each resource that any part takes, by rule.
+    """
 
-    def __init__(self, bits: int, kinds: Iterable[AlikeQueues]) -> None:
+    __slots__ = ("_largest", "_of_kind", "bits", "parts", "places")
+
+    def __init__(
+        self, bits: int, kinds: Iterable[AlikeQueues], largest: dict[tuple[int, str], Number]
+    ) -> None:
         self.bits = bits
+        self._largest = largest
         self.parts: dict[tuple[int, Values], Parts] = {}
         self.places: list[SetPlace] = []
         self._of_kind: dict[AlikeQueues, Part | None] = {}
@@ -184,6 +179,9 @@ class Split:
         if alike is None:
             alike = self.parts[rule, values] = Parts()
         part = alike.of(rule, values, needs)
+        for resource, amount in part.amounts:
+            if amount > self._largest.get((rule, resource), 0):
+                self._largest[rule, resource] = amount
         part.kinds += 1
         return part
 

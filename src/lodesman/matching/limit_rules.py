@@ -71,6 +71,10 @@ class RuleBook(Protocol):
         """The first rule of each set, and the one after its last."""
 
     @property
+    def by_place(self) -> int:
+        """The rules that count places apart: of all others, places have the same values."""
+
+    @property
     def names(self) -> Sequence[str]:
         """Of each rule."""
 

@@ -15,13 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lodesman.gridengine.values import Value
+from lodesman.gridengine.values import Number, Value
 from lodesman.masks.bits import bits
 from lodesman.matching.buckets import AlikeQueues, Booked, Family, Part, Parts, SetPlace, Split
 from lodesman.matching.limit_rules import (
     NONE_SHUT,
     BucketUse,
-    Need,
     PlaceSide,
     RuleBook,
     RunPlace,
@@ -30,19 +29,14 @@ from lodesman.matching.limit_rules import (
 )
 from lodesman.matching.task_queue import TaskQueueKey
 
-_Charge = tuple[Family, Values, tuple[Need, ...]]
-
 
 @dataclass(slots=True, eq=False)
 class Spot:
-    """What a place is for all sets. `shut` and `as_of`: their masks together, and when they were made. `charges`: what a
-    job of a kind is charged to.
-    """
+    """What a place is for all sets. `shut` and `as_of`: their masks together, and when they were made."""
 
     sets: tuple[SetPlace, ...]
     as_of: int = -1
     shut: Mapping[int, int] = field(default_factory=dict)
-    charges: dict[AlikeQueues, tuple[_Charge, ...]] = field(default_factory=dict)
 
 
 _PLACES_KEPT: Final = 50_000
@@ -59,6 +53,7 @@ class RunLimits:
         self.changes = 0
         self.are_new = True
         self._freed: set[SetPlace] = set()
+        self._largest: dict[tuple[int, str], Number] = {}
         self._book = book if book is not None and book.names else None
         self._kinds: dict[Hashable, AlikeQueues] = {}
         self._splits: dict[tuple[int, int], Split] = {}
@@ -122,8 +117,6 @@ class RunLimits:
         del self._kinds[alike]
         for split in self._splits.values():
             split.forget(kind)
-        for spot in self._spots.values():
-            spot.charges.pop(kind, None)
 
     # --- places ----------------------------------------------------------------------------------------------
 
@@ -159,14 +152,16 @@ class RunLimits:
         return spot
 
     def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
-        rules = tuple(bits(bits_there))
-        known = number, bits_there, tuple(map(side.values, rules))
+        assert self._book is not None  # noqa: S101
+        known = number, bits_there, tuple(map(side.values, bits(bits_there & self._book.by_place)))
         found = self._set_places.get(known)
         if found is None:
             split = self._splits.get((number, bits_there))
             if split is None:
-                split = self._splits[number, bits_there] = Split(bits_there, self._kinds.values())
-            families = {rule: self._family(rule, side) for rule in rules}
+                split = self._splits[number, bits_there] = Split(
+                    bits_there, self._kinds.values(), self._largest
+                )
+            families = {rule: self._family(rule, side) for rule in bits(bits_there)}
             found = self._set_places[known] = SetPlace(split, families)
             split.places.append(found)
             for family in families.values():
@@ -193,15 +188,29 @@ class RunLimits:
             self._book_job(key, place, -1)
 
     def _book_job(self, key: TaskQueueKey, place: RunPlace, sign: int) -> None:
-        for family, values, needs in self._charges(key, self.spot(place)):
-            bucket = family.bucket(values)
-            for resource, least, most in bucket.book(needs, sign):
-                for split, places in family.places.items():
-                    parts = split.parts.get((family.rule, values), _NO_PARTS)
-                    for part in parts.between(resource, least, most):
-                        self._flip(bucket, part, places)
-            if not any(bucket.used.values()):
-                del family.buckets[values]
+        for family, part in self._charged(key, self.spot(place)):
+            if not part.amounts:
+                continue
+            bucket = family.bucket(part.values)
+            used = bucket.used
+            for resource, amount in part.amounts:
+                before = used.get(resource, 0)
+                after = used[resource] = before + sign * amount
+                limit: Number = family.limits[resource]  # type: ignore[assignment]  # numbers, as they are booked
+                least = limit - (after if sign > 0 else before)
+                # Jobs that need more than is left at least, and no more than at most, begin to fit or cease to.
+                if least < self._largest[part.rule, resource]:
+                    self._change(family, bucket, part.values, (resource, least, least + amount))
+                if not after and not any(used.values()):
+                    del family.buckets[part.values]
+
+    def _change(
+        self, family: Family, bucket: Booked, values: Values, between: tuple[str, Number, Number]
+    ) -> None:
+        for split, places in family.places.items():
+            parts = split.parts.get((family.rule, values), _NO_PARTS)
+            for part in parts.between(*between):
+                self._flip(bucket, part, places)
 
     def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
         """A part of a bucket may fit now or not, other than before."""
@@ -214,18 +223,16 @@ class RunLimits:
                 place.open(part, part.masks)
             self._freed.update(places)
 
-    def _charges(self, key: TaskQueueKey, spot: Spot) -> tuple[_Charge, ...]:
+    def _charged(self, key: TaskQueueKey, spot: Spot) -> list[tuple[Family, Part]]:
+        """What a job is charged to: by set, the part of its task queue, and the buckets there."""
         assert self._book is not None  # noqa: S101
-        kind = self._kinds.get(self._book.kind_of(key)) or AlikeQueues(self._book.of_key(key))
-        found = spot.charges.get(kind)
-        if found is None:
-            parts = [(one, part) for one in spot.sets if (part := one.split.part(kind)) is not None]
-            found = tuple((one.families[part.rule], part.values, part.needs) for one, part in parts)
-            if kind.masks:
-                spot.charges[kind] = found
-            else:
-                for one, _ in parts:
-                    one.split.forget(kind)
+        kind = self._kinds.get(self._book.kind_of(key))
+        if kind is not None:
+            return [(one.families[part.rule], part) for one in spot.sets if (part := one.split.part(kind))]
+        kind = AlikeQueues(self._book.of_key(key))
+        found = [(one.families[part.rule], part) for one in spot.sets if (part := one.split.part(kind))]
+        for one in spot.sets:
+            one.split.forget(kind)
         return found
 
     def take_freed(self) -> Callable[[Spot], bool] | None:
@@ -242,8 +249,12 @@ class RunLimits:
         """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
         if self._book is None:
             return []
-        charges = self._charges(key, self.spot(place))
-        asked = [(f, v, f.buckets.get(v, f.empty), need) for f, v, needs in charges for need in needs]
+        charged = self._charged(key, self.spot(place))
+        asked = [
+            (f, part.values, f.buckets.get(part.values, f.empty), need)
+            for f, part in charged
+            for need in part.needs
+        ]
         return [
             (self._use(f, v, bucket, need.resource), need.amount)
             for f, v, bucket, need in asked

@@ -20,7 +20,7 @@ from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching.limit_rules import Need, RunPlace, Values
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.evaluation import amount_of, is_booked, limit_value
-from lodesman.quota.matching import OF_JOBS, QuotaJob, QuotaPlace, fits, job_values, place_side
+from lodesman.quota.matching import OF_JOBS, QuotaJob, QuotaPlace, admits, fits, job_values, place_values
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaLimit, QuotaRule, QuotaSet
 
 _MB: Final = 1 << 20
@@ -73,16 +73,14 @@ class _JobSide:
 class _PlaceSide:
     """What the rules see of a place."""
 
-    def __init__(self, book: QuotaBook, place: QuotaPlace) -> None:
+    def __init__(self, book: QuotaBook, place: QuotaPlace, bits: int) -> None:
+        self.bits = bits
         self._book = book
         self._place = place
-        found = ((number, place_side(rule, place)) for number, rule in enumerate(book.rules))
-        self._values = {number: values for number, values in found if values is not None}
-        self.bits = sum(1 << number for number in self._values)
 
     def values(self, rule: int) -> Values:
         """Of the filters in braces."""
-        return self._values[rule]
+        return place_values(self._book.rules[rule], self._place)
 
     def limits(self, rule: int) -> Mapping[str, Value]:
         """By what it limits."""
@@ -108,13 +106,23 @@ class QuotaBook:
         self._vocabulary = vocabulary
         self._load = load
         # Of each kind of filter: the rules that have none, and those that have each.
-        self._filters = {tag: _by_filter(self.rules, tag) for tag in OF_JOBS}
+        self._filters = {tag: _by_filter(self.rules, tag) for tag in FilterTag}
+        self._by_place = sum(
+            1 << number
+            for number, rule in enumerate(self.rules)
+            if any(one.braced for tag, one in rule.filters.items() if tag not in OF_JOBS)
+        )
         self._passed: dict[tuple[FilterTag, Hashable], int] = {}
 
     @property
     def sets(self) -> tuple[tuple[int, int], ...]:
         """The first rule of each set, and the one after its last."""
         return self._sets
+
+    @property
+    def by_place(self) -> int:
+        """The rules that count places apart."""
+        return self._by_place
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,26 +145,31 @@ class QuotaBook:
             FilterTag.PES: job.pe,
             FilterTag.JCS: (job.job_class, job.variant),
         }
-        bits = (1 << len(self.rules)) - 1
-        for tag, value in asked.items():
-            passed = self._passed.get((tag, value))
-            if passed is None:
-                without, having = self._filters[tag]
-                passed = without
-                for one, rules in having.items():
-                    if fits(tag, one, job):
-                        passed |= rules
-                self._passed[tag, value] = passed
-            bits &= passed
-        return _JobSide(self, job, bits)
+        return _JobSide(self, job, self._bits(asked, lambda tag, one: fits(tag, one, job)))
 
     def of_place(self, place: RunPlace) -> _PlaceSide:
         """The rules whose filters of queues and hosts let it pass."""
         host = place.host
         groups = self._vocabulary.groups_of(host)
-        return _PlaceSide(
-            self, QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
-        )
+        found = QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
+        asked = {FilterTag.QUEUES: place.queue, FilterTag.HOSTS: host}
+        return _PlaceSide(self, found, self._bits(asked, lambda tag, one: admits(tag, one, found)))
+
+    def _bits(
+        self, asked: Mapping[FilterTag, Hashable], passes: Callable[[FilterTag, QuotaFilter], bool]
+    ) -> int:
+        """The rules of which the filters of these kinds let these values pass; each filter is asked once for each value."""
+        bits = (1 << len(self.rules)) - 1
+        for tag, value in asked.items():
+            passed = self._passed.get((tag, value))
+            if passed is None:
+                passed, having = self._filters[tag]
+                for one, rules in having.items():
+                    if passes(tag, one):
+                        passed |= rules
+                self._passed[tag, value] = passed
+            bits &= passed
+        return bits
 
 
 def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[QuotaFilter, int]]:

@@ -5,17 +5,30 @@ A rule matches a job at a place if neither half is None; the halves' values toge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
 
 _NO_FILTER = QuotaFilter()
+_MAGIC = re.compile(r"[*?[]")
 OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
 """The filters that are about jobs; the others are about places."""
+
+
+@lru_cache(maxsize=10_000)
+def _pattern(text: str) -> Callable[[str], object]:
+    """Whether a name fits a shell pattern; there are more of them than `fnmatch` remembers."""
+    return re.compile(translate(text)).match if _MAGIC.search(text) else text.__eq__
+
+
+def _like(name: str, pattern: str) -> bool:
+    return bool(_pattern(pattern)(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +108,22 @@ def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
     """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
-    queues = rule.filters.get(FilterTag.QUEUES, _NO_FILTER)
-    hosts = rule.filters.get(FilterTag.HOSTS, _NO_FILTER)
-    host = place.host.lower()
-    if not _both_ways(queues, place.queue) or not _by_name_or_group(hosts, host, place.host_groups, ""):
-        return None
-    return PlaceValues(place.queue if queues.braced else "", host if hosts.braced else "")
+    if all(admits(tag, one, place) for tag, one in rule.filters.items() if tag not in OF_JOBS):
+        return place_values(rule, place)
+    return None
+
+
+def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
+    """What is counted by itself of a place that the rule is about."""
+    queues, hosts = (rule.filters.get(tag, _NO_FILTER) for tag in (FilterTag.QUEUES, FilterTag.HOSTS))
+    return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
+
+
+def admits(tag: FilterTag, one: QuotaFilter, place: QuotaPlace) -> bool:
+    """Whether a filter of queues or hosts lets a place pass."""
+    if tag is FilterTag.QUEUES:
+        return _both_ways(one, place.queue)
+    return _by_name_or_group(one, place.host.lower(), place.host_groups, "")
 
 
 def _judged(one: QuotaFilter, excluded: bool, named: bool) -> bool:
@@ -113,17 +136,18 @@ def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: 
 
     def fits(pattern: str) -> bool:
         if pattern.startswith("@"):
-            return any(fnmatchcase(f"{mark}{group}", pattern) for group in groups)
-        return fnmatchcase(name, pattern if mark else pattern.lower())
+            return any(_like(f"{mark}{group}", pattern) for group in groups)
+        return _like(name, pattern if mark else pattern.lower())
 
     return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
 
 
 def _both_ways(one: QuotaFilter, value: str) -> bool:
     """Projects, PEs and queues: either name may be the pattern. What is absent fits no name, not even `*`."""
+    is_pattern = bool(_MAGIC.search(value))  # else it only is like itself
 
     def fits(pattern: str) -> bool:
-        return bool(value) and (fnmatchcase(value, pattern) or fnmatchcase(pattern, value))
+        return bool(value) and (_like(value, pattern) or (is_pattern and _like(pattern, value)))
 
     return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
 
@@ -132,7 +156,7 @@ def _of_class(one: QuotaFilter, name: str, variant: str) -> bool:
     """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
 
     def fits(pattern: str) -> bool:
-        return fnmatchcase(name, pattern) or fnmatchcase(f"{name}.{variant or 'default'}", pattern)
+        return _like(name, pattern) or _like(f"{name}.{variant or 'default'}", pattern)
 
     none_fits = "*" in one.excluded
     excluded = [pattern for pattern in one.excluded if pattern != "*"]

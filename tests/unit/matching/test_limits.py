@@ -80,6 +80,7 @@ class Book:
         self.rules = [rule for one in sets for rule in one]
         ends = [sum(map(len, sets[: n + 1])) for n in range(len(sets))]
         self.sets = list(zip([0, *ends], ends, strict=False))
+        self.by_place = sum(1 << n for n, rule in enumerate(self.rules) if rule.each_host)
         self.names = [f"{n}/{k}" for n, one in enumerate(sets) for k in range(len(one))]
 
     def kind_of(self, key) -> Hashable:
