@@ -52,6 +52,7 @@ SERVICE_CALLS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/service/iteration", {"plan": {}}),
     ("POST", "/v1/service/reconcile", {}),
     ("POST", "/v1/service/pilot", {"pilot": 1, "used": []}),
+    ("POST", "/v1/service/limited", {"queues": []}),
 )
 ALL_CALLS = (*USER_CALLS, *PILOT_CALLS, *SERVICE_CALLS, ("GET", "/v1/me", None))
 

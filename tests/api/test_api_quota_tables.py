@@ -53,13 +53,18 @@ def starts(site, user, pilots, **record):
 
 @pytest.mark.parametrize("column", EXAMPLE)
 def test_the_example_of_the_seed(site, column):
-    use(site, EXAMPLE[column], SEED)
+    # In MB instead of GB: the queues of these tests have 2000 MB.
+    use(site, EXAMPLE[column], SEED.replace("=6G", "=6M").replace("=4G", "=4M"))
+    classes = "".join(
+        f"jcname {one}\nvariant_list default,v1\n" for one in ("app1", "app2", "app3", "other_app")
+    )
+    assert site.call("POST", "/v1/job-classes", {"text": classes}, token="ann").status == 200
     found = {}
     for row in table("quota-seed.md"):
         name, _, variant = row["class"].replace("-", "").partition(".")
         record = {"JobClass": name, "Variant": variant} if variant else {"JobClass": name} if name else {}
         if row["vf"] != "not requested":
-            record["Consumables"] = f"vf={row['vf']}"
+            record["Consumables"] = f"vf={row['vf'].replace('G', 'M')}"
         pilot = site.pilot(node={"cores": 4, "host": row["host"]})
         found[row["#"]] = "start" if starts(site, row["user"], [pilot], **record) else "held"
     assert found == {row["#"]: row[column].split()[0] for row in table("quota-seed.md")}

@@ -367,18 +367,12 @@ def test_what_is_configured_is_as_old_as_the_configuration(house):
     assert {step(told, name)["age_seconds"] for name in steps} == {told["ages"]["configuration"]} == {30.0}
 
 
-@pytest.mark.parametrize(
-    ("job", "text"),
-    [
-        ({}, "it names no job class"),
-        ({"JobClass": "app1"}, "JobClass app1: no class is configured, so that changes nothing"),
-        ({"JobClass": "app1", "Variant": "big"},
-         "JobClass app1 Variant big: no class is configured, so that changes nothing"),
-    ],
-)  # fmt: skip
-def test_the_class_of_a_job(house, job, text):
-    house.submitted(job)
-    assert step(why(house, 1), "class")["text"] == text
+def test_the_class_of_a_job(house):
+    house.submitted()
+    assert step(why(house, 1), "class")["text"] == "it has no job class"
+    house.call("POST", "/v1/job-classes", {"text": "jcname app1\nvariant_list default,big\n"}, token="ann")
+    house.submitted({"JobClass": "app1.big"})
+    assert step(why(house, 2), "class")["text"] == "it was made of job class app1.big"
 
 
 def test_what_holds_a_job_and_since_when(house):

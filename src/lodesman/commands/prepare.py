@@ -20,7 +20,8 @@ from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
-from lodesman.jobclass import Classes, ClassSnapshot
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import Classes, ClassSnapshot, classes_of
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
@@ -31,6 +32,7 @@ from lodesman.submission.resolution import NotResolved, Resolved
 from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
 
 _FEW_RUNS = 5
+_NO_CLASSES = classes_of([], Vocabulary())
 _VERDICTS_KEPT = 100_000
 Runs = tuple[tuple[int, int], ...]
 _ENCODER = msgspec.json.Encoder()
@@ -217,7 +219,7 @@ def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) 
 
 
 def prepare(
-    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes = _NO_CLASSES
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment.

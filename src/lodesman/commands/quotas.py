@@ -85,13 +85,15 @@ def go_on(tx: Transaction, rules: QuotaRules) -> bool:
 def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, by: str) -> bool:
     """Store new sets, or change those that there are: all or none. Returns as `go_on`. Raises Conflict, NotFound."""
     changed = {one.name: one for one in sets}
-    for name, one in changed.items():
+    # All is asked before anything is written: what a refused command wrote would stay.
+    for name in changed:
         if new and name in rules.sets:
             raise Conflict(
                 f"There is a quota set {name} already.", hint="To change it: lode quota change FILE."
             )
         if not new and name not in rules.sets:
             raise _no_set(name)
+    for name, one in changed.items():
         put_quotas(tx, name, write_quota_sets([one]), by)
     return rules.put(tx, changed)
 
@@ -102,6 +104,7 @@ def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str]) -> b
     for name in gone:
         if name not in rules.sets:
             raise _no_set(name)
+    for name in gone:
         drop_quotas(tx, name)
     return rules.put(tx, gone)
 

@@ -116,10 +116,8 @@ def _not_carried(found: Exclusions, bit: int) -> list[str]:
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     found, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
     key, total, queues = found.key, found.total, len(found.config.table.queues)
-    named = [f"JobClass {key.job_class}"] if key.job_class else []
-    named += [f"Variant {key.variant}"] if key.variant else []
-    text = f"{' '.join(named)}: no class is configured, so that changes nothing"
-    yield JobStep("class", True, text if named else "it names no job class")
+    made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
+    yield JobStep("class", True, made_of if key.job_class else "it has no job class")
     text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
     yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
     yield from _requirements(facts)
