@@ -124,13 +124,13 @@ def _prepare(name: str, wanted: Wanted) -> ReadyFile:
 
     data = _read(name)
     parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
-    description = read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown)
+    description = read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
     text = data.decode("utf-8-sig")
     if wanted.name:
         record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
         text = write_description({"JobName": wanted.name, **record}, parsed.form)
         renamed = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS)
-        read_job(renamed.record, renamed.positions, ignore_unknown=wanted.ignore_unknown)
+        read_job(renamed.record, renamed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
     base = Path() if name == _STDIN else Path(name).parent
     try:
         names = input_names(description.spec, description.members)

@@ -127,10 +127,10 @@ def _as_text(text: str | bytes) -> str:
 
 
 def read_job(
-    record: Record, places: PositionMap = NO_POSITIONS, *, ignore_unknown: bool = False
+    record: Record, places: PositionMap = NO_POSITIONS, *, ignore_unknown: bool = False, whole: bool = True
 ) -> Description:
     """Check a record; `places` are for its errors. `ignore_unknown`: attributes of other systems are kept, too, and mean
-    nothing. Raises InvalidJob.
+    nothing. `whole`: no job class will add anything, not even the Executable. Raises InvalidJob.
     """
     given, unknown, parameters = _sort_out(record, places)
     if not ignore_unknown:
@@ -148,6 +148,8 @@ def read_job(
                 fields[field] = attribute.read(value)
             except Mistake as mistake:
                 raise invalid(name, mistake, places, right=attribute.right) from None
+    if not whole:
+        fields.setdefault("executable", "")
     if "executable" not in fields:
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
