@@ -148,7 +148,7 @@ def read_job(
                 fields[field] = attribute.read(value)
             except Mistake as mistake:
                 raise invalid(name, mistake, places, right=attribute.right) from None
-    if not whole:
+    if not whole and record:
         fields.setdefault("executable", "")
     if "executable" not in fields:
         hint = "Give a program's name or path."
