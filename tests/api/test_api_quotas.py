@@ -293,3 +293,14 @@ def test_resources_are_listed(admin):
     rows = admin.get("/v1/quotas/resources")["resources"]
     assert rows[0] == {"name": "matlab", "shortcut": "ml", "type": "INT", "consumable": "JOB", "default": "0"}
     assert len(rows) == 3
+
+
+def test_the_audit_trail_has_what_was_set(admin):
+    put(admin, EACH)
+    admin.call("POST", "/v1/quotas/remove", {"names": ["each"]}, token="eva")
+    rows = [one for one in admin.get("/v1/audit", "eva")["entries"] if one["action"].startswith("quota-")]
+    assert [(one["action"], one["subject"], one["by"]) for one in rows] == [
+        ("quota-removed", "each", "eva"),
+        ("quota-changed", "each", "eva"),
+    ]
+    assert "users {*} to slots=1" in rows[1]["detail"]

@@ -250,7 +250,7 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     while not house.do(Change(go_on, limited.rules)):
         turns += 1
     assert (
-        turns == 4
+        turns == 5
     )  # 10 task queues, 4 attempts and the one that came: 3 at a time, the first with the change
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}

@@ -19,17 +19,18 @@ from lodesman.store.journal import Transaction
 
 # Job and number of the attempt.
 _Attempt = tuple[int, int]
-# Task queues and attempts in one portion.
-PORTION: Final = 200
+# Places, task queues and attempts in one portion.
+PORTION: Final = 50
 
 
 @dataclass(slots=True, eq=False)
 class _Next:
-    """Rules that are prepared: the task queues that they do not know yet, the attempts whose booking may be another than
-    `taken` has.
+    """Rules that are prepared: the places and task queues that they do not know yet, the attempts whose booking may be
+    another than `taken` has. Places come first: how they divide the task queues is then found one by one.
     """
 
     limits: RunLimits
+    places: list[RunPlace]
     queues: list[int]
     stale: set[_Attempt]
     taken: dict[_Attempt, tuple[TaskQueueKey, RunPlace]] = field(default_factory=dict)
@@ -50,7 +51,8 @@ class Bookings:
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
         queues = [tq_id for tq_id, _, _ in self._index.queues()]
-        self._set_next(_Next(RunLimits(book), queues, set(self._booked)))
+        places = {place for _, place in self._booked.values()}
+        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked)))
 
     def go_on(self, tx: Transaction | None, portion: int = PORTION) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
@@ -58,13 +60,15 @@ class Bookings:
         if found is None:
             return True
         for _ in range(portion):
-            if found.queues:
+            if found.places:
+                found.limits.spot(found.places.pop())
+            elif found.queues:
                 self._index.prepare(found.limits, found.queues.pop())
             elif found.stale:
                 self._catch_up(found, found.stale.pop())
             else:
                 break
-        if found.queues or found.stale:
+        if found.places or found.queues or found.stale:
             return False
         if tx is not None:
             tx.undo.append(partial(self._go_back, found, self._index.limits))

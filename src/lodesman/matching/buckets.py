@@ -120,30 +120,24 @@ class Family:
     def __post_init__(self) -> None:
         self.empty = Booked(self.limits)
 
-    def bucket(self, values: Values) -> Booked:
-        """Made when it is first needed."""
-        found = self.buckets.get(values)
-        if found is None:
-            found = self.buckets[values] = Booked(self.limits)
-        return found
-
 
 class Split:
     """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part.
 
-    `largest` gets the largest amount of each resource that any part takes, by rule.
+    `of_kind`: the part of each, None if no rule of the set concerns it here. `largest` gets the largest amount of each
+    resource that any part takes, by rule.
     """
 
-    __slots__ = ("_largest", "_of_kind", "bits", "parts", "places")
+    __slots__ = ("_largest", "bits", "of_kind", "parts", "places")
 
     def __init__(
-        self, bits: int, kinds: Iterable[AlikeQueues], largest: dict[tuple[int, str], Number]
+        self, bits: int, kinds: Iterable[AlikeQueues], largest: dict[int, dict[str, Number]]
     ) -> None:
         self.bits = bits
         self._largest = largest
         self.parts: dict[tuple[int, Values], Parts] = {}
         self.places: list[SetPlace] = []
-        self._of_kind: dict[AlikeQueues, Part | None] = {}
+        self.of_kind: dict[AlikeQueues, Part | None] = {}
         for kind in kinds:
             part = self.part(kind)
             if part is not None:
@@ -153,14 +147,30 @@ class Split:
     def part(self, kind: AlikeQueues) -> Part | None:
         """That of a kind; None if no rule of the set concerns it here."""
         try:
-            return self._of_kind[kind]
+            return self.of_kind[kind]
         except KeyError:
-            part = self._of_kind[kind] = self._find(kind)
+            part = self.of_kind[kind] = self._find(kind)
             return part
+
+    def refusing(self, part: Part) -> Iterator[SetPlace]:
+        """The places where the next job of a part does not fit. Most have no bucket yet, and the same limits."""
+        limits: Mapping[str, Value] | None = None
+        is_shut = False
+        for place in self.places:
+            family = place.families[part.rule]
+            bucket = family.buckets.get(part.values)
+            if bucket is not None:
+                if bucket.refuses(part.needs):
+                    yield place
+                continue
+            if family.limits != limits:
+                limits, is_shut = family.limits, family.empty.refuses(part.needs)
+            if is_shut:
+                yield place
 
     def forget(self, kind: AlikeQueues) -> None:
         """The kind has no task queue any more."""
-        part = self._of_kind.pop(kind, None)
+        part = self.of_kind.pop(kind, None)
         if part is not None:
             part.kinds -= 1
             if not part.kinds:
@@ -179,9 +189,9 @@ class Split:
         if alike is None:
             alike = self.parts[rule, values] = Parts()
         part = alike.of(rule, values, needs)
+        largest = self._largest.setdefault(rule, {})
         for resource, amount in part.amounts:
-            if amount > self._largest.get((rule, resource), 0):
-                self._largest[rule, resource] = amount
+            largest[resource] = max(amount, largest.get(resource, 0))
         part.kinds += 1
         return part
 

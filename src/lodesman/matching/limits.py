@@ -53,7 +53,7 @@ class RunLimits:
         self.changes = 0
         self.are_new = True
         self._freed: set[SetPlace] = set()
-        self._largest: dict[tuple[int, str], Number] = {}
+        self._largest: dict[int, dict[str, Number]] = {}
         self._book = book if book is not None and book.names else None
         self._kinds: dict[Hashable, AlikeQueues] = {}
         self._splits: dict[tuple[int, int], Split] = {}
@@ -80,9 +80,8 @@ class RunLimits:
             if part is None:
                 continue
             part.masks[group] = part.masks.get(group, 0) | 1 << slot
-            for place in split.places:
-                if place.refuses(part):
-                    place.close(part, masks)
+            for place in split.refusing(part):
+                place.close(part, masks)
         self.changes += 1
 
     def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
@@ -191,25 +190,25 @@ class RunLimits:
         for family, part in self._charged(key, self.spot(place)):
             if not part.amounts:
                 continue
-            bucket = family.bucket(part.values)
-            used = bucket.used
+            bucket = family.buckets.get(part.values)
+            if bucket is None:
+                bucket = family.buckets[part.values] = Booked(family.limits)
+            used, largest = bucket.used, self._largest[part.rule]
             for resource, amount in part.amounts:
                 before = used.get(resource, 0)
                 after = used[resource] = before + sign * amount
                 limit: Number = family.limits[resource]  # type: ignore[assignment]  # numbers, as they are booked
                 least = limit - (after if sign > 0 else before)
                 # Jobs that need more than is left at least, and no more than at most, begin to fit or cease to.
-                if least < self._largest[part.rule, resource]:
-                    self._change(family, bucket, part.values, (resource, least, least + amount))
+                if least < largest[resource]:
+                    self._change(family, part.values, resource, least=least, most=least + amount)
                 if not after and not any(used.values()):
                     del family.buckets[part.values]
 
-    def _change(
-        self, family: Family, bucket: Booked, values: Values, between: tuple[str, Number, Number]
-    ) -> None:
+    def _change(self, family: Family, values: Values, resource: str, *, least: Number, most: Number) -> None:
+        bucket = family.buckets[values]
         for split, places in family.places.items():
-            parts = split.parts.get((family.rule, values), _NO_PARTS)
-            for part in parts.between(*between):
+            for part in split.parts.get((family.rule, values), _NO_PARTS).between(resource, least, most):
                 self._flip(bucket, part, places)
 
     def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
@@ -228,7 +227,7 @@ class RunLimits:
         assert self._book is not None  # noqa: S101
         kind = self._kinds.get(self._book.kind_of(key))
         if kind is not None:
-            return [(one.families[part.rule], part) for one in spot.sets if (part := one.split.part(kind))]
+            return [(one.families[part.rule], part) for one in spot.sets if (part := one.split.of_kind[kind])]
         kind = AlikeQueues(self._book.of_key(key))
         found = [(one.families[part.rule], part) for one in spot.sets if (part := one.split.part(kind))]
         for one in spot.sets:

@@ -1,0 +1,86 @@
+"""`lode quota`: lists, texts, changes and what is used."""
+
+from __future__ import annotations
+
+import pytest
+
+TEXT = "{\n   name         fair\n   enabled      TRUE\n   limit        to slots=1\n}\n"
+ROW = {"name": "fair", "enabled": True, "rules": 1, "text": TEXT, "changed_at": 0.0, "changed_by": "eva"}
+USE = {
+    "rule": "fair/1",
+    "of": ["ann", "n1"],
+    "resource": "slots",
+    "used": "1",
+    "limit": "1",
+    "full": True,
+    "jobs": 1200,
+}
+NOTICE = {"kind": "shadowed", "rule": "fair/2", "line": 5, "message": "Rule fair/2: it never counts."}
+
+
+@pytest.fixture
+def server(server):
+    server.on("GET", "/v1/quotas", {"sets": [ROW, {**ROW, "name": "off", "enabled": False}]})
+    server.on("GET", "/v1/quotas/use", {"uses": [USE, {**USE, "full": False}], "more": False, "cursor": ""})
+    server.on("POST", "/v1/quotas", {"names": ["fair"], "notices": [NOTICE]})
+    server.on("POST", "/v1/quotas/remove", {"names": ["fair"], "notices": []})
+    rows = [
+        {"name": "matlab", "shortcut": "ml", "type": "INT", "consumable": "JOB", "default": "0"},
+        {"name": "h_rt", "shortcut": "rt", "type": "TIME", "consumable": "NO", "default": "0:0:0"},
+    ]
+    server.on("GET", "/v1/quotas/resources", {"resources": rows})
+    return server
+
+
+def words(text):
+    return [line.split() for line in text.splitlines()]
+
+
+def test_sets_are_listed_and_printed_as_they_are_read(at, server):
+    found = words(at("quota", "ls").out)
+    assert [line[:3] for line in found[1:]] == [["1", "fair", "enabled"], ["1", "off", "not"]]
+    assert at("quota", "text", "fair").out == TEXT
+    assert at("quota", "text").out == TEXT * 2
+    assert "There is no quota set gone" in at("quota", "text", "gone").err
+    server.on("GET", "/v1/quotas", {"sets": []})
+    assert "There is no quota set." in at("quota", "ls").err
+
+
+def test_what_is_used_and_what_waits_behind_it(at, server):
+    found = words(at("quota", "show").out)
+    assert found[1] == ["fair/1", "ann,", "n1", "slots", "1", "1", "1,200"]
+    assert found[2][:6] == ["fair/1", "ann,", "n1", "slots", "1", "1"]
+    assert "1,200" not in found[2]
+    server.on("GET", "/v1/quotas/use", {"uses": [], "more": True, "cursor": "x"})
+    shown = at("quota", "show").err
+    assert "Nothing that is limited runs." in shown
+    assert "There are more." in shown
+
+
+@pytest.mark.parametrize(
+    ("how", "body", "said"),
+    [
+        ("add", {"text": TEXT}, "Added fair."),
+        ("change", {"text": TEXT, "how": "change"}, "Changed fair.\n"),
+        ("check", {"text": TEXT, "trial": True}, "1 quota set, no fault.\n"),
+    ],
+)
+def test_a_file_is_sent_and_its_notices_are_shown(at, server, tmp_path, how, body, said):
+    file = tmp_path / "fair.rqs"
+    file.write_text(TEXT)
+    done = at("quota", how, str(file))
+    assert said in done.out
+    assert f"{file}:5: Rule fair/2: it never counts." in done.err
+    assert server.asked[-1].json == body
+
+
+def test_sets_are_removed(at, server):
+    assert at("quota", "rm", "fair").out == "Removed fair.\n"
+    assert server.asked[-1].json == {"names": ["fair"]}
+    assert at("quota", "rm").code == 2
+
+
+def test_resources_say_what_is_used_up(at, server):
+    found = words(at("quota", "resources").out)
+    assert found[1:] == [["matlab", "ml", "INT", "per", "job", "0"], ["h_rt", "rt", "TIME", "-", "0:0:0"]]
+    assert at("quota", "resources", "--json").json["resources"][0]["consumable"] == "JOB"
