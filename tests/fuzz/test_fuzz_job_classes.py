@@ -74,7 +74,7 @@ def test_any_text_of_several_classes(text, how):
         assert 1 <= fault.data["line"] <= lines
         assert type(one_error(found.faults).as_dict()["message"]) is str
     assert bool(found.faults) != bool(found.changed)
-    assert found.texts.keys() == found.changed.keys() <= {"a", "b", "old"}
+    assert found.texts.keys() == found.changed.keys()
     for name, one in found.changed.items():
         again = read_class(found.texts[name], canonical=canonical).job_class
         assert replace(again, revision=one.revision, conflicts=one.conflicts) == one
