@@ -25,7 +25,7 @@ from lodesman.store.read.pilots import live_pilots
 
 PATIENCE = 240.0
 KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))
-OUTAGE_SECONDS = float(os.environ.get("LODE_TEST_OUTAGE", "60"))
+OUTAGE_SECONDS = float(os.environ.get("LODE_TEST_OUTAGE", "30"))
 
 
 @dataclass(frozen=True)
