@@ -54,6 +54,8 @@ def test_a_pilot_that_was_held_is_held_until_it_is_cancelled(kit):
 def test_a_pilot_that_began_and_was_held_does_not_start_again_when_it_is_released(kit):
     pilots = kit.submit(f"echo ran >> {kit.place}/log; read line < {kit.gate()}")
     kit.running(pilots, 1)
+    while not (kit.place / "log").exists():  # it runs for HTCondor a moment before it does anything
+        kit.advance()
     run(kit, "condor_hold", *pilots.values())
     kit.wait_for(pilots, NativeState.HELD)
     run(kit, "condor_release", *pilots.values())
