@@ -211,6 +211,19 @@ def classes_of_jobs(house):
     ok(house, "POST", "/v1/job-classes/remove", {"names": ["app"]})
 
 
+def limits_on_what_runs(house):
+    """A set is odd, changed, full and removed."""
+    text = "{\n name n\n enabled true\n limit users {*} to slots=1\n limit users ann to slots=0\n}\n"
+    ok(house, "POST", "/v1/quotas", {"text": text.replace("{*}", "*")}, "admin")
+    ok(house, "POST", "/v1/quotas", {"text": text, "how": "change"}, "admin")
+    first = house.submitted({})
+    assert ok(house, "GET", "/v1/quotas/use").json["uses"]  # of what runs already
+    assert ok(house, "GET", f"/v1/jobs/{first}/why").json["main_reason"] == "limited"
+    for path in ("/v1/quotas", "/v1/quotas/resources"):
+        ok(house, "GET", path)
+    ok(house, "POST", "/v1/quotas/remove", {"names": ["n"]}, "admin")
+
+
 def a_test_of_a_site(house):
     """No batch system is there, so that no job is sent."""
     test = ok(house, "POST", "/v1/site-tests", {"path": "North"}, "admin").json
@@ -314,6 +327,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     what_is_closed(house)
     which_hosts_are_shut(house)
     classes_of_jobs(house)
+    limits_on_what_runs(house)
     a_test_of_a_site(house)
     what_nothing_can_run(house)
     lists(house)
