@@ -285,3 +285,57 @@ def test_the_same_seed_draws_the_same():
         drawn.append([world.draw() for _ in range(200)])
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) > 20
+
+
+# --- what limits shut ---------------------------------------------------------------------------------
+
+
+def shut_but(world, kept):
+    """The slots of all task queues but these, by the number of their group."""
+    found = {}
+    for group in world.index.groups():
+        for queue in group.queues(group.occupied):
+            if queue.tq_id not in kept:
+                found[group.number] = found.get(group.number, 0) | 1 << queue.slot
+    return found
+
+
+def drawn_past(world, shut, times=DRAWS):
+    view, numbers = world.views.of(REQUEST), numbers_of(REQUEST)
+    return Counter(world.lottery.draw(view, numbers, world.rng, shut).tq_id for _ in range(times))
+
+
+@pytest.mark.parametrize("left", [2, 15])
+def test_groups_that_limits_leave_open_are_drawn_by_share(left):
+    """With two of forty left the lottery has to list them, with fifteen it draws."""
+    world, shares = World(), shares_of(40)
+    world.lottery.set_shares(shares)
+    queues = {name: [world.put(group=name) for _ in range(3)] for name in shares}
+    some = sorted(shares)[:left]
+    got = drawn_past(world, shut_but(world, {queues[name][0] for name in some}))
+    total = sum(shares[name].share for name in some)
+    assert abs(z_of(got, {queues[name][0]: DRAWS * shares[name].share / total for name in some})) < 4
+
+
+def test_owners_that_limits_leave_open_are_equal():
+    world = World()
+    kept = {world.put(owner=name) for name in ("ann", "bob", "cleo")}
+    for _ in range(5):
+        world.put(owner="dan")
+    got = drawn_past(world, shut_but(world, kept))
+    assert abs(z_of(got, dict.fromkeys(kept, DRAWS / 3))) < 4
+
+
+def test_a_group_without_share_is_served_when_limits_shut_all_others():
+    world = World()
+    world.lottery.set_shares({"g01": GroupShare(share=0)})
+    usual, last = world.put(), world.put(group="g01")
+    assert set(drawn_past(world, shut_but(world, {usual, last}) | {99: 1}, times=100)) == {usual}
+    assert set(drawn_past(world, shut_but(world, {last}), times=100)) == {last}
+
+
+def test_nothing_is_drawn_where_limits_shut_all():
+    world = World()
+    world.put()
+    view = world.views.of(REQUEST)
+    assert world.lottery.draw(view, numbers_of(REQUEST), world.rng, shut_but(world, ())) is None
