@@ -134,6 +134,11 @@ class Bed:
 def folder():
     with public_folder() as found:
         yield found
+    # Other tests share the engine, and wait until nothing is in it.
+    service = the_gridengine()
+    environment = {**service, "PATH": os.environ["PATH"]}
+    words = ["qdel", "-u", service[ACCOUNT]]
+    subprocess.run(words, env=environment, capture_output=True, timeout=60, check=False)
 
 
 def host_of(recorded: str) -> str:
