@@ -132,7 +132,7 @@ class QuotaBook:
     def kind_of(self, key: TaskQueueKey) -> Hashable:
         """All that rules see of a task queue."""
         return (
-            key.owner, key.project, key.job_class, key.variant, key.pe, key.cores, key.memory_mb,
+            key.owner, key.group, key.project, key.job_class, key.variant, key.pe, key.cores, key.memory_mb,
             key.norm_cpu_seconds, key.consumables,
         )  # fmt: skip
 
@@ -140,7 +140,7 @@ class QuotaBook:
         """The rules whose filters of users, projects, PEs and job classes let its jobs pass."""
         job = job_of(key, self._vocabulary)
         asked: Mapping[FilterTag, Hashable] = {
-            FilterTag.USERS: job.user,
+            FilterTag.USERS: (job.user, key.group),
             FilterTag.PROJECTS: job.project,
             FilterTag.PES: job.pe,
             FilterTag.JCS: (job.job_class, job.variant),
@@ -212,7 +212,7 @@ def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
                 requests[resource.name] = resource.value(value)
     return QuotaJob(
         user=key.owner,
-        user_lists=vocabulary.lists_of(key.owner),
+        user_lists=vocabulary.lists_of(key.owner, (key.group,)),
         project=key.project,
         job_class=key.job_class,
         variant=key.variant or "default",
