@@ -20,8 +20,7 @@ from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import Classes, ClassSnapshot, classes_of
+from lodesman.jobclass import Classes, ClassSnapshot
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
@@ -32,7 +31,6 @@ from lodesman.submission.resolution import NotResolved, Resolved
 from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
 
 _FEW_RUNS = 5
-_NO_CLASSES = classes_of([], Vocabulary())
 _VERDICTS_KEPT = 100_000
 Runs = tuple[tuple[int, int], ...]
 _ENCODER = msgspec.json.Encoder()
@@ -52,7 +50,12 @@ class _Preparation:
     def __init__(
         self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
     ) -> None:
-        self.classes = classes
+        self._rules = SubmissionRules(
+            default_jc=classes.default_jc,
+            enforce_jc=classes.enforce_jc,
+            complexes=classes.vocabulary.complexes,
+        )
+        self._derive = lambda name: classes.get(name, who.name, who.groups)
         self.resolutions: dict[int, Resolution] = {}
         self.body = body
         self.who = who
@@ -102,14 +105,7 @@ class _Preparation:
 
     def _resolve(self, record: jobs.Record, places: PositionMap) -> Resolved:
         """Steps 1 to 6; no JSV of the server is asked."""
-        classes, who = self.classes, self.who
-        complexes = classes.vocabulary.complexes
-        rules = SubmissionRules(
-            default_jc=classes.default_jc, enforce_jc=classes.enforce_jc, complexes=complexes
-        )
-        steps = resolve(
-            DraftRecord(record=record), rules, lambda name: classes.get(name, who.name, who.groups)
-        )
+        steps = resolve(DraftRecord(record=record), self._rules, self._derive)
         found: Resolved | NotResolved = NotResolved(sentence="a JSV of the server would have to be asked")
         try:
             next(steps)
@@ -219,7 +215,7 @@ def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) 
 
 
 def prepare(
-    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes = _NO_CLASSES
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment.

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from lodesman.answers.accounts import Principal
 from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import classes_of
 from lodesman.matching import submit_pool
 from lodesman.matching.offers import PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.submission import exclusions
 
+NO_CLASSES = classes_of([], Vocabulary())
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 
 
@@ -36,7 +39,7 @@ def ready(policy, base):
     """Prepare a body; answers (what would be stored, notices)."""
 
     def ready(**more):
-        return prepare(body(**more), ANN, policy, base.db)
+        return prepare(body(**more), ANN, policy, base.db, NO_CLASSES)
 
     return ready
 
@@ -124,8 +127,8 @@ def test_an_array_of_which_no_member_can_run_is_one_thing(ready):
 def test_without_a_database_files_are_not_checked(policy, base):
     job = {**TRUE, "InputSandbox": ["data"]}
     with pytest.raises(InvalidJob, match="was not uploaded"):
-        prepare(body(jobs=[job]), ANN, policy, base.db)
-    found, _ = prepare(body(jobs=[job]), ANN, policy, None)
+        prepare(body(jobs=[job]), ANN, policy, base.db, NO_CLASSES)
+    found, _ = prepare(body(jobs=[job]), ANN, policy, None, NO_CLASSES)
     assert found.count == 1
 
 
@@ -157,7 +160,7 @@ def test_the_description_is_stored_as_it_was_given(policy, base):
     job = {"executable": "/bin/true", "cputime": 10, "sites": ["North"], "Requirements": {"slots": "2"}}
     naming = Policy(policy.config, add_eligible_sites=True)
     for one in (policy, naming):
-        found, _ = prepare(body(jobs=[job]), ANN, one, base.db)
+        found, _ = prepare(body(jobs=[job]), ANN, one, base.db, NO_CLASSES)
         assert json.loads(found.record) == job
         assert "sites" not in json.loads(found.cohorts[0].template)
 
@@ -285,7 +288,7 @@ def test_what_is_wrong_has_attribute_place_and_remedy(policy, base, batch, line,
     text = f'[\n  Executable = "x"; CPUTime = 10;\n   {line};\n]'
     given_body = body(texts=[text.replace(line, ""), text]) if batch else body(text=text)
     with pytest.raises(kind) as caught:
-        prepare(given_body, ANN, here, base.db)
+        prepare(given_body, ANN, here, base.db, NO_CLASSES)
     error = caught.value
     where = "Site" if kind is Impossible and "bannedsites" in line else attribute
     assert error.data["attribute"] in (attribute, where)
@@ -299,20 +302,26 @@ def test_what_is_wrong_has_attribute_place_and_remedy(policy, base, batch, line,
 
 def test_a_group_that_is_not_ones_own_is_placed(policy, base):
     with pytest.raises(Forbidden) as caught:
-        prepare(body(text='Executable = "x";\n ownergroup = "chemistry";'), ANN, policy, base.db)
+        prepare(body(text='Executable = "x";\n ownergroup = "chemistry";'), ANN, policy, base.db, NO_CLASSES)
     assert caught.value.data == {"attribute": "OwnerGroup", "line": 2, "column": 2}
 
 
 def test_the_group_of_the_call_has_no_place_in_the_text(policy, base):
     with pytest.raises(Forbidden) as caught:
-        prepare(body(text='Executable = "x"; OwnerGroup = "open";', group="chemistry"), ANN, policy, base.db)
+        prepare(
+            body(text='Executable = "x"; OwnerGroup = "open";', group="chemistry"),
+            ANN,
+            policy,
+            base.db,
+            NO_CLASSES,
+        )
     assert "line" not in caught.value.data
 
 
 def test_the_second_group_of_a_batch_is_placed(policy, base):
     texts = ['Executable = "x"; CPUTime = 1;', 'Executable = "x"; CPUTime = 1;\n ownergroup = "open";']
     with pytest.raises(InvalidJob) as caught:
-        prepare(body(texts=texts), ANN, policy, base.db)
+        prepare(body(texts=texts), ANN, policy, base.db, NO_CLASSES)
     assert (caught.value.data["line"], caught.value.data["column"]) == (2, 2)
     assert caught.value.hint == "Give physics as all others, or submit it apart."
 
@@ -341,18 +350,18 @@ def test_sites_and_pools_that_are_not_there_are_held_if_that_is_wanted(policy, b
         {**TRUE, **dict.fromkeys(more, "%s"), "Parameters": [*more.values()][:1]},
     ):
         with pytest.raises((InvalidJob, Impossible)):
-            prepare(body(jobs=[job]), ANN, here, base.db)
-        found, _ = prepare(body(jobs=[job], hold_if_impossible=True), ANN, here, base.db)
+            prepare(body(jobs=[job]), ANN, here, base.db, NO_CLASSES)
+        found, _ = prepare(body(jobs=[job], hold_if_impossible=True), ANN, here, base.db, NO_CLASSES)
         assert words in found.cohorts[0].held
 
 
 @pytest.mark.parametrize("more", [{"Site": ["North", "Atlantis"]}, {"SubmitPool": ["Local", "Nowhere"]}])
 def test_one_name_of_several_is_enough_to_wait_for(policy, base, more):
     here = Policy(policy.config, submission_pools=dict.fromkeys(("Local",), PoolScope()))
-    found, _ = prepare(body(jobs=[{**TRUE, **more}], hold_if_impossible=True), ANN, here, base.db)
+    found, _ = prepare(body(jobs=[{**TRUE, **more}], hold_if_impossible=True), ANN, here, base.db, NO_CLASSES)
     assert found.cohorts[0].held == ""
     with pytest.raises(InvalidJob):
-        prepare(body(jobs=[{**TRUE, **more}]), ANN, here, base.db)
+        prepare(body(jobs=[{**TRUE, **more}]), ANN, here, base.db, NO_CLASSES)
 
 
 def test_a_banned_site_that_is_not_there_is_misspelled_whatever_is_wanted(ready):

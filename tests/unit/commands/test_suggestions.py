@@ -16,6 +16,8 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.requests import SubmitBody
 from lodesman.commands.prepare import prepare
 from lodesman.errors import LodesmanError
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import classes_of
 from lodesman.matching.offers import PoolScope
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -76,7 +78,7 @@ jobs = st.fixed_dictionaries(
 
 def submit(description, policy, *, hold=False):
     body = SubmitBody(text=json.dumps(description), form="json", hold_if_impossible=hold)
-    return prepare(body, ANN, policy, None)[0]
+    return prepare(body, ANN, policy, None, classes_of([], Vocabulary()))[0]
 
 
 def changed(description, change):
