@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kits.damage import damaged
 
 from lodesman.errors import TooLarge
 from lodesman.gridengine.complexes import read_complexes, write_complexes
@@ -87,19 +88,7 @@ def test_any_row_of_pieces(text):
     survive(text)
 
 
-@st.composite
-def damaged(draw):
-    """A good text with a few pieces cut, doubled, moved or replaced."""
-    text = draw(st.sampled_from(SAMPLES))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        stop = min(len(text), start + draw(st.integers(0, 12)))
-        piece = draw(st.one_of(st.just(""), PIECES, st.just(text[start:stop] * 2), st.text(max_size=3)))
-        text = text[:start] + piece + text[stop:]
-    return text
-
-
-@given(damaged())
+@given(damaged(SAMPLES, PIECES))
 def test_damaged_texts(text):
     survive(text)
 

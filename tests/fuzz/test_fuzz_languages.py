@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kits.damage import damaged
 
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cfg import parse_cfg, write_cfg
@@ -124,25 +125,13 @@ def test_any_choice_of_attributes_and_values(statements):
     )
 
 
-@st.composite
-def damaged(draw):
-    """A good description with a few pieces cut, doubled, moved or replaced."""
-    text = draw(st.sampled_from(SAMPLES))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        stop = min(len(text), start + draw(st.integers(0, 12)))
-        piece = draw(st.one_of(st.just(""), TOKENS, st.just(text[start:stop] * 2), st.text(max_size=3)))
-        text = text[:start] + piece + text[stop:]
-    return text
-
-
 @settings(max_examples=300)
-@given(damaged(), FORM)
+@given(damaged(SAMPLES, TOKENS), FORM)
 def test_damaged_descriptions(text, form):
     survive(text, form)
 
 
-@given(damaged())
+@given(damaged(SAMPLES, TOKENS))
 def test_damaged_configurations(text):
     try:
         section = parse_cfg(text, source="some.cfg")
