@@ -21,7 +21,7 @@ from bench.world import GRID, WISHES, Workload
 
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
-from lodesman.store.read.task_queues import queues_with_jobs
+from lodesman.store.read.task_queues import held_queues, queues_with_jobs
 
 CONNECTIONS, MANY = 64, 50
 CHECKED = 16
@@ -179,11 +179,13 @@ def _load(server: Server, data: Path, *, seconds: float, count: int, seed: str) 
 def check_over_http(context: Context, server: Server, data: Path, asked: int) -> int:
     """The oracle: claims of some pilots against every task queue in the database. Raises WrongAnswer.
 
-    No job was submitted meanwhile, so a pilot that a job fits now had one all the time.
+    No job was submitted meanwhile, so a pilot that a job fits now had one all the time. Task queues that no configured
+    queue can run give none.
     """
     db = database(data).reader()
     try:
-        queues, pools = list(queues_with_jobs(db)), PoolMap.load(db)
+        held, pools = held_queues(db), PoolMap.load(db)
+        queues = [one for one in queues_with_jobs(db) if one[0] not in held]
         sessions, tokens = load_sessions(db, now=0.0), context.tokens(data)["pilots"]
         # In the order of their tokens.
         for number, (_, session) in enumerate(sorted(sessions.items())[:CHECKED]):
