@@ -242,11 +242,15 @@ class ScriptProcess:
         deadline = time.monotonic() + seconds
         left = seconds
         while True:
-            ready = [fd for fd, _ in self._poll.poll(left * 1_000)]
+            ready = {fd for fd, _ in self._poll.poll(left * 1_000)}
             if self._stdin in ready:
                 self._write()
-            ended = self._stdout in ready and not self._read()
-            lines = self._lines(ended=ended) if self._out else []
+            lines: list[str] = []
+            ended = False
+            if self._stdout in ready:
+                chunk = os.read(self._stdout, _CHUNK)
+                ended = not chunk  # nothing will ever come again
+                lines = self._lines(chunk)
             complaints = self._complaints() if self._stderr in ready else []
             if lines or complaints or ended:
                 return Heard(lines, complaints, ended)
@@ -254,20 +258,15 @@ class ScriptProcess:
             if left <= 0:
                 return Heard([], [], ended=False)
 
-    def _read(self) -> bool:
-        """Take what is on stdout. False: nothing will ever come again."""
-        chunk = os.read(self._stdout, _CHUNK)  # only if there is something
-        self._out += chunk
-        return bool(chunk)
-
-    def _lines(self, *, ended: bool) -> list[str]:
-        whole = ended or len(self._out) > _MOST_BYTES
-        end = len(self._out) if whole else self._out.rfind(b"\n") + 1
-        if not end:
-            return []
-        text = self._out[:end].decode("utf-8", "surrogateescape")
-        del self._out[:end]
-        return text.removesuffix("\n").split("\n")
+    def _lines(self, chunk: bytes) -> list[str]:
+        """The lines that are whole now; all of it at the end, or if one line is longer than is read."""
+        if self._out or not chunk.endswith(b"\n"):
+            self._out += chunk
+            whole = not chunk or len(self._out) > _MOST_BYTES
+            end = len(self._out) if whole else self._out.rfind(b"\n") + 1
+            chunk = bytes(self._out[:end])
+            del self._out[:end]
+        return chunk.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if chunk else []
 
     def _complaints(self) -> list[str]:
         """Lines on stderr. A program that ends with an error writes several, in more than one piece."""
