@@ -1,0 +1,176 @@
+"""Expressions as trees. Each node knows where it stands in its text (`start`, `stop`: offsets) and how deep it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lodesman.classad.values import UnaryName, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    start: int = 0
+    stop: int = 0
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(_Placed):
+    """A value that is written down."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name(_Placed):
+    """An attribute by its name; `my`, `target` and `parent`, in small letters, are ads."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(_Placed):
+    """`base.name`."""
+
+    base: Node
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscript(_Placed):
+    """`base[index]`."""
+
+    base: Node
+    index: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(_Placed):
+    """An operator before its operand."""
+
+    operator: UnaryName
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary(_Placed):
+    """An operator between two operands; `?:` is the one that gives a default."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logic(_Placed):
+    """`&&` or `||` between two or more operands, from left to right."""
+
+    operator: str
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditional(_Placed):
+    """`condition ? yes : no`."""
+
+    condition: Node
+    yes: Node
+    no: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall(_Placed):
+    """A function; `key` is its name in small letters."""
+
+    name: str
+    key: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLiteral(_Placed):
+    """A list."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdLiteral(_Placed):
+    """A nested ad: names as they are written, and expressions."""
+
+    pairs: tuple[tuple[str, Node], ...]
+
+
+Node: TypeAlias = (
+    Constant
+    | Name
+    | Select
+    | Subscript
+    | Unary
+    | Binary
+    | Logic
+    | Conditional
+    | FunctionCall
+    | ListLiteral
+    | AdLiteral
+)
+
+
+def constant_of(node: Node) -> Value | None:
+    """The value of an expression that is nothing else: a written value, or a list of them."""
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, ListLiteral):
+        found = []
+        for item in node.items:
+            value = constant_of(item)
+            if value is None:
+                return None
+            found.append(value)
+        return tuple(found)
+    return None
+
+
+def children(node: Node) -> tuple[Node, ...]:  # noqa: C901, PLR0911 - a case for each kind of node
+    """The parts of an expression, from left to right."""
+    match node:
+        case Constant() | Name():
+            return ()
+        case Select(base=base):
+            return (base,)
+        case Subscript(base=base, index=index):
+            return base, index
+        case Unary(operand=operand):
+            return (operand,)
+        case Binary(left=left, right=right):
+            return left, right
+        case Logic(operands=operands):
+            return operands
+        case Conditional(condition=condition, yes=yes, no=no):
+            return condition, yes, no
+        case FunctionCall(arguments=arguments):
+            return arguments
+        case ListLiteral(items=items):
+            return items
+        case AdLiteral(pairs=pairs):
+            return tuple(value for _, value in pairs)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The expression and all its parts, each before its own parts."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        yield one
+        todo.extend(reversed(children(one)))
+
+
+def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
+    """The operands of the outermost chain of an operator; the expression itself if it is none."""
+    if isinstance(node, Logic) and node.operator == operator:
+        return tuple(part for one in node.operands for part in clauses(one, operator))
+    return (node,)

@@ -1,0 +1,310 @@
+"""ClassAd texts as trees, by a Pratt parser, strict: what follows an expression, a name that comes twice, a number that
+64 bits do not hold are faults, with line and column.
+
+    new form:   [ Name = expression; ... ]          old form:   Name = expression, one for each line
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final, cast
+
+from lodesman.classad.ads import Ad, AdAttribute
+from lodesman.classad.nodes import (
+    AdLiteral,
+    Binary,
+    Conditional,
+    Constant,
+    FunctionCall,
+    ListLiteral,
+    Logic,
+    Name,
+    Node,
+    Select,
+    Subscript,
+    Unary,
+)
+from lodesman.classad.tokens import AdToken, fault_at, number_of, shown, token_at, unescaped
+from lodesman.classad.values import ERROR, UNDEFINED, UnaryName, Value, lower
+from lodesman.errors import SyntaxFault
+
+MOST_CHARACTERS: Final = 1 << 16
+MOST_DEPTH: Final = 64
+MOST_NODES: Final = 1_000
+MOST_ITEMS: Final = 10_000
+
+# How strongly an operator binds what is on its left.
+_BINARY: Final = {
+    "?": 1, "?:": 1, "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6,
+    "==": 7, "!=": 7, "=?=": 7, "=!=": 7, "is": 7, "isnt": 7,
+    "<": 8, "<=": 8, ">": 8, ">=": 8, "<<": 9, ">>": 9, ">>>": 9,
+    "+": 10, "-": 10, "*": 11, "/": 11, "%": 11, ".": 13, "[": 13,
+}  # fmt: skip
+_PREFIX: Final = 12
+_WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "undefined": UNDEFINED, "error": ERROR}
+_SPELLED: Final = {"is": "=?=", "isnt": "=!="}
+
+
+def parse_expression(text: str) -> Node:
+    """Read one expression and nothing after it. Raises SyntaxFault."""
+    _check_length(text)
+    parser = _Parser(text)
+    node = parser.expression(0)
+    parser.expect_end("an expression")
+    return node
+
+
+def parse_ad(text: str) -> Ad:
+    """Read one ad, in the new form if it begins with `[`, else in the old one. Raises SyntaxFault."""
+    _check_length(text)
+    first = token_at(text, 0, len(text))
+    if first.text != "[" or first.kind != "mark":
+        return Ad(_old_form(text))
+    parser = _Parser(text)
+    node = parser.expression(0)
+    parser.expect_end("an ad")
+    if not isinstance(node, AdLiteral):
+        raise fault_at(
+            text, first.start, "an expression, where an ad is needed", hint="[ Name = value; ... ]"
+        )
+    return Ad(entries_of(node))
+
+
+def entries_of(record: AdLiteral) -> dict[str, AdAttribute]:
+    """The attributes of a nested ad by their names in small letters."""
+    return {lower(name): AdAttribute(name, value) for name, value in record.pairs}
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_CHARACTERS or len(text.encode("utf-8", "surrogatepass")) > MOST_CHARACTERS:
+        raise fault_at(text, 0, f"the text has more than {MOST_CHARACTERS >> 10} KiB")
+
+
+def _old_form(text: str) -> dict[str, AdAttribute]:
+    entries: dict[str, AdAttribute] = {}
+    start = 0
+    for line in text.split("\n"):
+        stop = start + len(line)
+        stripped = line.strip()
+        if stripped and not stripped.startswith(("#", "//")):
+            parser = _Parser(text, start, stop)
+            name = parser.attribute_name(entries)
+            entries[lower(name)] = AdAttribute(name, parser.expression(0))
+            parser.expect_end("an attribute")
+        start = stop + 1
+    return entries
+
+
+class _Parser:
+    """One text being read; `token` is the next one."""
+
+    def __init__(self, text: str, start: int = 0, stop: int | None = None) -> None:
+        self.text = text
+        self.stop = len(text) if stop is None else stop
+        self.token = token_at(text, start, self.stop)
+        self.nodes = 0
+        self.nested = 0
+
+    # --- tokens ----------------------------------------------------------------------------------------------
+
+    def advance(self) -> AdToken:
+        token = self.token
+        self.token = token_at(self.text, token.stop, self.stop)
+        return token
+
+    def at(self, mark: str) -> bool:
+        return self.token.kind == "mark" and self.token.text == mark
+
+    def expect(self, mark: str, after: str) -> AdToken:
+        if not self.at(mark):
+            raise self.unexpected(f"where {mark} is needed after {after}")
+        return self.advance()
+
+    def expect_end(self, what: str) -> None:
+        if self.token.kind != "end":
+            raise self.unexpected(f"after the end of {what}")
+
+    def unexpected(self, where: str) -> SyntaxFault:
+        token = self.token
+        if token.kind == "end":
+            return fault_at(self.text, token.start, f"the text ends {where}")
+        hint = "== compares two values." if token.text == "=" and token.kind == "mark" else ""
+        what = shown(self.text[token.start : token.stop])
+        return fault_at(self.text, token.start, f"{what} stands {where}", hint=hint)
+
+    # --- trees -----------------------------------------------------------------------------------------------
+
+    def count(self, start: int, *parts: Node) -> int:
+        """The depth of a new node with these parts. Raises SyntaxFault if there are too many, or it is too deep."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
+        depth = 1 + max((part.depth for part in parts), default=0)
+        if depth > MOST_DEPTH:
+            raise self.too_deep(start)
+        return depth
+
+    def too_deep(self, start: int) -> SyntaxFault:
+        return fault_at(self.text, start, f"an expression nested more than {MOST_DEPTH} deep")
+
+    def expression(self, strength: int) -> Node:
+        """What binds more strongly than `strength`."""
+        self.nested += 1
+        if self.nested > MOST_DEPTH:
+            raise self.too_deep(self.token.start)
+        left = self.prefix()
+        while True:
+            token = self.token
+            operator = lower(token.text) if token.kind in {"mark", "name"} else ""
+            binds = _BINARY.get(operator, 0)
+            if binds <= strength:
+                break
+            self.advance()
+            left = self.infix(left, operator, binds)
+        self.nested -= 1
+        return left
+
+    def infix(self, left: Node, operator: str, binds: int) -> Node:
+        start = left.start
+        if operator == ".":
+            return self.select(left)
+        if operator == "[":
+            index = self.expression(0)
+            stop = self.expect("]", "the index").stop
+            return Subscript(
+                base=left, index=index, start=start, stop=stop, depth=self.count(start, left, index)
+            )
+        if operator == "?":
+            yes = self.expression(0)
+            self.expect(":", "the first choice")
+            no = self.expression(binds - 1)
+            depth = self.count(start, left, yes, no)
+            return Conditional(condition=left, yes=yes, no=no, start=start, stop=no.stop, depth=depth)
+        right = self.expression(binds - (operator == "?:"))
+        if operator in {"&&", "||"}:
+            return self.logic(left, operator, right)
+        depth = self.count(start, left, right)
+        name = _SPELLED.get(operator, operator)
+        return Binary(operator=name, left=left, right=right, start=start, stop=right.stop, depth=depth)
+
+    def logic(self, left: Node, operator: str, right: Node) -> Node:
+        """A chain of one operator is one node, however long it is: `left` may be its beginning."""
+        chained = isinstance(left, Logic) and left.operator == operator
+        operands = (*cast("Logic", left).operands, right) if chained else (left, right)
+        depth = self.count(left.start, *operands)
+        return Logic(operator=operator, operands=operands, start=left.start, stop=right.stop, depth=depth)
+
+    def select(self, base: Node) -> Node:
+        token = self.token
+        if token.kind not in {"name", "quoted"}:
+            raise self.unexpected("where the name of an attribute is needed")
+        self.advance()
+        name = self.name_of(token)
+        depth = self.count(base.start, base)
+        return Select(base=base, name=name, key=lower(name), start=base.start, stop=token.stop, depth=depth)
+
+    def name_of(self, token: AdToken) -> str:
+        name = unescaped(self.text, token) if token.kind == "quoted" else token.text
+        if not name:
+            raise fault_at(self.text, token.start, "a name without letters")
+        return name
+
+    def prefix(self) -> Node:
+        token = self.token
+        match token.kind, token.text:
+            case (("number" | "text"), _):
+                return self.constant()
+            case (("name" | "quoted"), _):
+                return self.word()
+            case "mark", ("-" | "+" | "!" | "~") as operator:
+                return self.unary(operator)
+            case "mark", "(":
+                self.advance()
+                inner = self.expression(0)
+                self.expect(")", "the expression in parentheses")
+                return inner
+            case "mark", "{":
+                self.advance()
+                items, stop = self.until("}", "the list")
+                depth = self.count(token.start, *items)
+                return ListLiteral(items=items, start=token.start, stop=stop, depth=depth)
+            case "mark", "[":
+                self.advance()
+                return self.record(token.start)
+            case _:
+                raise self.unexpected("where a value is needed")
+
+    def constant(self, minus: AdToken | None = None) -> Constant:
+        token = self.advance()
+        start = (minus or token).start
+        if token.kind == "number":
+            value: Value = number_of(self.text, token, negative=minus is not None)
+        else:
+            value = unescaped(self.text, token)
+        return Constant(value=value, start=start, stop=token.stop, depth=self.count(start))
+
+    def unary(self, operator: UnaryName) -> Node:
+        token = self.advance()
+        if operator == "-" and self.token.kind == "number":
+            return self.constant(token)
+        operand = self.expression(_PREFIX)
+        depth = self.count(token.start, operand)
+        return Unary(operator=operator, operand=operand, start=token.start, stop=operand.stop, depth=depth)
+
+    def word(self) -> Node:
+        token = self.advance()
+        name = self.name_of(token)
+        key = lower(name)
+        start = token.start
+        if self.at("(") and token.kind == "name":
+            self.advance()
+            arguments, stop = self.until(")", "the arguments")
+            depth = self.count(start, *arguments)
+            return FunctionCall(name=name, key=key, arguments=arguments, start=start, stop=stop, depth=depth)
+        depth = self.count(start)
+        if key in _WORDS and token.kind == "name":
+            return Constant(value=_WORDS[key], start=start, stop=token.stop, depth=depth)
+        return Name(name=name, key=key, start=start, stop=token.stop, depth=depth)
+
+    def until(self, mark: str, what: str) -> tuple[tuple[Node, ...], int]:
+        """Expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""
+        found: list[Node] = []
+        while not self.at(mark):
+            if found:
+                self.expect(",", what)
+            found.append(self.expression(0))
+            self.nodes -= isinstance(found[-1], Constant)
+            if len(found) > MOST_ITEMS:
+                raise fault_at(self.text, found[-1].start, f"more than {MOST_ITEMS:,} items in a list")
+        return tuple(found), self.advance().stop
+
+    def record(self, start: int) -> Node:
+        pairs: dict[str, tuple[str, Node]] = {}
+        while not self.at("]"):
+            if self.at(";"):
+                self.advance()
+                continue
+            before = self.nodes
+            name = self.attribute_name(pairs)
+            pairs[lower(name)] = name, self.expression(0)
+            if self.nested == 1:
+                self.nodes = before  # each attribute of the ad itself is an expression of its own
+            if not self.at("]"):
+                self.expect(";", f"the attribute {shown(name)}")
+        stop = self.advance().stop
+        values = [value for _, value in pairs.values()]
+        return AdLiteral(
+            pairs=tuple(pairs.values()), start=start, stop=stop, depth=self.count(start, *values)
+        )
+
+    def attribute_name(self, known: Container[str]) -> str:
+        """A name and the `=` after it. Raises SyntaxFault if it is known, in small letters."""
+        token = self.token
+        if token.kind not in {"name", "quoted"}:
+            raise self.unexpected("where the name of an attribute is needed")
+        self.advance()
+        name = self.name_of(token)
+        if lower(name) in known:
+            raise fault_at(self.text, token.start, f"the attribute {shown(name)} comes twice")
+        self.expect("=", f"the name {shown(name)}")
+        return name

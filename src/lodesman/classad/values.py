@@ -1,0 +1,196 @@
+"""Values of ClassAds and what operators make of them: three-valued logic, with UNDEFINED and ERROR.
+
+    value = bool | int | float | str | tuple of values | Ad | UNDEFINED | ERROR
+
+Whole numbers have 64 bits. Texts are compared without regard to case, but for `=?=` and `=!=`; case is that of ASCII, as in
+HTCondor. What a number cannot hold is ERROR (HTCondor wraps it round).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, Literal, TypeAlias
+
+INT_MIN: Final = -(1 << 63)
+INT_MAX: Final = (1 << 63) - 1
+MAX_TEXT: Final = 1 << 16
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER: Final = {code + 32: code for code in range(ord("A"), ord("Z") + 1)}
+
+
+class Special(Enum):
+    """The two values that are no data: nothing is known, or something is wrong."""
+
+    UNDEFINED = "undefined"
+    ERROR = "error"
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self.value} is neither true nor false")
+
+
+UNDEFINED: Final = Special.UNDEFINED
+ERROR: Final = Special.ERROR
+
+
+class NestedAd:
+    """An ad as a value; `ads.Ad` is the only kind."""
+
+    __slots__ = ()
+
+
+Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | NestedAd | Special"
+Operation = Callable[[Value, Value], Value]
+_Number = (int, float)  # bool is a number, too
+
+
+def lower(text: str) -> str:
+    """Without capital letters of ASCII."""
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
+def upper(text: str) -> str:
+    """Without small letters of ASCII."""
+    return text.upper() if text.isascii() else text.translate(_UPPER)
+
+
+def truth(value: Value) -> bool | Special:
+    """As a condition: numbers count; a text, a list or an ad is ERROR."""
+    if value is True or value is False or isinstance(value, Special):
+        return value
+    return value != 0 if isinstance(value, _Number) else ERROR
+
+
+def is_true(value: Value) -> bool:
+    """Whether a match may follow from it: true, or a number but zero."""
+    return value is True or (isinstance(value, _Number) and value != 0)
+
+
+def number(value: float) -> Value:
+    """A number, or ERROR if 64 bits do not hold it."""
+    if isinstance(value, int):
+        return value if INT_MIN <= value <= INT_MAX else ERROR
+    return value if math.isfinite(value) else ERROR
+
+
+def _special(left: Value, right: Value) -> Value:
+    """What a strict operator answers for values that are not of its kind."""
+    if left is ERROR or right is ERROR:
+        return ERROR
+    return UNDEFINED if left is UNDEFINED or right is UNDEFINED else ERROR
+
+
+def _arithmetic(compute: Callable[[float, float], float]) -> Operation:
+    def operation(left: Value, right: Value) -> Value:
+        if isinstance(left, _Number) and isinstance(right, _Number):
+            try:
+                return number(compute(left, right))
+            except (ZeroDivisionError, OverflowError):
+                return ERROR
+        return _special(left, right)
+
+    return operation
+
+
+def _divide(left: float, right: float) -> float:
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _remainder(left: Value, right: Value) -> Value:
+    if isinstance(left, int) and isinstance(right, int):
+        return ERROR if right == 0 else int(left - right * _divide(left, right))
+    return _special(left, right)
+
+
+def _bitwise(compute: Callable[[int, int], int]) -> Operation:
+    def operation(left: Value, right: Value) -> Value:
+        if type(left) is int and type(right) is int:
+            return _signed(compute(left, right))
+        return _special(left, right)
+
+    return operation
+
+
+def _signed(value: int) -> int:
+    """The lowest 64 bits as a signed number."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _unsigned_shift(value: int, by: int) -> int:
+    return (value % (1 << 64)) >> (by % 64)
+
+
+def _compare(compare: Callable[[float, float], bool], texts: Callable[[str, str], bool]) -> Operation:
+    def operation(left: Value, right: Value) -> Value:
+        if isinstance(left, str):
+            if isinstance(right, str):
+                return texts(lower(left), lower(right))
+        elif isinstance(left, _Number) and isinstance(right, _Number):
+            # As in HTCondor a whole number becomes a real one beside a real one.
+            mixed = isinstance(left, float) is not isinstance(right, float)
+            return compare(float(left), float(right)) if mixed else compare(left, right)
+        return _special(left, right)
+
+    return operation
+
+
+def same(left: Value, right: Value) -> Value:
+    """`=?=`, which is `is`: never UNDEFINED. Types and the case of texts count; two lists and two ads are ERROR."""
+    if type(left) is not type(right):
+        return False
+    return ERROR if isinstance(left, (tuple, NestedAd)) else left == right
+
+
+def is_ad(value: Value) -> bool:
+    """Whether it is a nested ad."""
+    return isinstance(value, NestedAd)
+
+
+def _differ(left: Value, right: Value) -> Value:
+    found = same(left, right)
+    return found if found is ERROR else found is not True
+
+
+STRICT: Final[Mapping[str, Operation]] = {
+    "+": _arithmetic(operator.add),
+    "-": _arithmetic(operator.sub),
+    "*": _arithmetic(operator.mul),
+    "/": _arithmetic(_divide),
+    "%": _remainder,
+    "&": _bitwise(operator.and_),
+    "|": _bitwise(operator.or_),
+    "^": _bitwise(operator.xor),
+    "<<": _bitwise(lambda value, by: value << (by % 64)),
+    ">>": _bitwise(lambda value, by: value >> (by % 64)),
+    ">>>": _bitwise(_unsigned_shift),
+    "<": _compare(operator.lt, operator.lt),
+    "<=": _compare(operator.le, operator.le),
+    ">": _compare(operator.gt, operator.gt),
+    ">=": _compare(operator.ge, operator.ge),
+    "==": _compare(operator.eq, operator.eq),
+    "!=": _compare(operator.ne, operator.ne),
+    "=?=": same,
+    "=!=": _differ,
+}
+"""The operators that need both values, by how they are written."""
+
+UnaryName = Literal["-", "+", "!", "~"]
+
+
+def unary(name: UnaryName, value: Value) -> Value:
+    """One of the operators before a value."""
+    if isinstance(value, Special):
+        return value
+    if name == "!":
+        found = truth(value)
+        return found if isinstance(found, Special) else not found
+    if name == "~":
+        return ~value if type(value) is int else ERROR
+    if isinstance(value, bool) or not isinstance(value, _Number):
+        return ERROR
+    return number(-value) if name == "-" else value
