@@ -229,6 +229,10 @@ def test_only_loops_that_serve_others_catch_everything(nodes):
     assert broad == MAY_CATCH_ALL
 
 
+# Runs code that it has made of its own words alone (`test_the_code_has_no_text_of_an_ad`).
+MAY_EVALUATE = "classad/fast.py"
+
+
 def test_languages_and_decisions_touch_nothing(nodes):
     impure = [
         f"{name}:{node.lineno} {node.func.id}"
@@ -236,7 +240,7 @@ def test_languages_and_decisions_touch_nothing(nodes):
         if Path(name).parts[0].removesuffix(".py") in PURE
         for node in found
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id in {"open", "print", "input", "eval", "exec"}
+        if node.func.id in {"open", "print", "input", "exec", *([] if name == MAY_EVALUATE else ["eval"])}
     ]
     assert impure == []
 

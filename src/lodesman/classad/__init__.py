@@ -1,9 +1,12 @@
 """ClassAds, the language in which jobs and sites say what they need of each other (as in HTCondor).
 
-`tokens` and `parse` read texts, `nodes` are their trees, `write` prints them; `values` are what they may be worth.
+`tokens` and `parse` read texts, `nodes` are their trees, `write` prints them. `values`, `functions` and `texts` say what
+operators and functions mean, `closures` what an expression is worth in an ad beside another one, exactly; `fast` says the
+same of matches sooner, `partial` what can be said before the other ad is known, `clauses` why a match fails.
 """
 
-from lodesman.classad.ads import EMPTY, Ad
+from lodesman.classad.ads import EMPTY, Ad, Run
+from lodesman.classad.closures import evaluate, matches
 from lodesman.classad.nodes import Node
 from lodesman.classad.parse import parse_ad, parse_expression
 from lodesman.classad.values import ERROR, UNDEFINED, Value
@@ -15,7 +18,10 @@ __all__ = [
     "UNDEFINED",
     "Ad",
     "Node",
+    "Run",
     "Value",
+    "evaluate",
+    "matches",
     "parse_ad",
     "parse_expression",
     "write_ad",

@@ -1,0 +1,236 @@
+"""The functions of ClassAds, as HTCondor has them; none of them knows anything of the machine that evaluates.
+
+A function with a wrong number of arguments, and one that is not known, is ERROR.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from lodesman.classad.ads import Closure, Frame
+from lodesman.classad.texts import TEXT_FUNCTIONS
+from lodesman.classad.values import (
+    ERROR,
+    STRICT,
+    UNDEFINED,
+    Special,
+    Value,
+    is_ad,
+    lower,
+    number,
+    same,
+    truth,
+)
+
+_NUMBER: Final = re.compile(r"\s*+([+-]?(?!0[xX])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+_COMPARISONS: Final = {
+    **{name: STRICT[name] for name in ("<", "<=", ">", ">=", "==", "!=")},
+    "is": same,
+    "isnt": STRICT["=!="],
+}
+_Real = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What a call does; `least` and `most` arguments. `needs_clock`: the time comes before them."""
+
+    work: Callable[..., Value]
+    least: int = 1
+    most: int = 1
+    needs_clock: bool = False
+
+    def takes(self, count: int) -> bool:
+        """Whether it takes this number of arguments."""
+        return self.least <= count <= self.most
+
+
+# --- kinds ------------------------------------------------------------------------------------------------
+
+
+def _is_kind(kind: type, value: Value) -> Value:
+    return type(value) is kind
+
+
+def _is_special(special: Special, value: Value) -> Value:
+    return value is special
+
+
+# --- conversions ------------------------------------------------------------------------------------------
+
+
+def _read_number(text: str) -> _Real | None:
+    """The number that a text begins with."""
+    found = _NUMBER.match(text)
+    if not found:
+        return None
+    return int(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
+
+
+def _plain(value: Value) -> Value:
+    """A number of a number, a truth value or a text; ERROR of all else, but of UNDEFINED."""
+    if isinstance(value, (Special, int, float)):
+        return value
+    found = _read_number(value) if isinstance(value, str) else None
+    return ERROR if found is None else number(found)
+
+
+def _int(value: Value) -> Value:
+    found = _plain(value)
+    return number(int(found)) if isinstance(found, (int, float)) else found
+
+
+def _real(value: Value) -> Value:
+    found = _plain(value)
+    return float(found) if isinstance(found, (int, float)) else found
+
+
+def _bool(value: Value) -> Value:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(lower(value), UNDEFINED)
+    return truth(value)
+
+
+def _to_whole(how: Callable[[float], int], value: Value) -> Value:
+    found = _plain(value)
+    return number(how(found)) if isinstance(found, (int, float)) else ERROR
+
+
+def _pow(base: Value, exponent: Value) -> Value:
+    left, right = _plain(base), _plain(exponent)
+    if not isinstance(left, (int, float)) or not isinstance(right, (int, float)):
+        return ERROR
+    whole = type(base) is int and type(exponent) is int and right >= 0
+    try:
+        if whole:
+            # Larger than this it cannot be: no power with millions of digits.
+            return ERROR if abs(left) > 1 and right > 64 else number(int(left) ** int(right))
+        return number(math.pow(left, right))
+    except (OverflowError, ValueError):
+        return ERROR
+
+
+# --- lists ------------------------------------------------------------------------------------------------
+
+
+def _size(value: Value) -> Value:
+    if isinstance(value, (str, tuple)):
+        return len(value)
+    if isinstance(value, Special):
+        return value
+    return len(value) if is_ad(value) else ERROR  # type: ignore[arg-type]  # it is an ad
+
+
+def _fold(step: Callable[[list[_Real]], _Real], empty: Value, found: Value) -> Value:
+    """Of the numbers of a list; what is undefined in it does not count."""
+    if not isinstance(found, tuple):
+        return found if isinstance(found, Special) else ERROR
+    items = [one for one in found if one is not UNDEFINED]
+    if not all(isinstance(one, (int, float)) for one in items):
+        return ERROR
+    if not items:
+        return empty
+    if len(items) == 1:
+        return items[0]
+    values: list[_Real] = [float(one) if isinstance(one, float) else int(one) for one in items]  # type: ignore[arg-type]
+    if any(isinstance(one, float) for one in values):
+        values = [float(one) for one in values]
+    return number(step(values))
+
+
+def _average(found: Value) -> Value:
+    total = _fold(sum, 0, found)
+    if isinstance(total, Special) or not isinstance(found, tuple):
+        return total
+    count = sum(one is not UNDEFINED for one in found)
+    return total / count if count and isinstance(total, (int, float)) else 0
+
+
+def _compares(decides: bool, name: Value, found: Value, value: Value) -> Value:
+    """Whether a comparison holds for any item (`decides` is true), or all."""
+    if name is UNDEFINED or found is UNDEFINED:
+        return UNDEFINED
+    compare = _COMPARISONS.get(lower(name)) if isinstance(name, str) else None
+    if compare is None or not isinstance(found, tuple) or value is ERROR:
+        return ERROR
+    for item in found:
+        held = compare(item, value)
+        if held is ERROR:
+            return ERROR
+        if (held is True) is decides:
+            return decides
+    return not decides
+
+
+def _member(compare: Callable[[Value, Value], Value], value: Value, found: Value) -> Value:
+    if found is UNDEFINED or (value is UNDEFINED and compare is not same):
+        return UNDEFINED
+    if not isinstance(found, tuple) or isinstance(value, tuple) or is_ad(value):
+        return ERROR
+    if value is ERROR and compare is not same:
+        return ERROR
+    return any(compare(item, value) is True for item in found)
+
+
+# --- others -----------------------------------------------------------------------------------------------
+
+
+def _if_then_else(arguments: list[Closure]) -> Closure:
+    if len(arguments) != 3:
+        return lambda _: ERROR
+    condition, yes, no = arguments
+
+    def choose(frame: Frame) -> Value:
+        found = truth(condition(frame))
+        if isinstance(found, Special):
+            return found
+        return yes(frame) if found else no(frame)
+
+    return choose
+
+
+LAZY: Final[Mapping[str, Callable[[list[Closure]], Closure]]] = {"ifthenelse": _if_then_else}
+"""Functions that do not need all their arguments."""
+
+
+def _kinds() -> Iterable[tuple[str, Function]]:
+    for name, kind in (
+        ("string", str),
+        ("integer", int),
+        ("real", float),
+        ("boolean", bool),
+        ("list", tuple),
+    ):
+        yield f"is{name}", Function(partial(_is_kind, kind))
+    yield "isclassad", Function(is_ad)
+    yield "isundefined", Function(partial(_is_special, UNDEFINED))
+    yield "iserror", Function(partial(_is_special, ERROR))
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    **dict(_kinds()),
+    "int": Function(_int),
+    "real": Function(_real),
+    "bool": Function(_bool),
+    "floor": Function(partial(_to_whole, math.floor)),
+    "ceiling": Function(partial(_to_whole, math.ceil)),
+    "round": Function(partial(_to_whole, round)),
+    "pow": Function(_pow, 2, 2),
+    "size": Function(_size),
+    "sum": Function(partial(_fold, sum, 0)),
+    "min": Function(partial(_fold, min, UNDEFINED)),
+    "max": Function(partial(_fold, max, UNDEFINED)),
+    "avg": Function(_average),
+    "anycompare": Function(partial(_compares, True), 3, 3),
+    "allcompare": Function(partial(_compares, False), 3, 3),
+    "member": Function(partial(_member, STRICT["=="]), 2, 2),
+    "identicalmember": Function(partial(_member, same), 2, 2),
+    "time": Function(int, 0, 0, needs_clock=True),
+    **{name: Function(work, least, most) for name, (work, least, most) in TEXT_FUNCTIONS.items()},
+}
+"""By name in small letters."""

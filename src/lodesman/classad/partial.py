@@ -1,0 +1,157 @@
+"""What can be said of an expression before the other ad is known: what it asks of it, and what is left of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lodesman.classad.ads import EMPTY, Ad
+from lodesman.classad.closures import evaluate
+from lodesman.classad.nodes import (
+    AdLiteral,
+    Binary,
+    Conditional,
+    Constant,
+    FunctionCall,
+    ListLiteral,
+    Logic,
+    Name,
+    Node,
+    Select,
+    Subscript,
+    Unary,
+    children,
+    constant_of,
+)
+from lodesman.classad.values import Special, is_ad, lower, truth
+
+_SIDES = frozenset({"my", "target", "parent"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Attributes that an expression may ask for, in small letters: of its own ad, and of the other one."""
+
+    own: frozenset[str] = frozenset()
+    other: frozenset[str] = frozenset()
+
+
+def references(node: Node, my: Ad = EMPTY) -> References:
+    """What an expression in an ad asks for, also by way of that ad's other attributes.
+
+    A name without MY or TARGET that the ad lacks is one of the other ad.
+    """
+    own: set[str] = set()
+    other: set[str] = set()
+    todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
+    while todo:
+        one, around = todo.pop()
+        key = ""
+        match one:
+            case Select(base=Name(key="target"), key=name):
+                other.add(name)
+                continue
+            case Select(base=Name(key="my"), key=name) | Name(key=name) if (
+                name not in _SIDES and name not in around
+            ):
+                key = name
+            case AdLiteral(pairs=pairs):
+                around |= {lower(name) for name, _ in pairs}
+            case _:
+                pass
+        if isinstance(one, Name) and key and key not in my.entries:
+            other.add(key)
+        elif key and key not in own:
+            own.add(key)
+            entry = my.entries.get(key)
+            if entry is not None:
+                todo.append((entry.node, frozenset()))
+        if not isinstance(one, Select) or not isinstance(one.base, Name) or one.base.key not in _SIDES:
+            todo.extend((part, around) for part in children(one))
+    return References(own=frozenset(own), other=frozenset(other))
+
+
+def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case for each kind of node
+    """The expression with the values of its own ad put in, and what is known then worked out.
+
+    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same.
+    """
+    match node:
+        case Name(key=key) if key not in _SIDES:
+            return _known(node, key, my)
+        case Select(base=Name(key="my"), key=key):
+            return _known(node, key, my)
+        case Constant() | Name() | Select() | AdLiteral():
+            return node
+        case Logic():
+            return _logic(node, my)
+        case Unary(operand=operand):
+            return _folded(replace(node, operand=flatten(operand, my)))
+        case Binary(left=left, right=right):
+            return _folded(replace(node, left=flatten(left, my), right=flatten(right, my)))
+        case Subscript(base=base, index=index):
+            return _folded(replace(node, base=flatten(base, my), index=flatten(index, my)))
+        case Conditional(condition=condition, yes=yes, no=no):
+            return _choice(
+                replace(node, condition=flatten(condition, my), yes=flatten(yes, my), no=flatten(no, my))
+            )
+        case FunctionCall(arguments=arguments):
+            return _folded(replace(node, arguments=tuple([flatten(one, my) for one in arguments])))
+        case ListLiteral(items=items):
+            return replace(node, items=tuple([flatten(one, my) for one in items]))
+
+
+def _known(node: Node, key: str, my: Ad) -> Node:
+    value = my.constants.get(key)
+    if value is None and key in my.entries and not references(Name(name=key, key=key), my).other:
+        value = None if _asks_clock(key, my) else evaluate(key, my)
+    return node if value is None or is_ad(value) else Constant(value=value, start=node.start, stop=node.stop)
+
+
+def _asks_clock(key: str, my: Ad) -> bool:
+    asked = references(Name(name=key, key=key), my).own
+    nodes = [my.entries[one].node for one in asked if one in my.entries]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, FunctionCall) and node.key == "time":
+            return True
+        nodes.extend(children(node))
+    return False
+
+
+def _folded(node: Node) -> Node:
+    """A constant if all its parts are."""
+    if any(constant_of(part) is None for part in children(node)) or (
+        isinstance(node, FunctionCall) and node.key == "time"
+    ):
+        return node
+    return Constant(value=evaluate(node), start=node.start, stop=node.stop)
+
+
+def _choice(node: Conditional) -> Node:
+    if not isinstance(node.condition, Constant):
+        return node
+    found = truth(node.condition.value)
+    if isinstance(found, Special):
+        return Constant(value=found, start=node.start, stop=node.stop)
+    return node.yes if found else node.no
+
+
+def _logic(node: Logic, my: Ad) -> Node:
+    """Operands that do not decide are left out; what follows one that does is never asked."""
+    decides = node.operator == "||"
+    kept: list[Node] = []
+    for operand in node.operands:
+        one = flatten(operand, my)
+        found = truth(one.value) if isinstance(one, Constant) else None
+        if found is None or isinstance(found, Special):
+            kept.append(one)
+        elif found is decides:
+            kept.append(Constant(value=decides, start=one.start, stop=one.stop))
+            break
+    if not kept:
+        return Constant(value=not decides, start=node.start, stop=node.stop)
+    if len(kept) == 1:
+        # One condition is still a condition: 5 && true is true, not 5.
+        neutral = Constant(value=not decides, start=node.stop, stop=node.stop)
+        return _folded(replace(node, operands=(kept[0], neutral)))
+    return _folded(replace(node, operands=tuple(kept)))

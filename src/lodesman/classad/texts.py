@@ -1,0 +1,266 @@
+"""The functions of ClassAds that make, cut and compare texts, and those of texts that are lists ("a, b, c")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from itertools import zip_longest
+from typing import Final
+
+from lodesman.classad.regexp import Regexp, read_regexp
+from lodesman.classad.values import ERROR, MAX_TEXT, UNDEFINED, Special, Value, lower, number, upper
+from lodesman.classad.write import write_value
+from lodesman.errors import InvalidRequest
+
+_MISSING: Final = object()
+_USUAL: Final = " ,"
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_VERSION: Final = re.compile(r"([0-9]+)|([^0-9]+)", re.ASCII)
+
+
+def printed(value: Value) -> str:
+    """A value as functions print it."""
+    if isinstance(value, str):
+        return value
+    return _inside(value)
+
+
+def _inside(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"{{ {','.join(map(_inside, value))} }}"
+    if isinstance(value, float):
+        return f"{value:.15E}" if value else repr(value)
+    if isinstance(value, (str, bool, int, Special)):
+        return write_value(value)
+    return f"[ {write_value(value)[1:-1]} ]"
+
+
+def _bounded(text: str) -> Value:
+    """ERROR instead of a text that is too long: expressions could double one again and again."""
+    return text if len(text) <= MAX_TEXT else ERROR
+
+
+def _first_special(values: tuple[Value, ...]) -> Special | None:
+    return next((one for one in values if isinstance(one, Special)), None)
+
+
+def _unknown_first(values: tuple[Value, ...]) -> Special | None:
+    return UNDEFINED if UNDEFINED in values else _first_special(values)
+
+
+def _on_text(work: Callable[[str], Value], value: Value) -> Value:
+    return value if isinstance(value, Special) else work(printed(value))
+
+
+def _strcat(*values: Value) -> Value:
+    special = _first_special(values)
+    return _bounded("".join(map(printed, values))) if special is None else special
+
+
+def _join(*words: Value) -> Value:
+    if len(words) == 1 and not isinstance(words[0], tuple):
+        return words[0] if isinstance(words[0], Special) else ""
+    separator, rest = ("", words) if len(words) == 1 else (words[0] if words else "", words[1:])
+    if len(rest) == 1 and isinstance(rest[0], tuple):
+        rest = rest[0]
+    if separator is ERROR or ERROR in rest:
+        return ERROR
+    known = [printed(one) for one in rest if one is not UNDEFINED]
+    if not known and (rest or separator is UNDEFINED):
+        return UNDEFINED
+    return _bounded((printed(separator) if separator is not UNDEFINED else "").join(known))
+
+
+def _split(value: Value, marks: Value = " ,") -> Value:
+    if not isinstance(value, str) or not isinstance(marks, str):
+        return ERROR
+    text = value.strip(marks)
+    if not text or not marks:
+        return (text,) if text else ()
+    blanks = "".join(re.escape(one) for one in marks if one.isspace())
+    others = "".join(re.escape(one) for one in marks if not one.isspace())
+    around = f"[{blanks}]*" if blanks else ""
+    choices = [f"{around}[{others}]{around}" if others else "", f"[{blanks}]+" if blanks else ""]
+    return tuple(re.split("|".join(one for one in choices if one), text))
+
+
+def _substr(value: Value, offset: Value, length: Value = MAX_TEXT) -> Value:
+    if UNDEFINED in (value, offset, length):
+        return UNDEFINED
+    if not isinstance(value, str) or type(offset) is not int or type(length) is not int:
+        return ERROR
+    start = max(0, offset + len(value) if offset < 0 else offset)
+    stop = len(value) + length if length < 0 else start + length
+    return value[start : max(start, stop)]
+
+
+def _sign(left: str, right: str) -> int:
+    return (left > right) - (left < right)
+
+
+def _compared(change: Callable[[str], str], left: Value, right: Value) -> Value:
+    special = _unknown_first((left, right))
+    return _sign(change(printed(left)), change(printed(right))) if special is None else special
+
+
+# --- versions ---------------------------------------------------------------------------------------------
+
+
+def _version_sign(left: str, right: str) -> int:
+    """Runs of digits count as numbers, those with leading zeros as fractions: 1.9 < 1.10, 1.01 < 1.1."""
+    at = 0
+    for one, other in zip_longest(left, right, fillvalue=""):
+        if one != other:
+            break
+        at += 1
+    else:
+        return 0
+    begin = at
+    while begin and left[begin - 1].isdigit():
+        begin -= 1
+    first, second = _digits(left, begin), _digits(right, begin)
+    if not first or not second:
+        return _sign(left[at : at + 1], right[at : at + 1])
+    if first[0] == "0" or second[0] == "0":
+        zeros = len(first) - len(first.lstrip("0")), len(second) - len(second.lstrip("0"))
+        if zeros[0] != zeros[1]:
+            # More zeros are less; nothing but zeros is less than zeros and a digit.
+            return -1 if zeros[0] > zeros[1] else 1
+        return _sign(left[at : at + 1], right[at : at + 1])
+    if len(first) != len(second):
+        return 1 if len(first) > len(second) else -1
+    return _sign(left[at : at + 1], right[at : at + 1])
+
+
+def _digits(text: str, start: int) -> str:
+    stop = start
+    while stop < len(text) and "0" <= text[stop] <= "9":
+        stop += 1
+    return text[start:stop]
+
+
+def _version(holds: Callable[[int], Value], left: Value, right: Value) -> Value:
+    special = _unknown_first((left, right))
+    return holds(_version_sign(printed(left), printed(right))) if special is None else special
+
+
+def _version_in_range(value: Value, low: Value, high: Value) -> Value:
+    special = _unknown_first((value, low, high))
+    if special is not None:
+        return special
+    text = printed(value)
+    return _version_sign(printed(low), text) <= 0 <= _version_sign(printed(high), text)
+
+
+# --- regular expressions ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _regexp_of(pattern: str, options: str) -> Regexp | None:
+    try:
+        return read_regexp(pattern, options)
+    except InvalidRequest:
+        return None
+
+
+def _regexp(pattern: Value, text: Value, options: Value = "") -> Value:
+    special = _first_special((pattern, text, options))
+    if special is not None:
+        return special
+    if not isinstance(pattern, str) or not isinstance(text, str) or not isinstance(options, str):
+        return ERROR
+    read = _regexp_of(pattern, options)
+    found = read.is_found(text) if read else None
+    return ERROR if found is None else found
+
+
+# --- texts that are lists ---------------------------------------------------------------------------------
+
+
+def _items(text: str, marks: str) -> list[str]:
+    parts = re.split(f"[{re.escape(marks)}]", text) if marks else [text]
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = _USUAL) -> Value:
+    return work(_items(text, marks)) if isinstance(text, str) and isinstance(marks, str) else ERROR
+
+
+def _contained(
+    work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = _USUAL
+) -> Value:
+    """Whether one is in the other. What is undefined contains nothing; `empty`: whether it is in everything."""
+    given = (left, right, marks)
+    if not all(isinstance(one, str) or one is UNDEFINED for one in given):
+        return ERROR
+    if isinstance(left, str) and isinstance(right, str) and isinstance(marks, str):
+        return work(left, right, marks)
+    return UNDEFINED if left is right else left is UNDEFINED and empty
+
+
+def _is_member(change: Callable[[str], str], one: str, text: str, marks: str) -> bool:
+    return change(one) in map(change, _items(text, marks))
+
+
+def _is_subset(change: Callable[[str], str], some: str, text: str, marks: str) -> bool:
+    return set(map(change, _items(some, marks))) <= set(map(change, _items(text, marks)))
+
+
+def _intersect(left: Value, right: Value, marks: Value = _USUAL) -> Value:
+    if ERROR in (left, right, marks):
+        return ERROR
+    if not isinstance(left, str) or not isinstance(right, str) or not isinstance(marks, str):
+        return UNDEFINED if UNDEFINED in (left, right, marks) else ERROR
+    return not set(_items(left, marks)).isdisjoint(_items(right, marks))
+
+
+def _total(work: Callable[[list[float]], float], empty: Value, items: list[str]) -> Value:
+    if not all(_REAL.fullmatch(one) for one in items):
+        return ERROR
+    whole = all(_WHOLE.fullmatch(one) for one in items)
+    numbers = [int(one) if whole else float(one) for one in items]
+    return number(work(numbers)) if numbers else empty
+
+
+def _mean(numbers: list[float]) -> float:
+    total = sum(numbers)
+    if all(isinstance(one, int) for one in numbers):
+        quotient = abs(total) // len(numbers)
+        return quotient if total >= 0 else -quotient
+    return total / len(numbers)
+
+
+_Work = tuple[Callable[..., Value], int, int]
+
+TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
+    "string": (partial(_on_text, _bounded), 1, 1),
+    "toupper": (partial(_on_text, upper), 1, 1),
+    "tolower": (partial(_on_text, lower), 1, 1),
+    "strcat": (_strcat, 0, 1_000),
+    "join": (_join, 0, 1_000),
+    "split": (_split, 1, 2),
+    "substr": (_substr, 2, 3),
+    "strcmp": (partial(_compared, str), 2, 2),
+    "stricmp": (partial(_compared, lower), 2, 2),
+    "regexp": (_regexp, 2, 3),
+    "versioncmp": (partial(_version, lambda sign: sign), 2, 2),
+    "versiongt": (partial(_version, lambda sign: sign > 0), 2, 2),
+    "versionge": (partial(_version, lambda sign: sign >= 0), 2, 2),
+    "versionlt": (partial(_version, lambda sign: sign < 0), 2, 2),
+    "versionle": (partial(_version, lambda sign: sign <= 0), 2, 2),
+    "versioneq": (partial(_version, lambda sign: sign == 0), 2, 2),
+    "version_in_range": (_version_in_range, 3, 3),
+    "stringlistsize": (partial(_text_list, len), 1, 2),
+    "stringlistsum": (partial(_text_list, partial(_total, sum, 0.0)), 1, 2),
+    "stringlistavg": (partial(_text_list, partial(_total, _mean, 0.0)), 1, 2),
+    "stringlistmin": (partial(_text_list, partial(_total, min, UNDEFINED)), 1, 2),
+    "stringlistmax": (partial(_text_list, partial(_total, max, UNDEFINED)), 1, 2),
+    "stringlistmember": (partial(_contained, partial(_is_member, str), False), 2, 3),
+    "stringlistimember": (partial(_contained, partial(_is_member, lower), False), 2, 3),
+    "stringlistsintersect": (_intersect, 2, 3),
+    "stringlistsubsetmatch": (partial(_contained, partial(_is_subset, str), True), 2, 3),
+    "stringlistisubsetmatch": (partial(_contained, partial(_is_subset, lower), True), 2, 3),
+}
+"""By name in small letters: what it does, how many arguments at least and at most."""

@@ -1,0 +1,78 @@
+"""Regular expressions: the answers of Python's, in time that the text bounds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lodesman.classad.regexp import MOST_STATES, MOST_WORK, read_regexp
+from lodesman.errors import InvalidRequest
+
+ATOMS = st.sampled_from(
+    ["a", "b", "A", ".", "^", "$", "[ab]", "[^a]", "[a-c]", r"\d", r"\W", r"\.", "1", "(?:a|b)", "\n", r"\s"]
+)
+REPEATS = st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,2}", "{1,}", "*?"])
+
+
+@st.composite
+def patterns(draw, depth=2):
+    pieces = []
+    for _ in range(draw(st.integers(0, 4))):
+        atom = f"({draw(patterns(depth - 1))})" if depth and draw(st.booleans()) else draw(ATOMS)
+        pieces.append(atom + ("" if atom in "^$" else draw(REPEATS)))
+    return "|".join(["".join(pieces), *([draw(ATOMS)] if draw(st.booleans()) else [])])
+
+
+@settings(max_examples=400)
+@given(patterns(), st.text("abA1.\n", max_size=8), st.sampled_from(["", "i", "s", "m", "is"]))
+def test_as_python_says(pattern, text, options):
+    flags = sum((getattr(re, one.upper()) for one in options), re.RegexFlag.ASCII)
+    assert read_regexp(pattern, options).is_found(text) == bool(re.search(pattern, text, flags))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        ")",
+        "a)",
+        "[",
+        "[a",
+        "*",
+        "a**",
+        "a{2",
+        "a{,3}",
+        "a{3,2}",
+        "a{999}",
+        "(?=a)",
+        "(?P<x>a)",
+        r"\1",
+        r"\b",
+        "\\",
+        "[b-a]",
+        "(" * 40 + ")" * 40,
+        "a" * MOST_STATES,
+        "((a{99}){99}){99}",
+        "((((){255}){255}){255}){255}",
+        "{",
+    ],
+)
+def test_what_cannot_be_read(pattern):
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        read_regexp(pattern)
+
+
+def test_what_takes_others_years():
+    assert read_regexp("(a+)+$").is_found("a" * 2_000 + "b") is False
+    assert read_regexp("(a|a)*b").is_found("a" * 2_000) is False
+
+
+def test_what_would_take_long_is_not_answered():
+    assert read_regexp("a{200}").is_found("b" * (MOST_WORK // 100)) is None
+
+
+def test_blanks_may_not_count():
+    assert read_regexp("a b", "x").is_found("ab")
