@@ -1,0 +1,40 @@
+"""What is said of ClassAds: values of attributes, and the clauses of Requirements, each with what it is worth."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class AttributeValue(Struct):
+    """An attribute and its value, as it is written in an ad."""
+
+    name: str
+    value: str
+
+
+class ClauseRow(Struct, omit_defaults=True):
+    """A part of Requirements that must be true, and the attributes in it on both sides.
+
+    `cycle`: attributes that ask for each other, because of which it is an error.
+    """
+
+    clause: str
+    value: str
+    own: list[AttributeValue]
+    other: list[AttributeValue]
+    cycle: list[str] = []
+
+
+class MatchSideRow(Struct):
+    """One side of a match: its file, whether its Requirements are true for the other side, their clauses."""
+
+    file: str
+    holds: bool
+    clauses: list[ClauseRow]
+
+
+class ClassAdMatch(Struct):
+    """Two ads beside each other."""
+
+    matches: bool
+    sides: list[MatchSideRow]

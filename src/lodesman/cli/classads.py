@@ -1,0 +1,146 @@
+"""`lode classad`: what ClassAds say, and why two of them match or do not. Nothing is asked of a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lodesman.answers.classads import AttributeValue, ClassAdMatch, ClauseRow, MatchSideRow
+from lodesman.cli.faults import exit_code, placed
+from lodesman.cli.tables import emit_json, note, say, show_table
+from lodesman.errors import LodesmanError
+
+if TYPE_CHECKING:
+    from lodesman.classad import Ad, Value
+
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.")
+
+
+def _read(file: Path) -> Ad:
+    from lodesman.classad import parse_ad
+
+    with click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as stream:
+        text = str(stream.read())
+    try:
+        return parse_ad(text)
+    except LodesmanError as fault:
+        note(placed(str(file), fault))
+        raise click.exceptions.Exit(exit_code(fault)) from None
+
+
+@classad.command("eval")
+@click.argument("file", type=_FILE)
+@click.argument("other", type=_FILE, required=False)
+@click.option(
+    "--expression",
+    "-e",
+    "texts",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="Its value instead; may be repeated.",
+)
+@_JSON
+def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bool) -> int:
+    r"""Show what each attribute of the ad in FILE is worth, with that in OTHER as TARGET.
+
+    \b
+      lode classad eval site.ad
+      lode classad eval site.ad job.ad --expression 'TARGET.Memory <= MY.Memory'
+    """
+    from lodesman.classad import Run, evaluate, parse_expression, write_value
+
+    my, target = _read(file), _read(other) if other else None
+    now = time.time()
+    rows = []
+    for name in texts or [entry.name for entry in my]:
+        try:
+            asked = parse_expression(name) if texts else name
+        except LodesmanError as fault:
+            note(placed("--expression", fault))
+            return exit_code(fault)
+        rows.append(AttributeValue(name, write_value(evaluate(asked, my, target, run=Run(now=now)))))
+    if as_json:
+        emit_json(rows)
+    else:
+        show_table(["expression" if texts else "attribute", "value"], [(row.name, row.value) for row in rows])
+    return 0
+
+
+@classad.command("match")
+@click.argument("file", type=_FILE)
+@click.argument("other", type=_FILE)
+@_JSON
+def _match(*, file: Path, other: Path, as_json: bool) -> int:
+    r"""Say whether two ads match, and show each clause of both Requirements with its value.
+
+    Exit code 0 if they match, 1 if not.
+
+    \b
+      lode classad match job.ad site.ad
+    """
+    one, two = _read(file), _read(other)
+    now = time.time()
+    sides = [_side(str(file), one, two, now), _side(str(other), two, one, now)]
+    found = ClassAdMatch(matches=all(side.holds for side in sides), sides=sides)
+    if as_json:
+        emit_json(found)
+        return 0 if found.matches else 1
+    for side in sides:
+        _show_side(side)
+    say("They match." if found.matches else "They do not match.")
+    return 0 if found.matches else 1
+
+
+def _side(file: str, my: Ad, target: Ad, now: float) -> MatchSideRow:
+    from lodesman.classad import Run, evaluate, write_value
+    from lodesman.classad.clauses import explain
+    from lodesman.classad.values import is_true
+
+    node = my.node("Requirements")
+    clauses = [] if node is None else explain(node, my, target, now=now)
+    rows = [
+        ClauseRow(
+            clause=one.text,
+            value=write_value(one.value),
+            own=_values(one.own),
+            other=_values(one.other),
+            cycle=[*one.cycle],
+        )
+        for one in clauses
+    ]
+    return MatchSideRow(file, is_true(evaluate("Requirements", my, target, run=Run(now=now))), rows)
+
+
+def _values(pairs: Iterable[tuple[str, Value]]) -> list[AttributeValue]:
+    from lodesman.classad import write_value
+
+    return [AttributeValue(name, write_value(value)) for name, value in pairs]
+
+
+def _show_side(side: MatchSideRow) -> None:
+    if not side.clauses:
+        say(f"{side.file} has no Requirements: it matches nothing.")
+        return
+    say(f"The Requirements of {side.file} are {'true' if side.holds else 'not true'}:")
+    show_table(
+        ["value", "clause", "here", "there"],
+        [
+            (row.value + _cycle(row.cycle), row.clause, _shown(row.own), _shown(row.other))
+            for row in side.clauses
+        ],
+    )
+
+
+def _cycle(names: list[str]) -> str:
+    return f" ({' -> '.join([*names, names[0]])})" if names else ""
+
+
+def _shown(values: list[AttributeValue]) -> str:
+    return ", ".join(f"{one.name} = {one.value}" for one in values)

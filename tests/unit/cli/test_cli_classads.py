@@ -1,0 +1,70 @@
+"""`lode classad`: values and clauses of ads, faults with file, line and column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+SITE = '[Memory = 8; Tags = {"a"}; Requirements = TARGET.Memory <= MY.Memory]'
+JOB = 'Memory = 4\nRequirements = member("a", TARGET.Tags) && Loop\nLoop = Loop\n'
+
+
+@pytest.fixture
+def ads(home):
+    for name, text in {"site": SITE, "job": JOB, "bad": "a = 1\nb = (2\n", "none": "a = 1"}.items():
+        Path(f"{name}.ad").write_text(text)
+
+
+def test_a_match_shows_each_clause(ads, lode):
+    shown = lode("classad", "match", "job.ad", "site.ad")
+    assert shown.code == 1
+    assert 'true                  member("a", TARGET.Tags)  -             Tags = {"a"}' in shown.out
+    assert "error (Loop -> Loop)" in shown.out
+    assert "They do not match." in shown.out
+
+
+def test_a_match_for_programs(ads, lode):
+    shown = lode("classad", "match", "site.ad", "site.ad", "--json")
+    assert shown.code == 0
+    found = json.loads(shown.out)
+    assert found["matches"] is True
+    assert found["sides"][0]["clauses"] == [
+        {
+            "clause": "TARGET.Memory <= MY.Memory",
+            "value": "true",
+            "own": [{"name": "Memory", "value": "8"}],
+            "other": [{"name": "Memory", "value": "8"}],
+        }
+    ]
+
+
+def test_values_of_attributes_and_expressions(ads, lode):
+    assert json.loads(lode("classad", "eval", "site.ad", "job.ad", "--json").out)[2] == {
+        "name": "Requirements",
+        "value": "true",
+    }
+    assert "Memory + 1  9" in lode("classad", "eval", "site.ad", "-e", "Memory + 1").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("eval", "bad.ad"), "bad.ad:2:7: "),
+        (("match", "site.ad", "bad.ad"), "bad.ad:2:7: "),
+        (("eval", "site.ad", "-e", "1 +"), "--expression:1:4: "),
+    ],
+)
+def test_faults(ads, lode, words, said):
+    shown = lode("classad", *words)
+    assert shown.code == 1
+    assert said in shown.err
+    assert shown.out == ""
+
+
+def test_an_ad_without_requirements(ads, lode):
+    assert (
+        "none.ad has no Requirements: it matches nothing."
+        in lode("classad", "match", "none.ad", "site.ad").out
+    )
