@@ -17,6 +17,7 @@ from bench.rows.claims import claims_of_one
 from bench.server import Server
 
 from lodesman.commands.bookings import Bookings
+from lodesman.daemon.bootstrap import keep_what_was_loaded
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.quota_book import QuotaBook
@@ -120,6 +121,7 @@ def _change(context: Context) -> Figure:
         for number in range(LIVE)
     ]
     bookings = Bookings(world.index, live)
+    keep_what_was_loaded()
     held: list[float] = []
     whole: list[float] = []
     for turn in range(context.samples + 1):
@@ -129,6 +131,7 @@ def _change(context: Context) -> Figure:
             portions.append(_timed(lambda: bookings.go_on(None)))
         held.append(max(portions))
         whole.append(sum(portions))
+    gc.unfreeze()
     return Figure(
         row="limits-change", what=f"the writer is held at most, as all rules change with {LIVE:,} live attempts", unit="ms",
         value=min(held), target=HELD_MS, less=True, samples=held, size=f"{len(keys):,} task queues",

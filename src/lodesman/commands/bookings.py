@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 from lodesman.matching.index import Index
@@ -19,8 +20,8 @@ from lodesman.store.journal import Transaction
 
 # Job and number of the attempt.
 _Attempt = tuple[int, int]
-# Places, task queues and attempts in one portion.
-PORTION: Final = 50
+# For how long a portion holds the writer.
+_HELD_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True, eq=False)
@@ -54,26 +55,31 @@ class Bookings:
         places = {place for _, place in self._booked.values()}
         self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked)))
 
-    def go_on(self, tx: Transaction | None, portion: int = PORTION) -> bool:
+    def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
         found = self._next
         if found is None:
             return True
-        for _ in range(portion):
-            if found.places:
-                found.limits.spot(found.places.pop())
-            elif found.queues:
-                self._index.prepare(found.limits, found.queues.pop())
-            elif found.stale:
-                self._catch_up(found, found.stale.pop())
-            else:
-                break
-        if found.places or found.queues or found.stale:
-            return False
+        until = perf_counter() + seconds
+        while self._step(found):
+            if perf_counter() >= until:
+                return False
         if tx is not None:
             tx.undo.append(partial(self._go_back, found, self._index.limits))
         self._set_next(None)
         self._index.limits = found.limits
+        return True
+
+    def _step(self, found: _Next) -> bool:
+        """Let the next rules know of one thing more; false if they know all."""
+        if found.places:
+            found.limits.spot(found.places.pop())
+        elif found.queues:
+            self._index.prepare(found.limits, found.queues.pop())
+        elif found.stale:
+            self._catch_up(found, found.stale.pop())
+        else:
+            return False
         return True
 
     def _catch_up(self, found: _Next, attempt: _Attempt) -> None:

@@ -128,7 +128,7 @@ def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> Limited:
     ids = [
         queue.tq_id
         for group in index.groups()
-        if shut and (mask := reduce(and_, (one.get(group.number, 0) for one in shut), group.alive))
+        if shut and (mask := reduce(and_, (one[group.number] for one in shut), group.alive))
         for queue in group.queues(mask)
     ]
     return Limited(ids=ids)

@@ -71,7 +71,8 @@ _FEW_FILES = 4_096
 # The name of a setting for glibc's `mallopt`, and from how many bytes a block is given back.
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 1 << 18
-_GC_THRESHOLDS = (20_000, 20, 50)
+# The second: a walk through young objects is short. The third: one through all of them is as rare as they are many.
+_GC_THRESHOLDS = (20_000, 5, 200)
 
 # As `config.load_config`, with the file and its overrides given.
 Load = Callable[..., ServerConfig]

@@ -1,14 +1,182 @@
-"""Buckets, and what is shut because they are full: the parts of `limits`."""
+"""Buckets, what is charged to them, and which task queues each set shuts because they are full: the parts of `limits`."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from operator import itemgetter
 
 from lodesman.gridengine.values import Number, Value
-from lodesman.matching.limit_rules import KeySide, Need, Values
+from lodesman.matching.limit_rules import GroupSlots, KeySide, Need, PlaceSide, Values
+
+# --- what is used ----------------------------------------------------------------------------------------------
+
+
+class Counter:
+    """What is used of one resource of a bucket. `calm`: up to this, whatever may come fits."""
+
+    __slots__ = ("bucket", "calm", "limit", "resource", "used")
+
+    def __init__(self, bucket: Bucket, resource: str) -> None:
+        self.bucket = bucket
+        self.resource = resource
+        self.limit: Number = bucket.family.limits[resource]  # type: ignore[assignment]  # a number, as it is used up
+        self.used: Number = 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Other amounts may come."""
+        self.calm = self.limit - self.bucket.family.rule.largest.get(self.resource, 0)
+
+
+Charge = tuple[Counter, Number]
+"""Where a job is counted, and what it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The counters of a rule for task queues with the same values, at places with the same values."""
+
+    family: Family
+    line: Line
+    counters: dict[str, Counter] = field(default_factory=dict)
+
+    def used(self, resource: str) -> Number:
+        """How much is charged of it."""
+        counter = self.counters.get(resource)
+        return 0 if counter is None else counter.used
+
+    def refuses(self, needs: Iterable[Need]) -> bool:
+        """Whether a job with these needs does not fit."""
+        limits = self.family.limits
+        for name, amount, _, fits in needs:
+            if fits is not None:
+                if not fits(amount, limits[name]):
+                    return True
+            elif self.used(name) + amount > limits[name]:  # type: ignore[operator]  # numbers, as they are used up
+                return True
+        return False
+
+    def counter(self, resource: str) -> Counter:
+        """Of a resource that its jobs take."""
+        counter = self.counters.get(resource)
+        if counter is None:
+            counter = self.counters[resource] = Counter(self, resource)
+        return counter
+
+    def is_used(self) -> bool:
+        """Whether anything is charged to it."""
+        return any(one.used for one in self.counters.values())
+
+    def has_less(self) -> None:
+        """Nothing of one resource is used any more. Buckets of single places are forgotten then: there may be very many."""
+        if self.family.rule.by_place and not self.is_used():
+            self.line.drop(self)
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The buckets of a rule for task queues with the same values, by what the place is. `parts`: how many it has."""
+
+    rule: Rule
+    values: Values
+    buckets: dict[Family, Bucket] = field(default_factory=dict)
+    parts: int = 0
+
+    def bucket(self, family: Family) -> Bucket:
+        """That for places."""
+        bucket = self.buckets.get(family)
+        if bucket is None:
+            bucket = self.buckets[family] = Bucket(family, self)
+        return bucket
+
+    def drop(self, bucket: Bucket) -> None:
+        """Nothing is charged to a bucket."""
+        del self.buckets[bucket.family]
+        for split, places in bucket.family.places.items():
+            for part in split.parts.get(self, ()):
+                for place in places:
+                    part.charges.pop(place, None)
+        self.forget()
+
+    def forget(self) -> None:
+        """A part is gone, or what was used: without both there is nothing to know."""
+        if not self.parts and not any(one.is_used() for one in self.buckets.values()):
+            self.rule.lines.pop(self.values, None)
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """Places with the same values for a rule. `empty` stands for its buckets of which nothing is used."""
+
+    rule: Rule
+    values: Values
+    limits: Mapping[str, Value]
+    empty: Bucket = field(init=False)
+    places: dict[Split, list[SetPlace]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.empty = Bucket(self, Line(self.rule, ()))
+
+
+class Rule:
+    """A rule in use. `by_place`: it counts places apart. `largest`: what any job takes of each resource at most."""
+
+    __slots__ = ("by_limits", "by_place", "families", "largest", "lines", "number")
+
+    def __init__(self, number: int, *, by_place: bool) -> None:
+        self.number = number
+        self.by_place = by_place
+        self.lines: dict[Values, Line] = {}
+        self.families: dict[Values, Family] = {}
+        self.by_limits: dict[tuple[tuple[str, Value], ...], list[Family]] = {}
+        self.largest: dict[str, Number] = {}
+
+    def line(self, values: Values) -> Line:
+        """The buckets of task queues with these values."""
+        line = self.lines.get(values)
+        if line is None:
+            line = self.lines[values] = Line(self, values)
+        return line
+
+    def family(self, side: PlaceSide) -> Family:
+        """What a place is for this rule."""
+        values = side.values(self.number)
+        family = self.families.get(values)
+        if family is None:
+            family = self.families[values] = Family(self, values, side.limits(self.number))
+            self.by_limits.setdefault(tuple(family.limits.items()), []).append(family)
+        return family
+
+    def expect(self, amounts: Iterable[tuple[str, Number]]) -> None:
+        """Jobs may come that take so much."""
+        for resource, amount in amounts:
+            if amount > self.largest.get(resource, 0):
+                self.largest[resource] = amount
+                for line in self.lines.values():
+                    for bucket in line.buckets.values():
+                        if resource in bucket.counters:
+                            bucket.counters[resource].settle()
+
+
+# --- what is shut ----------------------------------------------------------------------------------------------
+
+
+def add_bits(masks: dict[int, int], more: GroupSlots) -> None:
+    """Slots that join others."""
+    for group, mask in more.items():
+        masks[group] = masks.get(group, 0) | mask
+
+
+def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
+    """Slots that leave; a group without any has no mask."""
+    for group, mask in gone.items():
+        left = masks.get(group, 0) & ~mask
+        if left:
+            masks[group] = left
+        else:
+            masks.pop(group, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -26,123 +194,87 @@ class Part:
     `amounts`: what they take of each resource. `kinds`: how many they are of.
     """
 
-    rule: int
-    values: Values
+    rule: Rule
+    line: Line
     needs: tuple[Need, ...]
     amounts: tuple[tuple[str, Number], ...] = field(init=False)
+    charges: dict[SetPlace, tuple[Charge, ...]] = field(default_factory=dict)
     masks: dict[int, int] = field(default_factory=dict)
     kinds: int = 0
 
     def __post_init__(self) -> None:
+        self.line.parts += 1
         self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
+    def bucket(self, family: Family) -> Bucket:
+        """What its jobs are charged to at a place."""
+        return self.line.buckets.get(family, family.empty)
 
-class _Amount(NamedTuple):
-    """A part by what its jobs need of one resource; `number` makes it unique."""
+    def charge(self, place: SetPlace) -> tuple[Charge, ...]:
+        """What each of its jobs takes there."""
+        found = self.charges.get(place)
+        if found is None:
+            bucket = self.line.bucket(place.families[self.rule])
+            found = tuple((bucket.counter(resource), amount) for resource, amount in self.amounts)
+            self.charges[place] = found
+        return found
 
-    amount: Number
-    number: int
-    part: Part
+
+_amount = itemgetter(0)
 
 
 class Parts:
-    """The parts of one bucket, also in the order of what they need of each resource that is used up."""
+    """The parts of one line, also in the order of what they need of each resource that is used up."""
 
-    __slots__ = ("_by_amount", "_number", "by_needs")
+    __slots__ = ("_by_amount", "by_needs")
 
     def __init__(self) -> None:
         self.by_needs: dict[tuple[Need, ...], Part] = {}
-        self._by_amount: dict[str, list[_Amount]] = {}
-        self._number = 0
+        self._by_amount: dict[str, list[tuple[Number, Part]]] = {}
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self.by_needs.values())
 
-    def of(self, rule: int, values: Values, needs: tuple[Need, ...]) -> Part:
-        """That with these needs, made if it is new."""
-        part = self.by_needs.get(needs)
-        if part is None:
-            part = self.by_needs[needs] = Part(rule, values, needs)
-            self._number += 1
-            for resource, amount in part.amounts:
-                insort(self._by_amount.setdefault(resource, []), _Amount(amount, self._number, part))
-        return part
+    def add(self, part: Part) -> None:
+        """One with other needs than all."""
+        self.by_needs[part.needs] = part
+        for resource, amount in part.amounts:
+            insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)
 
     def drop(self, part: Part) -> None:
         """No task queue is of this part any more."""
+        part.line.parts -= 1
+        part.line.forget()
         del self.by_needs[part.needs]
-        for resource, _ in part.amounts:
-            ordered = self._by_amount[resource]
-            ordered[:] = [one for one in ordered if one.part is not part]
+        for resource, amount in part.amounts:
+            self._by_amount[resource].remove((amount, part))
 
     def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
         """Those that need more than `least` of a resource, and at most `most`."""
         ordered = self._by_amount.get(resource)
-        if ordered and ordered[0].amount <= most and ordered[-1].amount > least:
+        if ordered and ordered[0][0] <= most and ordered[-1][0] > least:
             first = bisect_right(ordered, least, key=_amount)
-            yield from (one.part for one in ordered[first : bisect_right(ordered, most, key=_amount)])
-
-
-def _amount(one: _Amount) -> Number:
-    return one.amount
-
-
-@dataclass(slots=True, eq=False)
-class Booked:
-    """What is used of each resource of a rule that anything was charged for."""
-
-    limits: Mapping[str, Value]
-    used: dict[str, Number] = field(default_factory=dict)
-
-    def refuses(self, needs: Iterable[Need]) -> bool:
-        """Whether a job with these needs does not fit."""
-        used, limits = self.used, self.limits
-        for name, amount, _, fits in needs:
-            if fits is not None:
-                if not fits(amount, limits[name]):
-                    return True
-            elif used.get(name, 0) + amount > limits[name]:  # type: ignore[operator]  # numbers, as they are booked
-                return True
-        return False
-
-
-@dataclass(slots=True, eq=False)
-class Family:
-    """The buckets of a rule at places with the same values, and the places that fill them."""
-
-    rule: int
-    values: Values
-    limits: Mapping[str, Value]
-    empty: Booked = field(init=False)
-    buckets: dict[Values, Booked] = field(default_factory=dict)
-    places: dict[Split, list[SetPlace]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.empty = Booked(self.limits)
+            yield from (part for _, part in ordered[first : bisect_right(ordered, most, key=_amount)])
 
 
 class Split:
     """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part.
 
-    `of_kind`: the part of each, None if no rule of the set concerns it here. `largest` gets the largest amount of each
-    resource that any part takes, by rule.
+    `of_kind`: the part of each, None if no rule of the set concerns it here. `rules`: all rules in use, by number.
     """
 
-    __slots__ = ("_largest", "bits", "of_kind", "parts", "places")
+    __slots__ = ("bits", "of_kind", "parts", "places", "rules")
 
-    def __init__(
-        self, bits: int, kinds: Iterable[AlikeQueues], largest: dict[int, dict[str, Number]]
-    ) -> None:
+    def __init__(self, bits: int, kinds: Iterable[AlikeQueues], rules: Sequence[Rule]) -> None:
         self.bits = bits
-        self._largest = largest
-        self.parts: dict[tuple[int, Values], Parts] = {}
+        self.rules = rules
+        self.parts: dict[Line, Parts] = {}
         self.places: list[SetPlace] = []
         self.of_kind: dict[AlikeQueues, Part | None] = {}
         for kind in kinds:
             part = self.part(kind)
             if part is not None:
-                for group, mask in kind.masks.items():
-                    part.masks[group] = part.masks.get(group, 0) | mask
+                add_bits(part.masks, kind.masks)
 
     def part(self, kind: AlikeQueues) -> Part | None:
         """That of a kind; None if no rule of the set concerns it here."""
@@ -154,19 +286,15 @@ class Split:
 
     def refusing(self, part: Part) -> Iterator[SetPlace]:
         """The places where the next job of a part does not fit. Most have no bucket yet, and the same limits."""
-        limits: Mapping[str, Value] | None = None
-        is_shut = False
-        for place in self.places:
-            family = place.families[part.rule]
-            bucket = family.buckets.get(part.values)
-            if bucket is not None:
-                if bucket.refuses(part.needs):
-                    yield place
-                continue
-            if family.limits != limits:
-                limits, is_shut = family.limits, family.empty.refuses(part.needs)
-            if is_shut:
-                yield place
+        buckets = part.line.buckets
+        for family, bucket in buckets.items():
+            if bucket.refuses(part.needs):
+                yield from family.places.get(self, ())
+        for families in part.rule.by_limits.values():
+            if families[0].empty.refuses(part.needs):
+                for family in families:
+                    if family not in buckets:
+                        yield from family.places.get(self, ())
 
     def forget(self, kind: AlikeQueues) -> None:
         """The kind has no task queue any more."""
@@ -174,57 +302,53 @@ class Split:
         if part is not None:
             part.kinds -= 1
             if not part.kinds:
-                alike = self.parts[part.rule, part.values]
+                alike = self.parts[part.line]
                 alike.drop(part)
                 if not alike.by_needs:
-                    del self.parts[part.rule, part.values]
+                    del self.parts[part.line]
 
     def _find(self, kind: AlikeQueues) -> Part | None:
         both = self.bits & kind.side.bits
         if not both:
             return None
-        rule = (both & -both).bit_length() - 1
-        values, needs = kind.side.values(rule), kind.side.needs(rule)
-        alike = self.parts.get((rule, values))
-        if alike is None:
-            alike = self.parts[rule, values] = Parts()
-        part = alike.of(rule, values, needs)
-        largest = self._largest.setdefault(rule, {})
-        for resource, amount in part.amounts:
-            largest[resource] = max(amount, largest.get(resource, 0))
+        number = (both & -both).bit_length() - 1
+        rule = self.rules[number]
+        line, needs = rule.line(kind.side.values(number)), kind.side.needs(number)
+        parts = self.parts.get(line)
+        if parts is None:
+            parts = self.parts[line] = Parts()
+        part = parts.by_needs.get(needs)
+        if part is None:
+            part = Part(rule, line, needs)
+            parts.add(part)
+            rule.expect(part.amounts)
         part.kinds += 1
         return part
 
 
 class SetPlace:
-    """A place as one set sees it. `shut`: the slots that may not be drawn, by the number of their group."""
+    """A place as one set sees it. `shut`: the slots that may not be drawn, by the number of their group; `as_of`: the
+    `changes` of the limits at which this was changed last.
+    """
 
-    __slots__ = ("families", "shut", "split")
+    __slots__ = ("as_of", "families", "shut", "split")
 
-    def __init__(self, split: Split, families: dict[int, Family]) -> None:
+    def __init__(self, split: Split, families: dict[Rule, Family]) -> None:
         self.split = split
         self.families = families
         self.shut: dict[int, int] = {}
+        self.as_of = 0
         for parts in split.parts.values():
             for part in parts:
-                if self.refuses(part):
-                    self.close(part, part.masks)
+                if part.bucket(families[part.rule]).refuses(part.needs):
+                    self.close(part.masks, 0)
 
-    def refuses(self, part: Part) -> bool:
-        """Whether the next job of a part does not fit here."""
-        family = self.families[part.rule]
-        return family.buckets.get(part.values, family.empty).refuses(part.needs)
-
-    def close(self, part: Part, masks: Mapping[int, int]) -> None:
+    def close(self, masks: GroupSlots, as_of: int) -> None:
         """Slots of a part that does not fit any more."""
-        for group, mask in masks.items():
-            self.shut[group] = self.shut.get(group, 0) | mask
+        self.as_of = as_of
+        add_bits(self.shut, masks)
 
-    def open(self, part: Part, masks: Mapping[int, int]) -> None:
+    def open(self, masks: GroupSlots, as_of: int) -> None:
         """Slots of a part that fits again, or that are free."""
-        for group, mask in masks.items():
-            left = self.shut.get(group, 0) & ~mask
-            if left:
-                self.shut[group] = left
-            else:
-                self.shut.pop(group, None)
+        self.as_of = as_of
+        drop_bits(self.shut, masks)

@@ -203,7 +203,7 @@ class Index:
     def is_shut(self, tq_id: int, place: RunPlace) -> bool:
         """Whether limits keep a task queue from being drawn there."""
         queue = self._queues[tq_id]
-        return bool(self.limits.shut(place).get(queue.group.number, 0) >> queue.slot & 1)
+        return bool(self.limits.shut(place)[queue.group.number] >> queue.slot & 1)
 
     def _refresh(self, queue: IndexedQueue) -> None:
         self.changes += 1

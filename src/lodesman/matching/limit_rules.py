@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.matching.task_queue import TaskQueueKey
 
 Values = tuple[str, ...]
-Shut = Mapping[int, int]
-"""Slots that may not be drawn, by the number of their group."""
-NONE_SHUT: Final[Shut] = {}
+GroupSlots = Mapping[int, int]
+"""Slots of task queues, by the number of their group."""
 
 
 class RunPlace(NamedTuple):

@@ -11,35 +11,30 @@ Within a set, each kind has one bucket, so a bucket that fills or frees adds or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.masks.bits import bits
-from lodesman.matching.buckets import AlikeQueues, Booked, Family, Part, Parts, SetPlace, Split
-from lodesman.matching.limit_rules import (
-    NONE_SHUT,
-    BucketUse,
-    PlaceSide,
-    RuleBook,
-    RunPlace,
-    Shut,
-    Values,
-)
+from lodesman.matching.buckets import (
+    AlikeQueues,
+    Bucket,
+    Charge,
+    Counter,
+    Part,
+    Rule,
+    SetPlace,
+    Split,
+    add_bits,
+    drop_bits,
+)  # fmt: skip
+from lodesman.matching.limit_rules import BucketUse, GroupSlots, PlaceSide, RuleBook, RunPlace, Values
+from lodesman.matching.spots import NONE_SHUT, Shut, Spot, SpotKind
 from lodesman.matching.task_queue import TaskQueueKey
 
-
-@dataclass(slots=True, eq=False)
-class Spot:
-    """What a place is for all sets. `shut` and `as_of`: their masks together, and when they were made."""
-
-    sets: tuple[SetPlace, ...]
-    as_of: int = -1
-    shut: Mapping[int, int] = field(default_factory=dict)
-
-
 _PLACES_KEPT: Final = 50_000
+_SHUT_KEPT: Final = 1_000
 
 
 class RunLimits:
@@ -53,14 +48,17 @@ class RunLimits:
         self.changes = 0
         self.are_new = True
         self._freed: set[SetPlace] = set()
-        self._largest: dict[int, dict[str, Number]] = {}
         self._book = book if book is not None and book.names else None
+        self._rules: list[Rule] = []
+        if book is not None:
+            self._rules += (Rule(n, by_place=bool(book.by_place >> n & 1)) for n in range(len(book.names)))
         self._kinds: dict[Hashable, AlikeQueues] = {}
         self._splits: dict[tuple[int, int], Split] = {}
-        self._families: dict[tuple[int, Values], Family] = {}
         self._set_places: dict[tuple[int, int, tuple[Values, ...]], SetPlace] = {}
         self._spots: dict[tuple[SetPlace, ...], Spot] = {}
+        self._spot_kinds: dict[tuple[tuple[SetPlace, ...], tuple[Split, ...]], SpotKind] = {}
         self._by_place: dict[RunPlace, Spot] = {}
+        self._shut: dict[tuple[SetPlace, ...], Shut] = {}
 
     @property
     def active(self) -> bool:
@@ -73,64 +71,70 @@ class RunLimits:
         """A task queue has a slot from now on."""
         if self._book is None:
             return
-        kind, masks = self._kind(key), {group: 1 << slot}
-        kind.masks[group] = kind.masks.get(group, 0) | 1 << slot
+        alike, masks = self._book.kind_of(key), {group: 1 << slot}
+        kind = self._kinds.get(alike)
+        if kind is None:
+            kind = self._kinds[alike] = AlikeQueues(self._book.of_key(key))
+        add_bits(kind.masks, masks)
         for split in self._splits.values():
             part = split.part(kind)
-            if part is None:
-                continue
-            part.masks[group] = part.masks.get(group, 0) | 1 << slot
-            for place in split.refusing(part):
-                place.close(part, masks)
-        self.changes += 1
+            if part is not None:
+                add_bits(part.masks, masks)
+                self._close(split.refusing(part), masks)
 
     def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
         """The slot is free; nothing changes if it was not known."""
         if self._book is None:
             return
-        bit, alike = 1 << slot, self._book.kind_of(key)
+        alike, masks = self._book.kind_of(key), {group: 1 << slot}
         kind = self._kinds.get(alike)
-        if kind is None or not kind.masks.get(group, 0) & bit:
+        if kind is None or not kind.masks.get(group, 0) >> slot & 1:
             return
-        _drop_bit(kind.masks, group, bit)
+        drop_bits(kind.masks, masks)
         for split in self._splits.values():
             part = split.part(kind)
             if part is not None:
-                _drop_bit(part.masks, group, bit)
-                for place in split.places:
-                    if place.shut.get(group, 0) & bit:
-                        place.open(part, {group: bit})
+                drop_bits(part.masks, masks)
+                self._open(split.refusing(part), masks)
         if not kind.masks:
-            self._forget(alike, kind)
-        self.changes += 1
-
-    def _kind(self, key: TaskQueueKey) -> AlikeQueues:
-        assert self._book is not None  # noqa: S101
-        alike = self._book.kind_of(key)
-        kind = self._kinds.get(alike)
-        if kind is None:
-            kind = self._kinds[alike] = AlikeQueues(self._book.of_key(key))
-        return kind
-
-    def _forget(self, alike: Hashable, kind: AlikeQueues) -> None:
-        del self._kinds[alike]
-        for split in self._splits.values():
-            split.forget(kind)
+            del self._kinds[alike]
+            for spot_kind in self._spot_kinds.values():
+                spot_kind.plans.pop(alike, None)
+            for split in self._splits.values():
+                split.forget(kind)
 
     # --- places ----------------------------------------------------------------------------------------------
 
     def shut(self, place: RunPlace) -> Shut:
-        """The slots that may not be drawn there now, by the number of their group."""
+        """The slots that may not be drawn there now."""
         if self._book is None:
             return NONE_SHUT
         spot = self.spot(place)
         if spot.as_of != self.changes:
-            together: dict[int, int] = {}
-            for one in spot.sets:
-                for group, mask in one.shut.items():
-                    together[group] = together.get(group, 0) | mask
-            spot.shut, spot.as_of = together, self.changes
+            spot.shut, spot.as_of = self._shut_by(spot), self.changes
         return spot.shut
+
+    def _shut_by(self, spot: Spot) -> Shut:
+        """Over all sets: the same for all places where the same sets shut something, while these do not change."""
+        sets = tuple([one for one in spot.sets if one.shut])
+        if not sets:
+            return NONE_SHUT
+        found, as_of = self._shut.get(sets), max(one.as_of for one in sets)
+        if found is None or found.as_of != as_of:
+            if len(self._shut) >= _SHUT_KEPT:
+                self._shut.clear()
+            found = self._shut[sets] = Shut(sets, as_of)
+        return found
+
+    def _close(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
+        for place in places:
+            self.changes += 1
+            place.close(masks, self.changes)
+
+    def _open(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
+        for place in places:
+            self.changes += 1
+            place.open(masks, self.changes)
 
     def spot(self, place: RunPlace) -> Spot:
         """What a place is for all rules; the same one for places that they see alike."""
@@ -144,11 +148,20 @@ class RunLimits:
                 for number, (start, stop) in enumerate(self._book.sets)
                 if (bits_there := side.bits & ((1 << stop) - (1 << start)))
             )
-            spot = self._spots.setdefault(sets, Spot(sets))
+            spot = self._spots.get(sets)
+            if spot is None:
+                spot = self._spots[sets] = self._new_spot(sets)
             if len(self._by_place) >= _PLACES_KEPT:
                 self._by_place.clear()
             self._by_place[place] = spot
         return spot
+
+    def _new_spot(self, sets: tuple[SetPlace, ...]) -> Spot:
+        assert self._book is not None  # noqa: S101
+        apart = tuple(one for one in sets if one.split.bits & self._book.by_place)
+        others = tuple(one for one in sets if not one.split.bits & self._book.by_place)
+        seen = others, tuple(one.split for one in apart)
+        return Spot(sets, apart, self._spot_kinds.setdefault(seen, SpotKind(*seen)))
 
     def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
         assert self._book is not None  # noqa: S101
@@ -158,81 +171,87 @@ class RunLimits:
             split = self._splits.get((number, bits_there))
             if split is None:
                 split = self._splits[number, bits_there] = Split(
-                    bits_there, self._kinds.values(), self._largest
+                    bits_there, self._kinds.values(), self._rules
                 )
-            families = {rule: self._family(rule, side) for rule in bits(bits_there)}
+            families = {rule: rule.family(side) for rule in map(self._rules.__getitem__, bits(bits_there))}
             found = self._set_places[known] = SetPlace(split, families)
             split.places.append(found)
             for family in families.values():
                 family.places.setdefault(split, []).append(found)
         return found
 
-    def _family(self, rule: int, side: PlaceSide) -> Family:
-        values = side.values(rule)
-        family = self._families.get((rule, values))
-        if family is None:
-            family = self._families[rule, values] = Family(rule, values, side.limits(rule))
-        return family
-
     # --- what runs -------------------------------------------------------------------------------------------
 
     def take(self, key: TaskQueueKey, place: RunPlace) -> None:
         """A job of a task queue starts there: what it takes is used, even if that is more than there is."""
         if self._book is not None:
-            self._book_job(key, place, 1)
+            self._book_job(key, self.spot(place), self._add)
 
     def give(self, key: TaskQueueKey, place: RunPlace) -> None:
         """The inverse of `take`: the attempt has ended, or is undone."""
         if self._book is not None:
-            self._book_job(key, place, -1)
+            self._book_job(key, self.spot(place), self._subtract)
 
-    def _book_job(self, key: TaskQueueKey, place: RunPlace, sign: int) -> None:
-        for family, part in self._charged(key, self.spot(place)):
-            if not part.amounts:
-                continue
-            bucket = family.buckets.get(part.values)
-            if bucket is None:
-                bucket = family.buckets[part.values] = Booked(family.limits)
-            used, largest = bucket.used, self._largest[part.rule]
-            for resource, amount in part.amounts:
-                before = used.get(resource, 0)
-                after = used[resource] = before + sign * amount
-                limit: Number = family.limits[resource]  # type: ignore[assignment]  # numbers, as they are booked
-                least = limit - (after if sign > 0 else before)
-                # Jobs that need more than is left at least, and no more than at most, begin to fit or cease to.
-                if least < largest[resource]:
-                    self._change(family, part.values, resource, least=least, most=least + amount)
-                if not after and not any(used.values()):
-                    del family.buckets[part.values]
+    def _book_job(self, key: TaskQueueKey, spot: Spot, book: Callable[[tuple[Charge, ...]], None]) -> None:
+        """The plan of a job is remembered while there is a task queue of its kind."""
+        assert self._book is not None  # noqa: S101
+        alike = self._book.kind_of(key)
+        plan = spot.kind.plans.get(alike)
+        if plan is not None:
+            book(spot.charges(plan))
+            return
+        with self._some_kind(key) as kind:
+            found = [(one, part) for one in spot.kind.sets if (part := one.split.part(kind))]
+            charges = tuple(charge for one, part in found for charge in part.charge(one))
+            plan = charges, tuple(split.part(kind) for split in spot.kind.splits)
+            if kind.masks:
+                spot.kind.plans[alike] = plan
+            book(spot.charges(plan))
 
-    def _change(self, family: Family, values: Values, resource: str, *, least: Number, most: Number) -> None:
-        bucket = family.buckets[values]
-        for split, places in family.places.items():
-            for part in split.parts.get((family.rule, values), _NO_PARTS).between(resource, least, most):
-                self._flip(bucket, part, places)
+    def _add(self, charges: tuple[Charge, ...]) -> None:
+        for counter, amount in charges:
+            used = counter.used = counter.used + amount
+            if used > counter.calm:
+                self._change(counter, used - amount, used)
 
-    def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
+    def _subtract(self, charges: tuple[Charge, ...]) -> None:
+        for counter, amount in charges:
+            used = counter.used
+            left = counter.used = used - amount
+            if used > counter.calm:
+                self._change(counter, left, used)
+            if not left:
+                counter.bucket.has_less()
+
+    def _change(self, counter: Counter, less: Number, more: Number) -> None:
+        """Jobs that fit with `less` used and not with `more` begin to fit, or cease to."""
+        bucket, least, most = counter.bucket, counter.limit - more, counter.limit - less
+        for split, places in bucket.family.places.items():
+            parts = split.parts.get(bucket.line)
+            if parts is not None:
+                for part in parts.between(counter.resource, least, most):
+                    self._flip(bucket, part, places)
+
+    def _flip(self, bucket: Bucket, part: Part, places: Iterable[SetPlace]) -> None:
         """A part of a bucket may fit now or not, other than before."""
-        self.changes += 1
         if bucket.refuses(part.needs):
-            for place in places:
-                place.close(part, part.masks)
+            self._close(places, part.masks)
         else:
-            for place in places:
-                place.open(part, part.masks)
+            self._open(places, part.masks)
             self._freed.update(places)
 
-    def _charged(self, key: TaskQueueKey, spot: Spot) -> list[tuple[Family, Part]]:
-        """What a job is charged to: by set, the part of its task queue, and the buckets there."""
+    @contextmanager
+    def _some_kind(self, key: TaskQueueKey) -> Iterator[AlikeQueues]:
+        """That of a task queue, for a moment if there is none."""
         assert self._book is not None  # noqa: S101
         kind = self._kinds.get(self._book.kind_of(key))
         if kind is not None:
-            return [(one.families[part.rule], part) for one in spot.sets if (part := one.split.of_kind[kind])]
+            yield kind
+            return
         kind = AlikeQueues(self._book.of_key(key))
-        found = [(one.families[part.rule], part) for one in spot.sets if (part := one.split.part(kind))]
-        for one in spot.sets:
-            one.split.forget(kind)
-        return found
+        yield kind
+        for split in self._splits.values():
+            split.forget(kind)
 
     def take_freed(self) -> Callable[[Spot], bool] | None:
         """Where something opened since this was asked last, None if nowhere."""
@@ -248,56 +267,47 @@ class RunLimits:
         """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
         if self._book is None:
             return []
-        charged = self._charged(key, self.spot(place))
-        asked = [
-            (f, part.values, f.buckets.get(part.values, f.empty), need)
-            for f, part in charged
-            for need in part.needs
-        ]
-        return [
-            (self._use(f, v, bucket, need.resource), need.amount)
-            for f, v, bucket, need in asked
-            if bucket.refuses((need,))
-        ]
+        with self._some_kind(key) as kind:
+            return [
+                (self._use(bucket, part.line.values, need.resource), need.amount)
+                for one in self.spot(place).sets
+                if (part := one.split.part(kind))
+                for need in part.needs
+                if (bucket := part.bucket(one.families[part.rule])).refuses((need,))
+            ]
 
-    def closed_by(self, place: RunPlace) -> Iterator[tuple[str, Shut]]:
+    def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
         """Each rule that keeps task queues from being drawn there, once for each of its buckets that do, and which."""
         if self._book is None:
             return
         for one in self.spot(place).sets:
             for parts in one.split.parts.values():
                 for part in parts:
-                    if one.refuses(part):
-                        yield self._book.names[part.rule], part.masks
+                    if part.bucket(one.families[part.rule]).refuses(part.needs):
+                        yield self._book.names[part.rule.number], part.masks
 
-    def uses(self) -> Iterator[tuple[BucketUse, Shut]]:
+    def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
         """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
-        for family in self._families.values():
-            for values, bucket in family.buckets.items():
-                parts = [
-                    part
-                    for split in family.places
-                    for part in split.parts.get((family.rule, values), _NO_PARTS)
-                ]
-                for resource in family.limits:
-                    shut: dict[int, int] = {}
-                    for part in parts:
-                        if bucket.refuses([need for need in part.needs if need.resource == resource]):
-                            for group, mask in part.masks.items():
-                                shut[group] = shut.get(group, 0) | mask
-                    yield self._use(family, values, bucket, resource), shut
+        for rule in self._rules:
+            for line in rule.lines.values():
+                for bucket in filter(Bucket.is_used, line.buckets.values()):
+                    for resource in bucket.family.limits:
+                        yield self._use(bucket, line.values, resource), _closed_by(bucket, resource)
 
-    def _use(self, family: Family, values: Values, bucket: Booked, resource: str) -> BucketUse:
+    def _use(self, bucket: Bucket, of_key: Values, resource: str) -> BucketUse:
         assert self._book is not None  # noqa: S101
-        name, used = self._book.names[family.rule], bucket.used.get(resource, 0)
-        return BucketUse(name, values, family.values, resource, used, family.limits[resource])
+        family = bucket.family
+        name, used = self._book.names[family.rule.number], bucket.used(resource)
+        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource])
 
 
-def _drop_bit(masks: dict[int, int], group: int, bit: int) -> None:
-    masks[group] &= ~bit
-    if not masks[group]:
-        del masks[group]
+def _closed_by(bucket: Bucket, resource: str) -> GroupSlots:
+    shut: dict[int, int] = {}
+    for split in bucket.family.places:
+        for part in split.parts.get(bucket.line, ()):
+            if bucket.refuses([need for need in part.needs if need.resource == resource]):
+                add_bits(shut, part.masks)
+    return shut
 
 
-_NO_PARTS: Final = Parts()
-_NO_RULES: Final = Spot(())
+_NO_RULES: Final = Spot((), (), SpotKind((), ()))

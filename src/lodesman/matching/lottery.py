@@ -20,8 +20,8 @@ from typing import Final
 from lodesman.masks.bits import nth_bit
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
 from lodesman.matching.index import Index
-from lodesman.matching.limit_rules import NONE_SHUT, Shut
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
+from lodesman.matching.spots import NONE_SHUT, Shut
 from lodesman.matching.views import Ballot, Found, Shortlist, View
 
 _TRIES: Final = 8
@@ -63,11 +63,14 @@ class Lottery:
         """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now."""
         ballot = self.look(view)
         draw = rng.random
-        if shut:
-            return _draw_past(view, numbers, draw, shut)
         known = view.shortlist
-        if known is not None and known.changes == self._index.changes and known.numbers == numbers:
-            return _draw_group(view, known, draw)
+        if (
+            known is not None
+            and known.changes == self._index.changes
+            and known.shut == shut.number
+            and known.numbers == numbers
+        ):
+            return _draw_group(view, known, shut, draw)
         groups = ballot.groups
         if groups:
             cumulative = ballot.cumulative
@@ -75,11 +78,11 @@ class Lottery:
             last = len(groups) - 1
             for _ in range(_TRIES):
                 group = groups[bisect(cumulative, draw() * total, 0, last)]
-                mask = view.mask(group, numbers)
+                mask = view.mask(group, numbers, shut)
                 if mask:
                     return _draw_in(group, mask, draw)
-        view.shortlist = known = self._list(view, numbers)
-        return _draw_group(view, known, draw)
+        view.shortlist = known = self._list(view, numbers, shut)
+        return _draw_group(view, known, shut, draw)
 
     def competing(self, view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
@@ -91,10 +94,10 @@ class Lottery:
             ballot.competed = groups, text
         return text
 
-    def _list(self, view: View, numbers: Sequence[int]) -> Shortlist:
-        groups = _eligible(view, numbers)
+    def _list(self, view: View, numbers: Sequence[int], shut: Shut) -> Shortlist:
+        groups = _eligible(view, numbers, shut)
         weights = map(view.ballot.weights.__getitem__, groups)
-        return Shortlist(self._index.changes, numbers, groups, list(accumulate(weights)))
+        return Shortlist(self._index.changes, shut.number, numbers, groups, list(accumulate(weights)))
 
     def _ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
         settings = [(group, self.shares.get(group.name, DEFAULT_GROUP)) for group in groups]
@@ -109,38 +112,22 @@ class Lottery:
         )
 
 
-def _eligible(view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> list[GroupIndex]:
+def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex]:
     """The groups that pass: those with a share, and the others only if none of those is eligible."""
     ballot = view.ballot
-    return [group for group in ballot.groups if view.mask(group, numbers) & ~shut.get(group.number, 0)] or [
-        group for group in ballot.without_share if view.mask(group, numbers) & ~shut.get(group.number, 0)
+    return [group for group in ballot.groups if view.mask(group, numbers, shut)] or [
+        group for group in ballot.without_share if view.mask(group, numbers, shut)
     ]
 
 
-def _draw_past(
-    view: View, numbers: Sequence[int], draw: Callable[[], float], shut: Shut
-) -> IndexedQueue | None:
-    """One that limits do not shut. They change with every job, so nothing is remembered."""
-    groups, cumulative = view.ballot.groups, view.ballot.cumulative
-    for _ in range(_TRIES if groups else 0):
-        group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
-        if mask := view.mask(group, numbers) & ~shut.get(group.number, 0):
-            return _draw_in(group, mask, draw)
-    left = _eligible(view, numbers, shut)
-    if not left:
-        return None
-    group = left[_by_sums(list(accumulate(map(view.ballot.weights.__getitem__, left))), draw)]
-    return _draw_in(group, view.mask(group, numbers) & ~shut.get(group.number, 0), draw)
-
-
-def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> IndexedQueue | None:
+def _draw_group(view: View, known: Shortlist, shut: Shut, draw: Callable[[], float]) -> IndexedQueue | None:
     """Level 1 among groups of which each is eligible."""
     groups = known.groups
     if not groups:
         return None
     cumulative = known.cumulative
     group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
-    found = view.find(group, known.numbers)
+    found = view.find(group, known.numbers, shut)
     return _draw_in(group, found.mask, draw, found)
 
 

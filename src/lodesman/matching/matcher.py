@@ -72,8 +72,8 @@ class Matcher:
         as_of, among = (-1, -1), ""
         for _ in range(count):
             shut = limits.shut(place)
-            if competed is not None and (index.changes, limits.changes) != as_of:
-                as_of, among = (index.changes, limits.changes), self.lottery.competing(view, numbers, shut)
+            if competed is not None and (index.changes, shut.number) != as_of:
+                as_of, among = (index.changes, shut.number), self.lottery.competing(view, numbers, shut)
             queue = draw(view, numbers, rng, shut)
             if queue is None:
                 break
@@ -95,7 +95,7 @@ class Matcher:
         return [
             queue.tq_id
             for group in (*ballot.groups, *ballot.without_share)
-            for queue in group.queues(view.mask(group, numbers) & ~shut.get(group.number, 0))
+            for queue in group.queues(view.mask(group, numbers, shut))
         ]
 
     def chances(self, request: ResourceRequest, host: str = "") -> Chances:
@@ -110,11 +110,7 @@ class Matcher:
             n = group.open.bit_count()
             of_vo, elsewhere = (of_vo + n, elsewhere) if group.vo == request.vo else (of_vo, elsewhere + n)
         groups, without_share = (
-            tuple(
-                (one.name, n)
-                for one in some
-                if (n := (view.mask(one, numbers) & ~shut.get(one.number, 0)).bit_count())
-            )
+            tuple((one.name, n) for one in some if (n := view.mask(one, numbers, shut).bit_count()))
             for some in (ballot.groups, ballot.without_share)
         )
         blocked: Counter[str] = Counter()
@@ -124,7 +120,7 @@ class Matcher:
             if closed:
                 for queue in group.queues(group.fitting(closed, where, numbers)):
                     blocked.update(queue.limits)
-            if shut.get(group.number):
+            if shut[group.number]:
                 fitting = group.fitting(group.alive, where, numbers)
                 for rule, masks in self.index.limits.closed_by(place):
                     blocked[rule] += (masks.get(group.number, 0) & fitting).bit_count()

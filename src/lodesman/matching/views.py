@@ -15,6 +15,7 @@ from lodesman.matching.criteria import HOW_MUCH, WHERE, WHOSE
 from lodesman.matching.group_index import GroupIndex, OwnerQueues
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
+from lodesman.matching.spots import NONE_SHUT, Shut
 
 _VIEWS_AT_MOST: Final = 2048
 _VIEW_BYTES: Final = 48 << 20
@@ -50,9 +51,12 @@ class Ballot:
 
 @dataclass(slots=True)
 class Shortlist:
-    """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index."""
+    """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index. `shut`: the
+    number of what was shut.
+    """
 
     changes: int
+    shut: int
     numbers: Sequence[int]
     groups: Sequence[GroupIndex]
     cumulative: Sequence[float]
@@ -60,7 +64,7 @@ class Shortlist:
 
 @dataclass(slots=True)
 class Found:
-    """The open slots of a group that a resource with these numbers may draw from, and what it was made of.
+    """The open slots of a group that a resource with these numbers may draw from, but for those `shut`; what it was made of.
 
     `owners`: those who have some of them and which, once they had to be listed; `owner_sums`: the running sums of their
     weights, None if these are alike.
@@ -68,6 +72,7 @@ class Found:
 
     changes: int
     arrived: int
+    shut: int
     numbers: Sequence[int]
     mask: int
     owners: list[tuple[OwnerQueues, int]] | None = None
@@ -100,14 +105,17 @@ class View:
         self._seen += [0] * more
         self._found = [None] * len(self._masks)
 
-    def mask(self, group: GroupIndex, numbers: Sequence[int]) -> int:
+    def mask(self, group: GroupIndex, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> int:
         """The slots of a group that the resource may draw from now."""
-        number = group.number
+        number, left = group.number, group.open
+        closed = shut[number]
+        if closed:
+            left &= ~closed
         if self._seen[number] == group.arrived:
-            mask = self._masks[number] & group.open
+            mask = self._masks[number] & left
             return group.narrow_numbers(mask, numbers) if mask else 0
         # A node too small for anything must not pay for task queues that come and go.
-        mask = group.narrow_numbers(group.open, numbers)
+        mask = group.narrow_numbers(left, numbers)
         if mask:
             missed = group.arrived - self._seen[number]
             self._masks[number] = group.catch_up(self._masks[number], missed, self._where)
@@ -115,18 +123,20 @@ class View:
             mask &= self._masks[number]
         return mask
 
-    def find(self, group: GroupIndex, numbers: Sequence[int]) -> Found:
+    def find(self, group: GroupIndex, numbers: Sequence[int], shut: Shut) -> Found:
         """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
+        closed = shut[group.number]
         found = self._found[group.number]
         if (
             found is not None
             and found.changes == group.changes
             and found.arrived == group.arrived
+            and found.shut == closed
             and found.numbers == numbers
         ):
             return found
         found = self._found[group.number] = Found(
-            group.changes, group.arrived, numbers, self.mask(group, numbers)
+            group.changes, group.arrived, closed, numbers, self.mask(group, numbers, shut)
         )
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from operator import le
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lodesman.masks.bits import bits
+from lodesman.matching.buckets import Counter
 from lodesman.matching.limit_rules import BucketUse, Need, RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
@@ -193,7 +195,7 @@ class Both:
     def compare(self) -> None:
         for at in PLACES:
             refused = [self.slow.refused(key, at) for key in KEYS]
-            assert set(bits(self.limits.shut(at).get(7, 0))) == {n for n in self.there if refused[n]}
+            assert set(bits(self.limits.shut(at)[7])) == {n for n in self.there if refused[n]}
             said = [self.limits.refusals(key, at) for key in KEYS]
             assert [[(use.rule, use.resource) for use, _ in one] for one in said] == refused
         used = {
@@ -224,12 +226,16 @@ def limited(*sets, slots=((0, 0, KEYS[0]),)):
     return limits
 
 
+def shut(limits, place):
+    return {group: mask for group in (0, 1, 7) if (mask := limits.shut(place)[group])}
+
+
 def test_without_rules_nothing_is_shut_and_nothing_counted():
     limits = RunLimits()
     limits.add(0, 0, KEYS[0])
     limits.take(KEYS[0], PLACES[0])
     assert not limits.active
-    assert limits.shut(PLACES[0]) == {}
+    assert shut(limits, PLACES[0]) == {}
     assert (list(limits.uses()), limits.refusals(KEYS[0], PLACES[0])) == ([], [])
     limits.remove(0, 0, KEYS[0])
 
@@ -239,10 +245,10 @@ def test_a_bucket_that_fills_shuts_its_task_queues_and_opens_them_again():
         [Rule(each_owner=True, jobs=1)], slots=[(0, 0, KEYS[0]), (0, 5, KEYS[4]), (1, 0, KEYS[0])]
     )
     limits.take(KEYS[0], PLACES[0])
-    assert limits.shut(PLACES[3]) == {0: 1, 1: 1}
+    assert shut(limits, PLACES[3]) == {0: 1, 1: 1}
     assert limits.take_freed() is None
     limits.give(KEYS[0], PLACES[0])
-    assert limits.shut(PLACES[3]) == {}
+    assert shut(limits, PLACES[3]) == {}
     assert limits.take_freed()(limits.spot(PLACES[3]))
     assert limits.take_freed() is None
 
@@ -262,21 +268,53 @@ def test_more_than_the_limit_may_run_when_it_is_lowered():
     assert [(one.used, one.limit) for one, _ in limits.uses()] == [(3, 1)]
     for _ in range(2):
         limits.give(KEYS[0], PLACES[0])
-        assert limits.shut(PLACES[0]) == {0: 1}
+        assert shut(limits, PLACES[0]) == {0: 1}
     limits.give(KEYS[0], PLACES[0])
-    assert limits.shut(PLACES[0]) == {}
+    assert shut(limits, PLACES[0]) == {}
 
 
 def test_a_limit_may_be_none():
     limits = limited([Rule(jobs=1 << 62)])
     for _ in range(100):
         limits.take(KEYS[0], PLACES[0])
-    assert limits.shut(PLACES[0]) == {}
+    assert shut(limits, PLACES[0]) == {}
 
 
 @pytest.mark.parametrize("hosts", [10, 1_000])
 def test_hosts_that_no_rule_names_are_one_place(hosts):
     limits = limited([Rule(jobs=1)])
     limits.take(KEYS[0], PLACES[0])
-    shut = [limits.shut(RunPlace("S", "ce", "q", f"n{n}")) for n in range(hosts)]
-    assert all(one is shut[0] for one in shut)
+    found = [limits.shut(RunPlace("S", "ce", "q", f"n{n}")) for n in range(hosts)]
+    assert {one.number for one in found} == {found[0].number} != {0}
+
+
+def test_what_is_shut_at_a_place_is_made_anew_only_when_it_changes():
+    limits = limited([Rule(each_host=True, jobs=1)])
+    here, there = (RunPlace("S", "ce", "q", host) for host in ("h1", "h2"))
+    limits.take(KEYS[0], here)
+    before = limits.shut(here)
+    limits.take(KEYS[0], there)
+    assert limits.shut(here) is before
+    assert limits.shut(there).number not in (0, before.number)
+    assert limits.shut(RunPlace("S", "ce", "q", "h3")).number == 0
+    limits.add(0, 1, KEYS[0])
+    assert shut(limits, here) == {0: 3}
+    limits.give(KEYS[0], here)
+    assert limits.shut(here).number == 0
+
+
+def test_nothing_is_kept_of_what_jobs_of_each_host_used():
+    limits = limited([Rule(each_host=True, each_owner=True, jobs=10, slots=50)])
+    places, others = [RunPlace("S", "ce", "q", f"n{n}") for n in range(50)], counters()
+    for place in places:
+        limits.take(KEYS[0], place)
+    limits.remove(0, 0, KEYS[0])
+    counted = [counters() - others, len(list(limits.uses()))]
+    for place in places:
+        limits.give(KEYS[0], place)
+    assert [counted, [counters() - others, len(list(limits.uses()))]] == [[100, 100], [0, 0]]
+
+
+def counters() -> int:
+    gc.collect()
+    return sum(type(one) is Counter for one in gc.get_objects())

@@ -11,10 +11,12 @@ from dataclasses import replace
 
 import pytest
 
+from lodesman.matching.buckets import SetPlace, Split
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import _TRIES, Lottery
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.shares import GroupShare, parts_of, priority_weight
+from lodesman.matching.spots import NONE_SHUT, Shut
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.matching.views import Views, numbers_of
 
@@ -291,13 +293,14 @@ def test_the_same_seed_draws_the_same():
 
 
 def shut_but(world, kept):
-    """The slots of all task queues but these, by the number of their group."""
-    found = {}
+    """The slots of all task queues but these, and one of a group that is gone."""
+    place = SetPlace(Split(0, (), ()), {})
+    place.close({99: 1}, 0)
     for group in world.index.groups():
         for queue in group.queues(group.occupied):
             if queue.tq_id not in kept:
-                found[group.number] = found.get(group.number, 0) | 1 << queue.slot
-    return found
+                place.close({group.number: 1 << queue.slot}, 0)
+    return Shut((place,), 0)
 
 
 def drawn_past(world, shut, times=DRAWS):
@@ -330,7 +333,7 @@ def test_a_group_without_share_is_served_when_limits_shut_all_others():
     world = World()
     world.lottery.set_shares({"g01": GroupShare(share=0)})
     usual, last = world.put(), world.put(group="g01")
-    assert set(drawn_past(world, shut_but(world, {usual, last}) | {99: 1}, times=100)) == {usual}
+    assert set(drawn_past(world, shut_but(world, {usual, last}), times=100)) == {usual}
     assert set(drawn_past(world, shut_but(world, {last}), times=100)) == {last}
 
 
@@ -339,3 +342,15 @@ def test_nothing_is_drawn_where_limits_shut_all():
     world.put()
     view = world.views.of(REQUEST)
     assert world.lottery.draw(view, numbers_of(REQUEST), world.rng, shut_but(world, ())) is None
+
+
+@pytest.mark.parametrize("groups", [1, 40])
+def test_what_is_remembered_of_one_place_is_not_drawn_at_another(groups):
+    """Hosts whose pilots ask alike share what the lottery remembers, and limits may shut other task queues at each."""
+    world = World()
+    queues = [world.put(group=f"g{n % groups:02}", owner=f"u{n % 7}") for n in range(80)]
+    some = [{world.rng.choice(queues)} for _ in range(6)]
+    places = [(NONE_SHUT, set(queues)), *((shut_but(world, one), one) for one in some)]
+    for _ in range(200):
+        shut, kept = world.rng.choice(places)
+        assert set(drawn_past(world, shut, times=1)) <= kept
