@@ -18,7 +18,7 @@ class Counter:
 
     __slots__ = ("bucket", "calm", "limit", "resource", "used")
 
-    def __init__(self, bucket: Bucket, resource: str) -> None:
+    def __init__(self, bucket: Booked, resource: str) -> None:
         self.bucket = bucket
         self.resource = resource
         self.limit: Number = bucket.family.limits[resource]  # type: ignore[assignment]  # a number, as it is used up
@@ -35,7 +35,7 @@ Charge = tuple[Counter, Number]
 
 
 @dataclass(slots=True, eq=False)
-class Bucket:
+class Booked:
     """The counters of a rule for task queues with the same values, at places with the same values."""
 
     family: Family
@@ -81,17 +81,17 @@ class Line:
 
     rule: Rule
     values: Values
-    buckets: dict[Family, Bucket] = field(default_factory=dict)
+    buckets: dict[Family, Booked] = field(default_factory=dict)
     parts: int = 0
 
-    def bucket(self, family: Family) -> Bucket:
+    def bucket(self, family: Family) -> Booked:
         """That for places."""
         bucket = self.buckets.get(family)
         if bucket is None:
-            bucket = self.buckets[family] = Bucket(family, self)
+            bucket = self.buckets[family] = Booked(family, self)
         return bucket
 
-    def drop(self, bucket: Bucket) -> None:
+    def drop(self, bucket: Booked) -> None:
         """Nothing is charged to a bucket."""
         del self.buckets[bucket.family]
         for split, places in bucket.family.places.items():
@@ -113,11 +113,11 @@ class Family:
     rule: Rule
     values: Values
     limits: Mapping[str, Value]
-    empty: Bucket = field(init=False)
+    empty: Booked = field(init=False)
     places: dict[Split, list[SetPlace]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.empty = Bucket(self, Line(self.rule, ()))
+        self.empty = Booked(self, Line(self.rule, ()))
 
 
 class Rule:
@@ -206,7 +206,7 @@ class Part:
         self.line.parts += 1
         self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
-    def bucket(self, family: Family) -> Bucket:
+    def bucket(self, family: Family) -> Booked:
         """What its jobs are charged to at a place."""
         return self.line.buckets.get(family, family.empty)
 

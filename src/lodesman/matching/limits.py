@@ -19,7 +19,7 @@ from lodesman.gridengine.values import Number, Value
 from lodesman.masks.bits import bits
 from lodesman.matching.buckets import (
     AlikeQueues,
-    Bucket,
+    Booked,
     Charge,
     Counter,
     Part,
@@ -232,7 +232,7 @@ class RunLimits:
                 for part in parts.between(counter.resource, least, most):
                     self._flip(bucket, part, places)
 
-    def _flip(self, bucket: Bucket, part: Part, places: Iterable[SetPlace]) -> None:
+    def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
         """A part of a bucket may fit now or not, other than before."""
         if bucket.refuses(part.needs):
             self._close(places, part.masks)
@@ -290,18 +290,18 @@ class RunLimits:
         """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
         for rule in self._rules:
             for line in rule.lines.values():
-                for bucket in filter(Bucket.is_used, line.buckets.values()):
+                for bucket in filter(Booked.is_used, line.buckets.values()):
                     for resource in bucket.family.limits:
                         yield self._use(bucket, line.values, resource), _closed_by(bucket, resource)
 
-    def _use(self, bucket: Bucket, of_key: Values, resource: str) -> BucketUse:
+    def _use(self, bucket: Booked, of_key: Values, resource: str) -> BucketUse:
         assert self._book is not None  # noqa: S101
         family = bucket.family
         name, used = self._book.names[family.rule.number], bucket.used(resource)
         return BucketUse(name, of_key, family.values, resource, used, family.limits[resource])
 
 
-def _closed_by(bucket: Bucket, resource: str) -> GroupSlots:
+def _closed_by(bucket: Booked, resource: str) -> GroupSlots:
     shut: dict[int, int] = {}
     for split in bucket.family.places:
         for part in split.parts.get(bucket.line, ()):
