@@ -6,7 +6,7 @@ a few steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
@@ -50,6 +50,7 @@ class _JobSide:
         self.bits = bits
         self._book = book
         self._job = job
+        self._needs: dict[int, tuple[Need, ...]] = {}
 
     def values(self, rule: int) -> Values:
         """Of the filters in braces."""
@@ -57,17 +58,22 @@ class _JobSide:
 
     def needs(self, rule: int) -> tuple[Need, ...]:
         """Of what it limits."""
-        found = []
+        alike = self._book.alike[rule]
+        known = self._needs.get(alike)
+        if known is None:
+            known = self._needs[alike] = tuple(self._found(rule))
+        return known
+
+    def _found(self, rule: int) -> Iterator[Need]:
         for label, resource, _ in self._book.terms[rule]:
             amount = amount_of(resource, self._job)
             if amount is None:
                 continue
             if is_booked(resource) and not isinstance(amount, str):
                 # What is infinite could never be given back.
-                found.append(Need(label, amount, amount if isfinite(amount) else 0))
+                yield Need(label, amount, amount if isfinite(amount) else 0)
             else:
-                found.append(Need(label, amount, 0, _compare(resource.kind, resource.relation)))
-        return tuple(found)
+                yield Need(label, amount, 0, _compare(resource.kind, resource.relation))
 
 
 class _PlaceSide:
@@ -98,6 +104,11 @@ class QuotaBook:
         enabled = [one for one in sets if one.enabled]
         self.rules: list[QuotaRule] = [rule for one in enabled for rule in one.rules]
         self.terms = [_terms(rule, vocabulary.complexes) for rule in self.rules]
+        # By rule: a number, equal for those that limit the same resources.
+        numbers: dict[tuple[tuple[str, Complex], ...], int] = {}
+        self.alike = [
+            numbers.setdefault(tuple(one[:2] for one in terms), len(numbers)) for terms in self.terms
+        ]
         ends = [0]
         for one in enabled:
             ends.append(ends[-1] + len(one.rules))
