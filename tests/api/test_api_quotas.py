@@ -10,7 +10,7 @@ from tests.api.conftest import resources
 from lodesman.answers import calls
 from lodesman.answers.service import LimitsAt
 from lodesman.commands.claim import Claim
-from lodesman.commands.quotas import use_vocabulary
+from lodesman.commands.quotas import use_limits
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -182,7 +182,7 @@ def test_a_limit_of_one_host_leaves_a_job_free_elsewhere(admin):
 
 def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues)).ids
+    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
     put(admin, "{\n name shut\n enabled true\n limit users ann to slots=0\n}\n")
     admin.submitted({}, {})
     assert director.tick(admin.now) == 0
@@ -256,7 +256,7 @@ LICENCES = "matlab ml INT <= YES JOB 0 0\nscratch sc MEMORY <= YES YES 0 0\nleve
 def with_complexes(house, text):
     found = read_complexes(text, faults=[])
     house.core.policy = house.policy(resources(), vocabulary=Vocabulary(complexes=found))
-    assert house.do(Change(use_vocabulary, house.core.quotas, house.core.policy.vocabulary)) is True
+    assert house.do(Change(use_limits, house.core.quotas, house.core.policy.vocabulary)) is True
 
 
 def test_consumables_are_counted_and_other_types_do_no_harm(admin):

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from lodesman.answers.nodes import NodePath
 from lodesman.commands import bookings
-from lodesman.commands.quotas import QuotaRules, go_on, remove_quotas, set_quotas, use_vocabulary
+from lodesman.commands.quotas import QuotaRules, go_on, open_delays, remove_quotas, set_quotas, use_limits
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
@@ -16,6 +17,8 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.quota_book import QuotaBook
 from lodesman.quota.reading import read_quota_sets
+from lodesman.resources import FilePosition, PlaceLimit
+from lodesman.resources.draft import DELAY
 from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
@@ -219,10 +222,10 @@ def test_a_changed_vocabulary_is_judged_by_at_once(limited):
     at = RunPlace("S1", "ce", "q", "n3")
     assert limited.limits.shut(at) == {}
     limited.vocabulary = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("N3",))})
-    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True
+    assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True
     assert limited.limits.shut(at) != {}
     limited.check()
-    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True  # nothing changed
+    assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True  # nothing changed
 
 
 def test_a_limit_on_a_resource_that_is_gone_limits_nothing(limited):
@@ -230,7 +233,7 @@ def test_a_limit_on_a_resource_that_is_gone_limits_nothing(limited):
     limited.put("{\nname a\nenabled true\nlimit users {*} to h_vmem=0\n}\n")
     house.submit(1, key=house.key(memory_mb=5))
     limited.vocabulary = Vocabulary(complexes=read_complexes("slots s INT <= YES YES 1 0\n", faults=[]))
-    house.do(Change(use_vocabulary, limited.rules, limited.vocabulary))
+    house.do(Change(use_limits, limited.rules, limited.vocabulary))
     assert len(house.claim(house.pilot())) == 1
     limited.restart()
     limited.check()
@@ -255,6 +258,57 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
     limited.check()
+
+
+# --- delays ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def delayed(house):
+    """A house where one job starts at S1 in ten seconds; `ticks` is a list with the time."""
+    rule = PlaceLimit(
+        kind=DELAY, path=NodePath("S1"), attribute="Owner", value="ann", number=10, source=FilePosition()
+    )
+    house.ticks = [100.0]
+    house.live.queues.index.delays.ticks = lambda: house.ticks[0]
+    house.rules = QuotaRules(house.live, (), VOCABULARY, (rule,))
+    house.ticks[0] += 10.0
+    house.do(Change(open_delays, house.live))
+    return house
+
+
+def test_a_start_that_is_undone_begins_no_delay(delayed):
+    pilot, delays = delayed.pilot(), delayed.live.queues.index.delays
+    delayed.submit(2)
+    fails(delayed, delayed.claim_command(pilot, 2))
+    assert delays.shut() == {}
+    assert len(delayed.claim(pilot, 2)) == 1
+    assert delays.shut() == {"MatchingDelay/S1/Owner/ann": 10.0}
+    assert delayed.claim(pilot) == []
+
+
+def test_a_delay_whose_opening_is_undone_opens_later(delayed):
+    pilot, delays = delayed.pilot(), delayed.live.queues.index.delays
+    delayed.submit(2)
+    delayed.claim(pilot)
+    delayed.ticks[0] += 11.0
+    fails(delayed, Change(open_delays, delayed.live))
+    assert delays.shut() == {"MatchingDelay/S1/Owner/ann": 0.0}
+    assert delayed.claim(pilot) == []
+    delayed.do(Change(open_delays, delayed.live))
+    assert len(delayed.claim(pilot)) == 1
+
+
+def test_a_delay_that_runs_goes_on_while_other_rules_are_prepared(delayed):
+    pilot = delayed.pilot()
+    delayed.submit(2)
+    delayed.claim(pilot)
+    sets = read_quota_sets(TEXTS[2], STOCK_COMPLEXES, faults=[])
+    assert delayed.do(Change(set_quotas, delayed.rules, sets, new=True, by="eva")) is True
+    assert delayed.claim(pilot) == []
+    delayed.ticks[0] += 10.0
+    delayed.do(Change(open_delays, delayed.live))
+    assert len(delayed.claim(pilot)) == 1
 
 
 class Deeds:

@@ -62,7 +62,7 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
-        asked = LimitsAt(list(side.policy.config.tree.queue_ids()), job.task_queue)
+        asked = LimitsAt(_explainer(side).eligible(job.task_queue), job.task_queue)
         with suppress(Unavailable):
             limits = await side.ask_hot(calls.LIMITED, asked)
     return replace(_explainer(side), limits=limits).job(job, queue)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from lodesman.matching.delays import NO_DELAYS, DelayRules
 from lodesman.matching.index import Index
 from lodesman.matching.limit_rules import RuleBook, RunPlace
 from lodesman.matching.limits import RunLimits
@@ -26,13 +27,15 @@ PORTION: Final = 50
 @dataclass(slots=True, eq=False)
 class _Next:
     """Rules that are prepared: the places and task queues that they do not know yet, the attempts whose booking may be
-    another than `taken` has. Places come first: how they divide the task queues is then found one by one.
+    another than `taken` has. Places come first: how they divide the task queues is then found one by one. `delays`: the
+    limits in time among them.
     """
 
     limits: RunLimits
     places: list[RunPlace]
     queues: list[int]
     stale: set[_Attempt]
+    delays: DelayRules
     taken: dict[_Attempt, tuple[TaskQueueKey, RunPlace]] = field(default_factory=dict)
 
 
@@ -46,13 +49,13 @@ class Bookings:
 
     # --- rules -----------------------------------------------------------------------------------------------
 
-    def prepare(self, tx: Transaction | None, book: RuleBook | None) -> None:
+    def prepare(self, tx: Transaction | None, book: RuleBook | None, delays: DelayRules = NO_DELAYS) -> None:
         """Limit by these rules as soon as `go_on` is through. What runs goes on, also beyond a limit that is lower then."""
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
         queues = [tq_id for tq_id, _, _ in self._index.queues()]
         places = {place for _, place in self._booked.values()}
-        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked)))
+        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked), delays))
 
     def go_on(self, tx: Transaction | None, portion: int = PORTION) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
@@ -71,9 +74,9 @@ class Bookings:
         if found.places or found.queues or found.stale:
             return False
         if tx is not None:
-            tx.undo.append(partial(self._go_back, found, self._index.limits))
+            tx.undo.append(partial(self._go_back, found, self._index.limits, self._index.delays.rules))
         self._set_next(None)
-        self._index.limits = found.limits
+        self._index.limits, self._index.delays.rules = found.limits, found.delays
         return True
 
     def _catch_up(self, found: _Next, attempt: _Attempt) -> None:
@@ -88,9 +91,9 @@ class Bookings:
         self._next = found
         self._index.next_limits = None if found is None else found.limits
 
-    def _go_back(self, found: _Next, before: RunLimits) -> None:
+    def _go_back(self, found: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
         """Undo a replacement; nothing is lost of what is prepared."""
-        self._index.limits = before
+        self._index.limits, self._index.delays.rules = before, delays
         found.limits.are_new = True
         self._set_next(found)
 
@@ -103,15 +106,16 @@ class Bookings:
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
         """A job that the matcher has booked is not there."""
-        self._index.limits.give(key, place)
-        tx.undo.append(partial(self._take, key, place))
+        self._index.starts_not(key, place)
+        tx.undo.append(partial(self._index.starts, key, place))
 
     def ended(self, tx: Transaction, attempt: _Attempt) -> None:
         """An attempt lives no more."""
         self._changes(tx, attempt)
         found = tx.drop(self._booked, attempt)
         if found is not None:
-            self.not_claimed(tx, *found)
+            self._index.limits.give(*found)
+            tx.undo.append(partial(self._take, *found))
 
     def _take(self, key: TaskQueueKey, place: RunPlace) -> None:
         self._index.limits.take(key, place)

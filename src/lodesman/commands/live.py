@@ -7,6 +7,7 @@ transaction and registers its inverse.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -122,9 +123,11 @@ class _LivePilots:
 
 
 class Live:
-    """The writer's memory, read from the database."""
+    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set."""
 
-    def __init__(self, db: Writer, *, rng: random.Random, now: float) -> None:
+    def __init__(
+        self, db: Writer, *, rng: random.Random, now: float, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
         replay(db)
         self.rng = rng
         self.ids = Ids(db)
@@ -132,6 +135,7 @@ class Live:
         self.pools.last_pass = last_pass(db)
         self.pilots = _LivePilots(db)
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
+        self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
         found = live_attempts(db)
         keys = keys_by_id(db, {one.tq_id for one in found})

@@ -222,6 +222,34 @@ class RunLimits:
                 place.open(part, part.masks)
             self._freed.update(places)
 
+    def review(self, rule: str) -> None:
+        """What a rule with one bucket lets start has changed, though its use has not."""
+        if self._book is not None and rule in self._book.names:
+            family = self._families.get((self._book.names.index(rule), ()))
+            if family is not None:
+                self._review(family)
+
+    def look_anew(self, place: RunPlace) -> None:
+        """The limits at a place are others now: more is known of its host."""
+        if self._book is None or place not in self._by_place:
+            return
+        side = self._book.of_place(place)
+        for one in self.spot(place).sets:
+            for rule, family in one.families.items():
+                limits = side.limits(rule)
+                if limits != family.limits:
+                    family.limits = limits
+                    for bucket in (family.empty, *family.buckets.values()):
+                        bucket.limits = limits
+                    self._review(family)
+
+    def _review(self, family: Family) -> None:
+        for split, places in family.places.items():
+            for (rule, values), parts in split.parts.items():
+                if rule == family.rule:
+                    for part in parts:
+                        self._flip(family.buckets.get(values, family.empty), part, places)
+
     def _charged(self, key: TaskQueueKey, spot: Spot) -> list[tuple[Family, Part]]:
         """What a job is charged to: by set, the part of its task queue, and the buckets there."""
         assert self._book is not None  # noqa: S101
