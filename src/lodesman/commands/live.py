@@ -13,7 +13,7 @@ from functools import partial
 
 from lodesman.commands.bookings import Bookings
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import ConfiguredOffer
+from lodesman.commands.sessions import ConfiguredOffer, HostLoads
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
 from lodesman.matching import TaskQueueKey
@@ -142,6 +142,7 @@ class Live:
         for one in found:
             key = keys[one.tq_id]
             self.pilots.held.setdefault(one.pilot, {})[one.attempt] = (key.cores, key.memory_mb)
+        self.hosts = HostLoads(row.node for row in joined_pilots(db))
         self.bookings = Bookings(
             self.queues.index, ((one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found)
         )

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial, reduce
 from itertools import islice
+from math import inf
 from operator import and_
 
 from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket
@@ -82,7 +83,7 @@ class QuotaRules:
 
     def _prepare(self, tx: Transaction | None) -> None:
         vocabulary, of_places = self._configured
-        quotas = QuotaBook(self.sets.values(), vocabulary)
+        quotas = QuotaBook(self.sets.values(), vocabulary, self._live.hosts.of)
         at_places = PlaceBook(of_places, self._live.queues.index.delays.is_open)
         self._live.bookings.prepare(tx, joined([quotas, at_places]), DelayRules(of_places))
 
@@ -216,4 +217,6 @@ def _delays(live: Live) -> Iterator[BucketRow]:
 
 
 def _shown(value: Value) -> str:
+    if value == inf:  # a dynamic limit, without the load values of its host
+        return "unknown"
     return f"{float(value):g}" if not isinstance(value, (int, str)) else str(value)

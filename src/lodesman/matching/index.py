@@ -208,6 +208,12 @@ class Index:
         self.limits.give(key, place)
         self.delays.not_started(key, place)
 
+    def look_anew(self, host: str) -> None:
+        """More is known of a host, by which limits there may be others."""
+        self.limits.look_anew(host)
+        if self.next_limits is not None:
+            self.next_limits.look_anew(host)
+
     def _review(self, rule: str) -> None:
         self.limits.review(rule)
         if self.next_limits is not None:

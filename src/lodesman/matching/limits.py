@@ -229,19 +229,18 @@ class RunLimits:
             if family is not None:
                 self._review(family)
 
-    def look_anew(self, place: RunPlace) -> None:
-        """The limits at a place are others now: more is known of its host."""
-        if self._book is None or place not in self._by_place:
-            return
-        side = self._book.of_place(place)
-        for one in self.spot(place).sets:
-            for rule, family in one.families.items():
-                limits = side.limits(rule)
-                if limits != family.limits:
-                    family.limits = limits
-                    for bucket in (family.empty, *family.buckets.values()):
-                        bucket.limits = limits
-                    self._review(family)
+    def look_anew(self, host: str) -> None:
+        """The limits on a host are others now: more is known of it."""
+        for place, spot in self._by_place.items():
+            if self._book is not None and place.host == host:
+                side = self._book.of_place(place)
+                for family in (one for of_set in spot.sets for one in of_set.families.values()):
+                    limits = side.limits(family.rule)
+                    if limits != family.limits:
+                        family.limits = limits
+                        for bucket in (family.empty, *family.buckets.values()):
+                            bucket.limits = limits
+                        self._review(family)
 
     def _review(self, family: Family) -> None:
         for split, places in family.places.items():
