@@ -9,6 +9,7 @@ from tests.api.conftest import RESOURCES
 from tests.api.test_api_quotas import ids, parked, used
 
 from lodesman.answers import calls
+from lodesman.answers.call import Nothing
 from lodesman.answers.service import LimitsAt
 from lodesman.api.quotas import use_policy
 from lodesman.commands.live import Live
@@ -225,3 +226,18 @@ def test_delays_run_from_a_start_of_the_server_on(admin):
     QuotaRules(live, (), admin.core.policy.vocabulary, admin.core.policy.config.limits)
     assert live.queues.index.delays.shut() == {"MatchingDelay/North/JobType/Merge": 10.0}
     assert live.queues.index.delays.next_at == 60.0
+
+
+def test_the_reconciler_mends_what_limits_count(admin):
+    configure(admin, RUNNING)
+    pilot = admin.pilot()
+    admin.submitted(MERGE, MERGE)
+    admin.claim(pilot)
+    live = admin.core.live
+    (_, (key, place)) = next(iter(live.bookings._booked.items()))
+    live.queues.index.limits.give(key, place)
+    assert used(admin) == {}
+    assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 1
+    assert used(admin) == {("RunningLimit/North/JobType/Merge", "running jobs"): ("1", "1", True, 1)}
+    assert admin.claim(pilot) == []
+    assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 0

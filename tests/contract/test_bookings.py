@@ -8,7 +8,15 @@ import pytest
 
 from lodesman.answers.nodes import NodePath
 from lodesman.commands import bookings
-from lodesman.commands.quotas import QuotaRules, go_on, open_delays, remove_quotas, set_quotas, use_limits
+from lodesman.commands.quotas import (
+    QuotaRules,
+    check_limits,
+    go_on,
+    open_delays,
+    remove_quotas,
+    set_quotas,
+    use_limits,
+)
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
@@ -258,6 +266,99 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
     limited.check()
+
+
+# --- proofs ---------------------------------------------------------------------------------------------------
+
+
+def prove(limited):
+    """Compare what limits count with what lives; returns how many buckets were wrong."""
+    before = limited.house.live.bookings.wrong
+    done = limited.house.do(Change(check_limits, limited.rules))
+    while not done:
+        done = limited.house.do(Change(go_on, limited.rules))
+    return limited.house.live.bookings.wrong - before
+
+
+@pytest.fixture
+def used_limits(limited):
+    """Limits of which three jobs use something."""
+    limited.put(TEXTS[3])
+    limited.house.submit(3)
+    limited.house.submit(2, key=limited.house.key(owner="bob"))
+    limited.house.claim(limited.house.pilot(), 3)
+    assert sum(limited.used().values()) > 1
+    return limited
+
+
+def test_a_proof_of_right_limits_changes_nothing(used_limits):
+    limits = used_limits.limits
+    assert prove(used_limits) == 0
+    assert used_limits.limits is limits
+    used_limits.check()
+
+
+def test_a_limit_that_counts_too_much_is_reported_and_mended(used_limits, caplog):
+    (bucket, used), *_ = used_limits.used().items()
+    key = used_limits.house.key(owner=bucket[1] or "ann")
+    used_limits.limits.take(key, RunPlace("S1", "ce", "q"))
+    assert used_limits.used()[bucket] == used + 1
+    assert prove(used_limits) == 1
+    (said,) = [one for one in caplog.records if one.message == "the use of a limit was wrong"]
+    assert (said.counted, said.live) == (used + 1, used)
+    assert said.levelname == "ERROR"
+    used_limits.check()
+    assert prove(used_limits) == 0
+
+
+def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
+    house = used_limits.house
+    attempt, (key, place) = next(iter(house.live.bookings._booked.items()))
+    del house.live.bookings._booked[attempt]
+    used_limits.limits.give(key, place)
+    live = len(live_attempts(house.reader))
+    assert prove(used_limits) == 1
+    (said,) = [one for one in caplog.records if one.message == "limits counted other attempts than live"]
+    assert (said.counted[0], said.stored[0]) == (live - 1, live)
+    used_limits.check()
+
+
+def test_what_a_failed_batch_proved_is_proved_again(used_limits):
+    limits = used_limits.limits
+    fails(used_limits.house, Change(check_limits, used_limits.rules))
+    assert used_limits.limits is limits
+    assert prove(used_limits) == 0
+    used_limits.check()
+
+
+def test_claims_and_ends_go_on_while_limits_are_proved(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house, limits = used_limits.house, used_limits.limits
+    house.submit(3, key=house.key(owner="bob"))
+    pilot = house.pilot("S2")
+    claimed = house.claim(pilot, 1)
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    house.report(pilot, claimed[0])
+    assert len(house.claim(house.pilot("S2"), 1)) == 1
+    while not house.do(Change(go_on, used_limits.rules)):
+        pass
+    assert used_limits.limits is limits
+    assert house.live.bookings.wrong == 0
+    used_limits.check()
+
+
+def test_rules_that_change_while_they_are_proved_hold(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house = used_limits.house
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    used_limits.put(TEXTS[0])
+    used_limits.check()
+    # And a proof does not stop rules that are prepared.
+    assert house.do(used_limits.sets(TEXTS[2])) is False
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    while not house.do(Change(go_on, used_limits.rules)):
+        pass
+    used_limits.check()
 
 
 # --- delays ---------------------------------------------------------------------------------------------------

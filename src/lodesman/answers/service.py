@@ -253,3 +253,9 @@ class Repaired(Struct):
     waiting_without_queue: int = 0
     active_without_attempt: int = 0
     wrong_counters: int = 0
+
+
+class LimitsChecked(Struct):
+    """How many buckets of limits had another use than the live attempts say, and have that now."""
+
+    wrong_limits: int = 0

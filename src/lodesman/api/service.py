@@ -16,10 +16,11 @@ from lodesman.answers.task_queues import PoolsOfQueues
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
 from lodesman.api.pilots import pools_of_queues
+from lodesman.api.quotas import follow
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.quotas import alike_queues, limited, limits_of, places
+from lodesman.commands.quotas import alike_queues, check_limits, limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
@@ -137,6 +138,13 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
     ]
     ids = await core.command(Change(limited, core.live, places(sessions, queues))) if some else []
     return service.Limited(ids=ids, some=some)
+
+
+@serves(calls.CHECK_LIMITS)
+async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitsChecked:
+    before = core.live.bookings.wrong
+    await follow(core, Change(check_limits, core.quotas))
+    return service.LimitsChecked(core.live.bookings.wrong - before)
 
 
 @serves(calls.POOLS_OF_QUEUES)

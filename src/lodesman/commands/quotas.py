@@ -77,15 +77,23 @@ class QuotaRules:
         self._prepare(tx)
         return self.go_on(tx)
 
+    def check(self, tx: Transaction) -> bool:
+        """Prove that the limits count what lives; if not, it is reported and mended. Returns as `go_on`."""
+        bookings = self._live.bookings
+        if bookings.check_attempts(tx) and self._live.queues.index.limits.active:
+            self._prepare(tx, is_proof=True)
+        return self.go_on(tx)
+
     def go_on(self, tx: Transaction) -> bool:
         """Prepare a portion more of rules that changed; true if they are in use."""
         return self._live.bookings.go_on(tx)
 
-    def _prepare(self, tx: Transaction | None) -> None:
+    def _prepare(self, tx: Transaction | None, *, is_proof: bool = False) -> None:
         vocabulary, of_places = self._configured
         quotas = QuotaBook(self.sets.values(), vocabulary, self._live.hosts.of)
         at_places = PlaceBook(of_places, self._live.queues.index.delays.is_open)
-        self._live.bookings.prepare(tx, joined([quotas, at_places]), DelayRules(of_places))
+        rules = joined([quotas, at_places])
+        self._live.bookings.prepare(tx, rules, DelayRules(of_places), is_proof=is_proof)
 
 
 def use_limits(
@@ -93,6 +101,11 @@ def use_limits(
 ) -> bool:
     """Judge by the vocabulary and the limits of sites of a new configuration. Returns as `go_on`."""
     return rules.use(tx, vocabulary, of_places)
+
+
+def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
+    """Compare what limits count with the live attempts. Returns as `go_on`."""
+    return rules.check(tx)
 
 
 def open_delays(tx: Transaction, live: Live) -> None:
