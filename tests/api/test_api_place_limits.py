@@ -50,7 +50,7 @@ def test_a_limit_holds_for_its_value_at_its_site_from_the_reload_on(admin):
     assert {first["id"], other["id"]} & {6}  # one Merge, and the job of another type
     merge = first if first["id"] != 6 else other
     assert len(admin.claim(south, 2)) == 2  # of the two jobs that it may prefetch
-    assert used(admin) == {("RunningLimit/North/JobType/Merge", "running jobs"): ("1", "1", True, 2)}
+    assert used(admin) == {("RunningLimit/JobType/Merge", "North", "running jobs"): ("1", "1", True, 2)}
     assert admin.claim(north) == []
     admin.report(north, merge)
     assert len(admin.claim(north, 4)) == 1
@@ -85,7 +85,7 @@ def test_each_limit_blocks_on_its_own(admin):
     assert len({*found} & {1, 2}) <= 1
     assert len({*found} & {6, 7}) <= 1
     rules = {rule[0]: row[:2] for rule, row in used(admin).items()}
-    assert rules["RunningLimit/North/CEs/ce.north/MaxRunningJobs"] == ("3", "3")
+    assert rules["RunningLimit/CEs/MaxRunningJobs"] == ("3", "3")
 
 
 def test_a_claim_that_waits_starts_when_a_job_of_the_site_ends(admin):
@@ -108,7 +108,7 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     assert ids(admin.claim(admin.pilot(), 1, wait_s=0.0)) != []
     bound = admin.get("/v1/jobs/2/why")
     assert (bound["main_reason"], bound["verdict"]) == ("limited", "not now")
-    assert "1 of 1 jobs run (RunningLimit/North/JobType/Merge)" in bound["summary"]
+    assert "1 of 1 jobs run at North (RunningLimit/JobType/Merge)" in bound["summary"]
 
 
 def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
@@ -119,7 +119,7 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert step["text"] == (
-        "0 of 0 jobs run (RunningLimit/North/JobType/Merge) (where it may run elsewhere, it is free)"
+        "0 of 0 jobs run at North (RunningLimit/JobType/Merge) (where it may run elsewhere, it is free)"
     )
 
 
@@ -213,10 +213,10 @@ def test_why_says_when_a_delay_opens(admin):
     admin.ticks += 3.0
     why = admin.get("/v1/jobs/2/why")
     assert why["main_reason"] == "limited"
-    text = "the next start is in 7 s, one in 10 s is allowed (MatchingDelay/North/JobType/Merge)"
+    text = "North opens in 7 s, one start in 10 s (MatchingDelay/JobType/Merge)"
     assert text in why["summary"]
     assert used(admin) == {
-        ("MatchingDelay/North/JobType/Merge", "seconds between starts"): ("7", "10", True, 1)
+        ("MatchingDelay/JobType/Merge", "North", "seconds between starts"): ("7", "10", True, 1)
     }
     admin.ticks += 7.0
     open_delays(admin)
@@ -230,7 +230,8 @@ def test_delays_run_from_a_start_of_the_server_on(admin):
     ticks = [50.0]
     live = Live(admin._writer, rng=random.Random(1), now=admin.now, ticks=lambda: ticks[0])
     QuotaRules(live, (), admin.core.policy.vocabulary, admin.core.policy.config.limits)
-    assert live.queues.index.delays.shut() == {"MatchingDelay/North/JobType/Merge": 10.0}
+    ((delay, seconds),) = live.queues.index.delays.shut()
+    assert (delay.name, seconds) == ("MatchingDelay/North/JobType/Merge", 10.0)
     assert live.queues.index.delays.next_at == 60.0
 
 
@@ -244,6 +245,6 @@ def test_the_reconciler_mends_what_limits_count(admin):
     live.queues.index.limits.give(key, place)
     assert used(admin) == {}
     assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 1
-    assert used(admin) == {("RunningLimit/North/JobType/Merge", "running jobs"): ("1", "1", True, 1)}
+    assert used(admin) == {("RunningLimit/JobType/Merge", "North", "running jobs"): ("1", "1", True, 1)}
     assert admin.claim(pilot) == []
     assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 0

@@ -92,9 +92,9 @@ class FullBucket(Struct, frozen=True):
     def text(self) -> str:
         """For people."""
         if self.resource == RUNNING_JOBS:
-            return f"{self.used} of {self.limit} jobs run ({self.rule})"
+            return f"{self.used} of {self.limit} jobs run at {self.of[0]} ({self.rule})"
         if self.resource == NEXT_START:
-            return f"the next start is in {self.used} s, one in {self.limit} s is allowed ({self.rule})"
+            return f"{self.of[0]} opens in {self.used} s, one start in {self.limit} s ({self.rule})"
         whose = f" for {', '.join(self.of)}" if self.of else ""
         use = f"{self.used} is used, the job needs {self.need}"
         return f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"

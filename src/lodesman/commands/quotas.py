@@ -111,8 +111,8 @@ def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
 def open_delays(tx: Transaction, live: Live) -> None:
     """Open the matching delays whose time has come; claims that wait for them are asked again with this batch."""
     delays = live.queues.index.delays
-    for name, until in delays.open_due():
-        tx.undo.append(partial(delays.shut_until, name, until))
+    for delay, until in delays.open_due():
+        tx.undo.append(partial(delays.shut_until, delay, until))
 
 
 def go_on(tx: Transaction, rules: QuotaRules) -> bool:
@@ -186,14 +186,14 @@ def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: in
         return Limited()
     spots = {index.limits.spot(place): place for place in there}
     key, found, everywhere = index.key(tq_id), dict[FullBucketKey, FullBucket](), bool(spots)
-    shut = index.delays.shut()
+    shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
     for place in spots.values():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
         for use, need in refusals:
             of = [value for value in (*use.of_key, *use.of_place) if value]
-            used = f"{shut.get(use.rule, 0):.0f}" if use.resource == NEXT_START else _shown(use.used)
-            bucket = FullBucket(use.rule, of, use.resource, used, _shown(use.limit), _shown(need))
+            used, most = shut.get(str(use.limit)) or (_shown(use.used), _shown(use.limit))
+            bucket = FullBucket(use.rule, of, use.resource, used, most, _shown(need))
             found.setdefault((use.rule, *of, use.resource), bucket)
     return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
 
@@ -220,13 +220,11 @@ def buckets(_tx: Transaction, live: Live) -> list[BucketRow]:
 def _delays(live: Live) -> Iterator[BucketRow]:
     """The matching delays that are shut, with the seconds until they open as what is used."""
     index = live.queues.index
-    for name, seconds in index.delays.shut().items():
-        of_delay = index.delays.rules.known.get(name)
-        if of_delay is not None:
-            jobs = sum(waiting for _, key, waiting in index.queues() if waiting and concerns(of_delay, key))
-            yield BucketRow(
-                name, [], NEXT_START, f"{seconds:.0f}", str(of_delay.number), full=True, jobs=jobs
-            )
+    for one, seconds in index.delays.shut():
+        jobs = sum(waiting for _, key, waiting in index.queues() if waiting and concerns(one, key))
+        yield BucketRow(
+            one.rule, [str(one.path)], NEXT_START, f"{seconds:.0f}", str(one.number), full=True, jobs=jobs
+        )
 
 
 def _shown(value: Value) -> str:

@@ -20,80 +20,78 @@ class DelayRules:
     """Which delays a start at a place begins."""
 
     def __init__(self, limits: Iterable[PlaceLimit] = ()) -> None:
-        self.known: dict[str, PlaceLimit] = {}
+        self.known = [one for one in limits if one.kind == DELAY]
         self._of_path: dict[NodePath, list[PlaceLimit]] = {}
-        for one in limits:
-            if one.kind == DELAY:
-                self.known[one.name] = one
-                self._of_path.setdefault(one.path, []).append(one)
+        for one in self.known:
+            self._of_path.setdefault(one.path, []).append(one)
 
-    def of(self, key: TaskQueueKey, place: RunPlace) -> Iterator[str]:
-        """The names of those that concern the jobs of a task queue there."""
+    def of(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
+        """Those that concern the jobs of a task queue there."""
         for path in (NodePath(place.site), NodePath(place.site, place.ce)):
             for one in self._of_path.get(path, ()):
                 if concerns(one, key):
-                    yield one.name
+                    yield one
 
 
 NO_DELAYS: Final = DelayRules()
 
 
 class Delays:
-    """Which delays are shut, and until when. `changed` is called with the name of each that shuts or opens.
+    """Which delays are shut, and until when. `changed` is called with each that shuts or opens.
 
     Used from one thread; others may read `next_at`, when the first one opens.
     """
 
-    def __init__(self, ticks: Callable[[], float], changed: Callable[[str], object]) -> None:
+    def __init__(self, ticks: Callable[[], float], changed: Callable[[PlaceLimit], object]) -> None:
         self.rules = DelayRules()
         self.next_at = inf
         self.ticks = ticks
         self._changed = changed
-        self._until: dict[str, float] = {}
+        self._until: dict[str, tuple[PlaceLimit, float]] = {}
 
     def is_open(self, name: str) -> bool:
         """Whether a job may start by that delay."""
         return name not in self._until
 
-    def shut(self) -> dict[str, float]:
-        """The seconds until each of those that are shut opens."""
+    def shut(self) -> list[tuple[PlaceLimit, float]]:
+        """Those that are shut, with the seconds until each of them opens."""
         now = self.ticks()
-        return {name: max(0.0, until - now) for name, until in self._until.items()}
+        return [(one, max(0.0, until - now)) for one, until in self._until.values()]
 
     def started(self, key: TaskQueueKey, place: RunPlace) -> None:
         """A job of a task queue starts there."""
         if self.rules.known:
-            for name in self.rules.of(key, place):
-                self.shut_until(name, self.ticks() + self.rules.known[name].number)
+            for one in self.rules.of(key, place):
+                self.shut_until(one, self.ticks() + one.number)
 
     def not_started(self, key: TaskQueueKey, place: RunPlace) -> None:
         """The inverse of `started`."""
         if self._until:
-            for name in self.rules.of(key, place):
-                self._open(name)
+            for one in self.rules.of(key, place):
+                self._open(one)
 
     def start_all(self) -> None:
         """What started before is not known: let each delay run from now on."""
-        for name, one in self.rules.known.items():
-            self.shut_until(name, self.ticks() + one.number)
+        for one in self.rules.known:
+            self.shut_until(one, self.ticks() + one.number)
 
-    def shut_until(self, name: str, until: float) -> None:
+    def shut_until(self, delay: PlaceLimit, until: float) -> None:
         """Nothing starts by that delay before that time of the clock."""
-        was_open = self.is_open(name)
-        self._until[name] = until
-        self.next_at = min(self._until.values())
+        was_open = self.is_open(delay.name)
+        self._until[delay.name] = delay, until
+        self.next_at = min(self.next_at, until)
         if was_open:
-            self._changed(name)
+            self._changed(delay)
 
-    def open_due(self) -> list[tuple[str, float]]:
+    def open_due(self) -> list[tuple[PlaceLimit, float]]:
         """Open those whose time has come; returns them with that time."""
         now = self.ticks()
-        due = [(name, until) for name, until in self._until.items() if until <= now]
-        for name, _ in due:
-            self._open(name)
+        due = [(one, until) for one, until in self._until.values() if until <= now]
+        for one, _ in due:
+            self._open(one)
         return due
 
-    def _open(self, name: str) -> None:
-        if self._until.pop(name, None) is not None:
-            self.next_at = min(self._until.values(), default=inf)
-            self._changed(name)
+    def _open(self, delay: PlaceLimit) -> None:
+        if self._until.pop(delay.name, None) is not None:
+            self.next_at = min((until for _, until in self._until.values()), default=inf)
+            self._changed(delay)

@@ -14,6 +14,7 @@ from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources.place_limits import PlaceLimit
 
 _IDLE_SECONDS: Final = 300.0
 _CROWDED_SECONDS: Final = 1.0
@@ -214,10 +215,10 @@ class Index:
         if self.next_limits is not None:
             self.next_limits.look_anew(host)
 
-    def _review(self, rule: str) -> None:
-        self.limits.review(rule)
-        if self.next_limits is not None:
-            self.next_limits.review(rule)
+    def _review(self, delay: PlaceLimit) -> None:
+        for limits in (self.limits, self.next_limits):
+            if limits is not None:
+                limits.review(delay.rule, (str(delay.path),))
 
     def prepare(self, limits: RunLimits, tq_id: int) -> None:
         """Let limits know of a task queue, if it is still there."""

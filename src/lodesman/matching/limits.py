@@ -222,10 +222,10 @@ class RunLimits:
                 place.open(part, part.masks)
             self._freed.update(places)
 
-    def review(self, rule: str) -> None:
-        """What a rule with one bucket lets start has changed, though its use has not."""
+    def review(self, rule: str, of_place: Values) -> None:
+        """What a rule lets start at places with these values has changed, though nothing else is used."""
         if self._book is not None and rule in self._book.names:
-            family = self._families.get((self._book.names.index(rule), ()))
+            family = self._families.get((self._book.names.index(rule), of_place))
             if family is not None:
                 self._review(family)
 

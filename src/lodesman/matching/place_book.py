@@ -1,19 +1,22 @@
 """Limits of sites and CEs (`resources.place_limits`) as the limit engine takes them, each blocking on its own.
 
-Of an attribute with one value, one rule at most concerns a task queue at a place, so that all its rules are one set; of a
-list each value has a set of its own. What counts all jobs of a place, or of one value there, is one bucket.
+A rule is about one value of an attribute and counts each site, or each CE, apart: sites with limits on the same values are
+alike but for their numbers. Of an attribute with one value, one rule at most concerns a task queue, so that all its rules
+are one set; of a list each value has a set of its own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from lodesman.answers.nodes import NodePath
 from lodesman.answers.quotas import NEXT_START, RUNNING_JOBS
+from lodesman.gridengine.values import Value
+from lodesman.masks.bits import mask_of
 from lodesman.matching.limit_rules import Need, RunPlace, Values
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources.draft import DELAY
@@ -33,27 +36,41 @@ def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
     return not limit.attribute or limit.value in values_of(key, FIELDS[limit.attribute])
 
 
-class _Side:
-    """What the rules see of a task queue or a place: which of them concern it."""
+class _KeySide:
+    """Which of the rules concern a task queue."""
 
-    __slots__ = ("_book", "bits")
+    __slots__ = ("_needs", "bits")
 
-    def __init__(self, book: PlaceBook, bits: int) -> None:
+    def __init__(self, bits: int, needs: Sequence[tuple[Need, ...]]) -> None:
         self.bits = bits
-        self._book = book
+        self._needs = needs
 
     def values(self, _rule: int) -> Values:
-        """Each rule has one bucket."""
+        """Each rule is about one value: its task queues are counted together."""
         return ()
 
     def needs(self, rule: int) -> tuple[Need, ...]:
         """Each job is one."""
-        return self._book.needs[rule]
+        return self._needs[rule]
 
-    def limits(self, rule: int) -> Mapping[str, int]:
-        """By what it limits."""
-        one = self._book.rules[rule]
-        return {NEXT_START if one.kind == DELAY else RUNNING_JOBS: one.number}
+
+class _PlaceSide:
+    """Which of the rules concern a place, with their limits there."""
+
+    __slots__ = ("_limits", "bits")
+
+    def __init__(self, limits: Mapping[int, PlaceLimit]) -> None:
+        self.bits = mask_of(limits)
+        self._limits = limits
+
+    def values(self, rule: int) -> Values:
+        """The site, or the CE."""
+        return (str(self._limits[rule].path),)
+
+    def limits(self, rule: int) -> Mapping[str, Value]:
+        """By what it limits; of a delay its name, by which `is_open` is asked."""
+        one = self._limits[rule]
+        return {NEXT_START: one.name} if one.kind == DELAY else {RUNNING_JOBS: one.number}
 
 
 class PlaceBook:
@@ -62,29 +79,27 @@ class PlaceBook:
     def __init__(
         self, limits: Iterable[PlaceLimit], is_open: Callable[[str], bool] = lambda _name: True
     ) -> None:
-        by_set = defaultdict[tuple[str, ...], list[PlaceLimit]](list)
+        by_set = defaultdict[tuple[str, ...], dict[str, list[PlaceLimit]]](lambda: defaultdict(list))
         for one in limits:
             field = FIELDS.get(one.attribute, "")
             value = one.value if field in _LISTS else ""
-            by_set[one.kind, "CE" if one.path.ce else "site", field, value].append(one)
-        self.rules = [one for some in by_set.values() for one in some]
-        self.needs = [_needs(one, is_open) for one in self.rules]
-        ends = [0]
-        for some in by_set.values():
-            ends.append(ends[-1] + len(some))
-        self._sets = tuple(pairwise(ends))
-        self._names = tuple(one.name for one in self.rules)
+            by_set[one.kind, "CE" if one.path.ce else "site", field, value][one.rule].append(one)
+        self._sets = tuple(pairwise([0, *accumulate(map(len, by_set.values()))]))
+        rules = [some for of_set in by_set.values() for some in of_set.values()]
+        self._names = tuple(some[0].rule for some in rules)
+        start = (Need(NEXT_START, 1, 0, partial(_may_start, is_open)),)
+        self._needs = [start if some[0].kind == DELAY else _ONE_JOB for some in rules]
         self._of_all = 0
         self._of_value: dict[str, dict[str, int]] = {}
-        self._of_path: dict[NodePath, int] = {}
-        for number, one in enumerate(self.rules):
-            bit = 1 << number
-            self._of_path[one.path] = self._of_path.get(one.path, 0) | bit
-            if one.attribute:
-                known = self._of_value.setdefault(FIELDS[one.attribute], {})
-                known[one.value] = known.get(one.value, 0) | bit
+        self._of_path: dict[NodePath, dict[int, PlaceLimit]] = {}
+        for number, some in enumerate(rules):
+            if some[0].attribute:
+                known = self._of_value.setdefault(FIELDS[some[0].attribute], {})
+                known[some[0].value] = known.get(some[0].value, 0) | 1 << number
             else:
-                self._of_all |= bit
+                self._of_all |= 1 << number
+            for one in some:
+                self._of_path.setdefault(one.path, {})[number] = one
 
     @property
     def sets(self) -> tuple[tuple[int, int], ...]:
@@ -93,12 +108,12 @@ class PlaceBook:
 
     @property
     def by_place(self) -> int:
-        """No rule counts places apart: each is about one."""
-        return 0
+        """All rules count sites or CEs apart."""
+        return (1 << len(self._names)) - 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As paths."""
+        """As paths, without the site."""
         return self._names
 
     def kind_of(self, key: TaskQueueKey) -> int:
@@ -109,21 +124,18 @@ class PlaceBook:
                 bits |= known.get(value, 0)
         return bits
 
-    def of_key(self, key: TaskQueueKey) -> _Side:
+    def of_key(self, key: TaskQueueKey) -> _KeySide:
         """The side of a task queue."""
-        return _Side(self, self.kind_of(key))
+        return _KeySide(self.kind_of(key), self._needs)
 
-    def of_place(self, place: RunPlace) -> _Side:
+    def of_place(self, place: RunPlace) -> _PlaceSide:
         """The side of a place: the rules of its site, and those of its CE."""
         site, ce = NodePath(place.site), NodePath(place.site, place.ce)
-        return _Side(self, self._of_path.get(site, 0) | self._of_path.get(ce, 0))
+        return _PlaceSide({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
 
 
-def _needs(one: PlaceLimit, is_open: Callable[[str], bool]) -> tuple[Need, ...]:
-    if one.kind == DELAY:
-        return (Need(NEXT_START, 1, 0, partial(_may_start, is_open, one.name)),)
-    return (Need(RUNNING_JOBS, 1, 1),)
+def _may_start(is_open: Callable[[str], bool], _one: Value, name: Value) -> bool:
+    return is_open(str(name))
 
 
-def _may_start(is_open: Callable[[str], bool], name: str, *_of_engine: object) -> bool:
-    return is_open(name)
+_ONE_JOB: Final = (Need(RUNNING_JOBS, 1, 1),)

@@ -51,9 +51,18 @@ class PlaceLimit:
     @property
     def name(self) -> str:
         """Unique, as a path: `RunningLimit/North/JobType/Merge`."""
-        ces = ("CEs", self.path.ce) if self.path.ce else ()
-        of = (self.attribute, self.value) if self.attribute else (ALL_JOBS,)
-        return "/".join((self.kind, self.path.site, *ces, *of))
+        return "/".join(
+            (self.kind, self.path.site, *(("CEs", self.path.ce) if self.path.ce else ()), *self._of)
+        )
+
+    @property
+    def rule(self) -> str:
+        """The same for all sites, or for all CEs: `RunningLimit/JobType/Merge`."""
+        return "/".join((self.kind, *(("CEs",) if self.path.ce else ()), *self._of))
+
+    @property
+    def _of(self) -> tuple[str, ...]:
+        return (self.attribute, self.value) if self.attribute else (ALL_JOBS,)
 
 
 def place_limits(draft: ConfigDraft, tree: ResourceTree) -> Iterator[PlaceLimit]:

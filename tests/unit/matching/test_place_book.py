@@ -119,20 +119,20 @@ def test_a_delay_is_shut_as_long_as_it_is_said_to_be():
     assert limits.shut(A) == {}
     limits.take_freed()
     shut.add(rule.name)
-    limits.review(rule.name)
+    limits.review(rule.rule, ("A",))
     assert limits.shut(A) == {0: 1}
     assert limits.shut(ELSEWHERE) == {}
     assert limits.take_freed() is None
     limits.add(0, 2, key(job_type="Merge", owner="new"))
     assert limits.shut(A) == {0: 0b101}
     shut.clear()
-    limits.review(rule.name)
+    limits.review(rule.rule, ("A",))
     assert limits.shut(A) == {}
     freed = limits.take_freed()
     assert freed is not None
     assert freed(limits.spot(A))
     assert not freed(limits.spot(ELSEWHERE))
-    limits.review("a rule that is gone")
+    limits.review("a rule that is gone", ("A",))
 
 
 # --- several books ------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_books_without_rules_cost_nothing():
 def test_the_rules_of_several_books_hold_each_for_itself():
     places, sets = PlaceBook([limit(3), limit(1, "JobType", "Merge")]), quotas()
     book = joined([sets, places])
-    assert book.names == ("q/1", "q/2", "RunningLimit/A/MaxRunningJobs", "RunningLimit/A/JobType/Merge")
+    assert book.names == ("q/1", "q/2", "RunningLimit/MaxRunningJobs", "RunningLimit/JobType/Merge")
     assert book.sets == ((0, 2), (2, 3), (3, 4))
     limits, host = RunLimits(book), A._replace(host="h")
     alone = [RunLimits(sets), RunLimits(places)]
@@ -167,7 +167,7 @@ def test_the_rules_of_several_books_hold_each_for_itself():
             for place in (host, A._replace(host="other"), ELSEWHERE):
                 assert is_shut(limits, asked, place) == any(is_shut(one, asked, place) for one in alone)
     found = {use.rule for use, _ in limits.refusals(BOB, host)}
-    assert found == {"q/1", "RunningLimit/A/MaxRunningJobs"}
+    assert found == {"q/1", "RunningLimit/MaxRunningJobs"}
 
 
 # --- against a plain count ------------------------------------------------------------------------------------
