@@ -323,6 +323,15 @@ def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
     used_limits.check()
 
 
+def test_attempts_that_are_read_again_count_for_rules_that_are_prepared(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house = used_limits.house
+    del house.live.bookings._booked[next(iter(house.live.bookings._booked))]
+    assert house.do(used_limits.sets(TEXTS[0])) is False
+    assert prove(used_limits) == 0
+    used_limits.check()
+
+
 def test_what_a_failed_batch_proved_is_proved_again(used_limits):
     limits = used_limits.limits
     fails(used_limits.house, Change(check_limits, used_limits.rules))
@@ -443,15 +452,19 @@ class Deeds:
     def go_on(self) -> bool:
         return bool(self.house.do(Change(go_on, self.limited.rules)))
 
+    def prove(self) -> None:
+        self.house.do(Change(check_limits, self.limited.rules))
+
     def fail(self) -> None:
         rng, limited = self.rng, self.limited
         commands = [
             self.house.claim_command(rng.choice(self.pilots), 2),
             limited.sets(rng.choice(TEXTS)),
             Change(go_on, limited.rules),
+            Change(check_limits, limited.rules),
             self.house.claim_command(rng.choice(self.pilots), 2),
         ]
-        fails(self.house, *rng.sample(commands, rng.randint(1, 4)))
+        fails(self.house, *rng.sample(commands, rng.randint(1, 5)))
 
     def restart(self) -> None:
         self.limited.restart()
@@ -466,12 +479,14 @@ def test_after_any_deeds_the_limits_are_what_the_attempts_say(limited, monkeypat
         + [deeds.claim] * 6
         + [deeds.report] * 4
         + [deeds.change] * 2
-        + [deeds.go_on, deeds.fail]
+        + [deeds.go_on, deeds.fail, deeds.prove, deeds.prove]
     )
     for _ in range(60):
         deeds.rng.choice([*some, *([deeds.restart] if deeds.rng.random() < 0.3 else [])])()
         if deeds.house.live.queues.index.next_limits is None:
             limited.check()
+        # Only what is wrong is found wrong.
+        assert deeds.house.live.bookings.wrong == 0
     while not deeds.go_on():
         pass
     limited.check()

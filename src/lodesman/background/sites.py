@@ -8,6 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import pairwise
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from lodesman import resources
@@ -74,7 +75,7 @@ def list_sites(
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
-            max_running_jobs=most.get(NodePath(site.name)),
+            max_running_jobs=most.get(NodePath(site.name), UNSET),
         )
         for site in tree.sites.values()
     ]

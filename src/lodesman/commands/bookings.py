@@ -127,8 +127,11 @@ class Bookings:
         known = len(self._booked), sum(job for job, _ in self._booked), sum(n for _, n in self._booked)
         if known != stored:
             log.error("limits counted other attempts than live", extra={"counted": known, "stored": stored})
-            tx.undo.append(partial(setattr, self, "_booked", self._booked))
+            before = self._booked
+            tx.undo.append(partial(setattr, self, "_booked", before))
             self._booked = {attempt: (key, place) for _, attempt, key, place in booked(tx.reader())}
+            if self._next is not None:
+                self._next.stale.update(before, self._booked)
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:

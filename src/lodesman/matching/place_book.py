@@ -36,7 +36,7 @@ def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
     return not limit.attribute or limit.value in values_of(key, FIELDS[limit.attribute])
 
 
-class _KeySide:
+class _LimitedKey:
     """Which of the rules concern a task queue."""
 
     __slots__ = ("_needs", "bits")
@@ -54,7 +54,7 @@ class _KeySide:
         return self._needs[rule]
 
 
-class _PlaceSide:
+class _LimitedPlace:
     """Which of the rules concern a place, with their limits there."""
 
     __slots__ = ("_limits", "bits")
@@ -124,14 +124,14 @@ class PlaceBook:
                 bits |= known.get(value, 0)
         return bits
 
-    def of_key(self, key: TaskQueueKey) -> _KeySide:
+    def of_key(self, key: TaskQueueKey) -> _LimitedKey:
         """The side of a task queue."""
-        return _KeySide(self.kind_of(key), self._needs)
+        return _LimitedKey(self.kind_of(key), self._needs)
 
-    def of_place(self, place: RunPlace) -> _PlaceSide:
+    def of_place(self, place: RunPlace) -> _LimitedPlace:
         """The side of a place: the rules of its site, and those of its CE."""
         site, ce = NodePath(place.site), NodePath(place.site, place.ce)
-        return _PlaceSide({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
+        return _LimitedPlace({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
 
 
 def _may_start(is_open: Callable[[str], bool], _one: Value, name: Value) -> bool:
