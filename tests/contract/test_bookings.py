@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from lodesman.answers.nodes import NodePath
-from lodesman.commands import bookings
+from lodesman.commands import bookings, sessions
 from lodesman.commands.quotas import (
     QuotaRules,
     check_limits,
@@ -368,6 +369,37 @@ def test_rules_that_change_while_they_are_proved_hold(used_limits, monkeypatch):
     while not house.do(Change(go_on, used_limits.rules)):
         pass
     used_limits.check()
+
+
+# --- load values ------------------------------------------------------------------------------------------------
+
+
+class Joins:
+    """A pilot reports the cores of its host."""
+
+    def __init__(self, house, host, cores) -> None:
+        self.hosts, self.report = house.live.hosts, json.dumps({"host": host, "cores_total": cores})
+        self.changed: list[str] = []
+
+    def apply(self, tx):
+        self.hosts.joined(tx, self.report, self.changed.append)
+
+
+def test_load_values_of_a_batch_that_failed_are_as_before(house):
+    house.do(Joins(house, "n1", 2))
+    join = Joins(house, "n1", 3)
+    fails(house, join)
+    assert house.live.hosts.of("n1") == {"num_proc": 2}
+    # Limits are asked anew when the values are there, and again when they are as before.
+    assert join.changed == ["n1"] * 2 * (len(join.changed) // 2)
+    assert join.changed
+
+
+def test_load_values_of_the_hosts_that_joined_first_are_forgotten(house, monkeypatch):
+    monkeypatch.setattr(sessions, "_MOST_HOSTS", 2)
+    for host in ("n1", "n2", "n1", "n3"):
+        house.do(Joins(house, host, 2))
+    assert [host for host in ("n1", "n2", "n3") if house.live.hosts.of(host)] == ["n2", "n3"]
 
 
 # --- delays ---------------------------------------------------------------------------------------------------

@@ -163,7 +163,8 @@ class Core:
     async def open_delays(self) -> None:
         """Let jobs start that waited for a matching delay, if the time of one has come."""
         if self.live.queues.index.delays.next_at <= self.ticks():
-            await self.command(Change(open_delays, self.live))
+            with suppress(LodesmanError):  # it is asked again soon
+                await self.command(Change(open_delays, self.live))
 
     def lookup(self, digest: bytes) -> Principal | None:
         """The principal of a token's hash; tokens made elsewhere are read once from the database."""

@@ -33,6 +33,8 @@ UNLIMITED: Final = NO_LIMIT
 SILENT_SECONDS: Final = 300.0
 _KEPT_REQUESTS: Final = 32
 _MB: Final = 1 << 20
+# Of so many hosts the load values are kept.
+_MOST_HOSTS: Final = 50_000
 _NO_POOL_MAP: Final = PoolMap()
 
 
@@ -118,6 +120,8 @@ class HostLoads:
         host, values = _load_of(node)
         if values and values != self._of_host.get(host):
             tx.undo.append(partial(changed, host))  # undone last: then the values are those of before
+            if host not in self._of_host and len(self._of_host) >= _MOST_HOSTS:
+                tx.drop(self._of_host, next(iter(self._of_host)))
             tx.put(self._of_host, host, values)
             changed(host)
 
