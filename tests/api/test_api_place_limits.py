@@ -123,6 +123,17 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     )
 
 
+def test_why_of_a_queue_counts_what_limits_keep_from_starting_there(admin):
+    configure(admin, RUNNING.replace("1", "0"))
+    admin.submitted(MERGE, USER)
+    texts = {}
+    for queue in ("North/ce.north/short", "South/ce.south/long"):
+        why = admin.get(f"/v1/queues/why?path={queue}")
+        (texts[queue[:5]],) = [one["text"] for one in why["chain"] if one["step"] == "work"]
+    words = "limits keep 1 of them from starting there now"
+    assert (words in texts["North"], words in texts["South"]) == (True, False)
+
+
 def test_sites_are_listed_with_their_limit_on_all_jobs(admin):
     configure(admin, '\n[site."North".running_limit]\nMaxRunningJobs = 5\nJobType.Merge = 1\n')
     found = {one["site"]: one.get("max_running_jobs") for one in admin.get("/v1/sites", "eva")["sites"]}

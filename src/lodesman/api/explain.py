@@ -115,6 +115,9 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)
     if facts.configured is None and not facts.live and not facts.sent:
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
+    with suppress(Unavailable):
+        limits = await side.ask_hot(calls.LIMITED, LimitsAt([QueueId(*place)]))
+        facts = replace(facts, limited=frozenset(tq_id for one in limits.some for tq_id in one.ids))
     return explain_queue(facts)
 
 
