@@ -242,7 +242,7 @@ class House:
         self.loop = asyncio.new_event_loop()
         self._writer = hasty(database.writer())
         self._number(resources())
-        live = Live(self._writer, rng=random.Random(5), now=self.now)
+        live = Live(self._writer, rng=random.Random(5), now=self.now, ticks=lambda: self.ticks)
         policy = Policy(resources(), bits=live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(

@@ -8,7 +8,7 @@ from tests.unit.quota.conftest import COMPLEXES, table
 from tests.unit.quota.test_quota_text import SEED
 from tests.unit.quota.test_quota_vectors import EXAMPLE, LIVE, QUEUES, VOCABULARY, expected
 
-from lodesman.commands.quotas import use_vocabulary
+from lodesman.commands.quotas import use_limits
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.values import write_value
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -32,7 +32,7 @@ def use(site, complexes, text):
         complexes=complexes, host_groups=VOCABULARY.host_groups, user_lists=VOCABULARY.user_lists
     )
     site.core.policy = site.policy(resources(), vocabulary=known)
-    assert site.do(Change(use_vocabulary, site.core.quotas, known)) is True
+    assert site.do(Change(use_limits, site.core.quotas, known)) is True
     names = [one["name"] for one in site.get("/v1/quotas")["sets"]]
     if names:
         assert site.call("POST", "/v1/quotas/remove", {"names": names}, token="eva").status == 200

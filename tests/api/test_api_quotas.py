@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from copy import copy
 
 import pytest
@@ -10,7 +11,8 @@ from tests.api.conftest import resources
 from lodesman.answers import calls
 from lodesman.answers.service import LimitsAt
 from lodesman.commands.claim import Claim
-from lodesman.commands.quotas import use_vocabulary
+from lodesman.commands.live import Live
+from lodesman.commands.quotas import use_limits
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -182,7 +184,7 @@ def test_a_limit_of_one_host_leaves_a_job_free_elsewhere(admin):
 
 def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues)).ids
+    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
     put(admin, "{\n name shut\n enabled true\n limit users ann to slots=0\n}\n")
     admin.submitted({}, {})
     assert director.tick(admin.now) == 0
@@ -256,7 +258,7 @@ LICENCES = "matlab ml INT <= YES JOB 0 0\nscratch sc MEMORY <= YES YES 0 0\nleve
 def with_complexes(house, text):
     found = read_complexes(text, faults=[])
     house.core.policy = house.policy(resources(), vocabulary=Vocabulary(complexes=found))
-    assert house.do(Change(use_vocabulary, house.core.quotas, house.core.policy.vocabulary)) is True
+    assert house.do(Change(use_limits, house.core.quotas, house.core.policy.vocabulary)) is True
 
 
 def test_consumables_are_counted_and_other_types_do_no_harm(admin):
@@ -304,3 +306,61 @@ def test_the_audit_trail_has_what_was_set(admin):
         ("quota-changed", "each", "eva"),
     ]
     assert "users {*} to slots=1" in rows[1]["detail"]
+
+
+# --- load values of hosts --------------------------------------------------------------------------------------
+
+LOAD = "{\n name load\n enabled true\n limit hosts {*} to slots=$num_proc*2-2\n}\n"
+
+
+def at_host(house, name, **more):
+    return house.pilot(node={"cores": 4, "host": name, **more})
+
+
+def test_dynamic_limits_go_by_the_machines_that_pilots_report(admin):
+    put(admin, LOAD)
+    admin.submitted(*[{}] * 9)
+    small, large = at_host(admin, "n1", cores_total=2), at_host(admin, "n2", cores_total=3)
+    assert [len(admin.claim(one, 4)) for one in (small, large)] == [2, 4]
+    assert {row[0]: row[1][:3] for row in used(admin).items()} == {
+        ("load/1", "n1", "slots"): ("2", "2", True),
+        ("load/1", "n2", "slots"): ("4", "4", True),
+    }
+
+
+@pytest.mark.parametrize("report", [{}, {"cores_total": 0}, {"cores_total": "many"}, {"cores_total": -3}])
+def test_an_unknown_host_holds_nothing_back(admin, report):
+    put(admin, LOAD)
+    admin.submitted(*[{}] * 4)
+    assert len(admin.claim(at_host(admin, "n1", **report), 4)) == 4
+    assert used(admin) == {("load/1", "n1", "slots"): ("4", "unknown", False, 0)}
+
+
+@pytest.mark.parametrize(("cores", "more"), [(3, 1), (2, 0), (1, 0)])
+def test_limits_follow_when_a_pilot_reports_more_of_a_host(admin, cores, more):
+    put(admin, LOAD)
+    admin.submitted(*[{}] * 9)
+    first = at_host(admin, "n1")
+    assert len(admin.claim(first, 3)) == 3
+    second = at_host(admin, "n1", cores_total=cores)
+    ((_, (count, limit, full, _)),) = used(admin).items()
+    assert (count, limit, full) == ("3", str(cores * 2 - 2), cores * 2 - 2 < 3 + 1)
+    assert len(admin.claim(second, 4)) == more
+
+
+def test_a_claim_that_waits_starts_when_more_is_known_of_its_host(admin):
+    put(admin, LOAD)
+    admin.submitted({}, {})
+    pilot = at_host(admin, "n1", cores_total=1)
+    waiting, connection = parked(admin, pilot)
+    assert not waiting.done()
+    at_host(admin, "n1", cores_total=2)
+    admin.run(waiting)
+    assert len(connection.answer().json["jobs"]) == 1
+
+
+def test_load_values_are_known_after_a_restart_and_memory_is_in_bytes(admin):
+    at_host(admin, "n1", cores_total=2, memory_total_mb=3)
+    live = Live(admin._writer, rng=random.Random(1), now=admin.now)
+    assert live.hosts.of("n1") == admin.core.live.hosts.of("n1") == {"num_proc": 2, "mem_total": 3 << 20}
+    assert live.hosts.of("n2") == {}

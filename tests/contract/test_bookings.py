@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import count
 
 import pytest
 
-from lodesman.commands import bookings
-from lodesman.commands.quotas import QuotaRules, go_on, remove_quotas, set_quotas, use_vocabulary
+from lodesman.answers.nodes import NodePath
+from lodesman.commands import bookings, sessions
+from lodesman.commands.quotas import (
+    QuotaRules,
+    check_limits,
+    go_on,
+    open_delays,
+    remove_quotas,
+    set_quotas,
+    use_limits,
+)
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
@@ -17,6 +27,8 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.quota_book import QuotaBook
 from lodesman.quota.reading import read_quota_sets
+from lodesman.resources import FilePosition, PlaceLimit
+from lodesman.resources.draft import DELAY
 from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
@@ -223,10 +235,10 @@ def test_a_changed_vocabulary_is_judged_by_at_once(limited):
     at = RunPlace("S1", "ce", "q", "n3")
     assert limited.limits.shut(at)[0] == 0
     limited.vocabulary = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("N3",))})
-    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True
+    assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True
     assert limited.limits.shut(at)[0] != 0
     limited.check()
-    assert house.do(Change(use_vocabulary, limited.rules, limited.vocabulary)) is True  # nothing changed
+    assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True  # nothing changed
 
 
 def test_a_limit_on_a_resource_that_is_gone_limits_nothing(limited):
@@ -234,7 +246,7 @@ def test_a_limit_on_a_resource_that_is_gone_limits_nothing(limited):
     limited.put("{\nname a\nenabled true\nlimit users {*} to h_vmem=0\n}\n")
     house.submit(1, key=house.key(memory_mb=5))
     limited.vocabulary = Vocabulary(complexes=read_complexes("slots s INT <= YES YES 1 0\n", faults=[]))
-    house.do(Change(use_vocabulary, limited.rules, limited.vocabulary))
+    house.do(Change(use_limits, limited.rules, limited.vocabulary))
     assert len(house.claim(house.pilot())) == 1
     limited.restart()
     limited.check()
@@ -264,6 +276,190 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
     limited.check()
+
+
+# --- proofs ---------------------------------------------------------------------------------------------------
+
+
+def prove(limited):
+    """Compare what limits count with what lives; returns how many buckets were wrong."""
+    before = limited.house.live.bookings.wrong
+    done = limited.house.do(Change(check_limits, limited.rules))
+    while not done:
+        done = limited.house.do(Change(go_on, limited.rules))
+    return limited.house.live.bookings.wrong - before
+
+
+@pytest.fixture
+def used_limits(limited):
+    """Limits of which three jobs use something."""
+    limited.put(TEXTS[3])
+    limited.house.submit(3)
+    limited.house.submit(2, key=limited.house.key(owner="bob"))
+    limited.house.claim(limited.house.pilot(), 3)
+    assert sum(limited.used().values()) > 1
+    return limited
+
+
+def test_a_proof_of_right_limits_changes_nothing(used_limits):
+    limits = used_limits.limits
+    assert prove(used_limits) == 0
+    assert used_limits.limits is limits
+    used_limits.check()
+
+
+def test_a_limit_that_counts_too_much_is_reported_and_mended(used_limits, caplog):
+    (bucket, used), *_ = used_limits.used().items()
+    key = used_limits.house.key(owner=bucket[1] or "ann")
+    used_limits.limits.take(key, RunPlace("S1", "ce", "q"))
+    assert used_limits.used()[bucket] == used + 1
+    assert prove(used_limits) == 1
+    (said,) = [one for one in caplog.records if one.message == "the use of a limit was wrong"]
+    assert (said.counted, said.live) == (used + 1, used)
+    assert said.levelname == "ERROR"
+    used_limits.check()
+    assert prove(used_limits) == 0
+
+
+def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
+    house = used_limits.house
+    attempt, (key, place) = next(iter(house.live.bookings._booked.items()))
+    del house.live.bookings._booked[attempt]
+    used_limits.limits.give(key, place)
+    live = len(live_attempts(house.reader))
+    assert prove(used_limits) == 1
+    (said,) = [one for one in caplog.records if one.message == "limits counted other attempts than live"]
+    assert (said.counted[0], said.stored[0]) == (live - 1, live)
+    used_limits.check()
+
+
+def test_attempts_that_are_read_again_count_for_rules_that_are_prepared(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house = used_limits.house
+    del house.live.bookings._booked[next(iter(house.live.bookings._booked))]
+    assert house.do(used_limits.sets(TEXTS[0])) is False
+    assert prove(used_limits) == 0
+    used_limits.check()
+
+
+def test_what_a_failed_batch_proved_is_proved_again(used_limits):
+    limits = used_limits.limits
+    fails(used_limits.house, Change(check_limits, used_limits.rules))
+    assert used_limits.limits is limits
+    assert prove(used_limits) == 0
+    used_limits.check()
+
+
+def test_claims_and_ends_go_on_while_limits_are_proved(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house, limits = used_limits.house, used_limits.limits
+    house.submit(3, key=house.key(owner="bob"))
+    pilot = house.pilot("S2")
+    claimed = house.claim(pilot, 1)
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    house.report(pilot, claimed[0])
+    assert len(house.claim(house.pilot("S2"), 1)) == 1
+    while not house.do(Change(go_on, used_limits.rules)):
+        pass
+    assert used_limits.limits is limits
+    assert house.live.bookings.wrong == 0
+    used_limits.check()
+
+
+def test_rules_that_change_while_they_are_proved_hold(used_limits, monkeypatch):
+    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    house = used_limits.house
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    used_limits.put(TEXTS[0])
+    used_limits.check()
+    # And a proof does not stop rules that are prepared.
+    assert house.do(used_limits.sets(TEXTS[2])) is False
+    assert house.do(Change(check_limits, used_limits.rules)) is False
+    while not house.do(Change(go_on, used_limits.rules)):
+        pass
+    used_limits.check()
+
+
+# --- load values ------------------------------------------------------------------------------------------------
+
+
+class Joins:
+    """A pilot reports the cores of its host."""
+
+    def __init__(self, house, host, cores) -> None:
+        self.hosts, self.report = house.live.hosts, json.dumps({"host": host, "cores_total": cores})
+        self.changed: list[str] = []
+
+    def apply(self, tx):
+        self.hosts.joined(tx, self.report, self.changed.append)
+
+
+def test_load_values_of_a_batch_that_failed_are_as_before(house):
+    house.do(Joins(house, "n1", 2))
+    join = Joins(house, "n1", 3)
+    fails(house, join)
+    assert house.live.hosts.of("n1") == {"num_proc": 2}
+    # Limits are asked anew when the values are there, and again when they are as before.
+    assert join.changed == ["n1"] * 2 * (len(join.changed) // 2)
+    assert join.changed
+
+
+def test_load_values_of_the_hosts_that_joined_first_are_forgotten(house, monkeypatch):
+    monkeypatch.setattr(sessions, "_MOST_HOSTS", 2)
+    for host in ("n1", "n2", "n1", "n3"):
+        house.do(Joins(house, host, 2))
+    assert [host for host in ("n1", "n2", "n3") if house.live.hosts.of(host)] == ["n2", "n3"]
+
+
+# --- delays ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def delayed(house):
+    """A house where one job starts at S1 in ten seconds; `ticks` is a list with the time."""
+    rule = PlaceLimit(
+        kind=DELAY, path=NodePath("S1"), attribute="Owner", value="ann", number=10, source=FilePosition()
+    )
+    house.ticks = [100.0]
+    house.live.queues.index.delays.ticks = lambda: house.ticks[0]
+    house.rules = QuotaRules(house.live, (), VOCABULARY, (rule,))
+    house.ticks[0] += 10.0
+    house.do(Change(open_delays, house.live))
+    return house
+
+
+def test_a_start_that_is_undone_begins_no_delay(delayed):
+    pilot, delays = delayed.pilot(), delayed.live.queues.index.delays
+    delayed.submit(2)
+    fails(delayed, delayed.claim_command(pilot, 2))
+    assert delays.shut() == []
+    assert len(delayed.claim(pilot, 2)) == 1
+    assert [seconds for _, seconds in delays.shut()] == [10.0]
+    assert delayed.claim(pilot) == []
+
+
+def test_a_delay_whose_opening_is_undone_opens_later(delayed):
+    pilot, delays = delayed.pilot(), delayed.live.queues.index.delays
+    delayed.submit(2)
+    delayed.claim(pilot)
+    delayed.ticks[0] += 11.0
+    fails(delayed, Change(open_delays, delayed.live))
+    assert [seconds for _, seconds in delays.shut()] == [0.0]
+    assert delayed.claim(pilot) == []
+    delayed.do(Change(open_delays, delayed.live))
+    assert len(delayed.claim(pilot)) == 1
+
+
+def test_a_delay_that_runs_goes_on_while_other_rules_are_prepared(delayed):
+    pilot = delayed.pilot()
+    delayed.submit(2)
+    delayed.claim(pilot)
+    sets = read_quota_sets(TEXTS[2], STOCK_COMPLEXES, faults=[])
+    assert delayed.do(Change(set_quotas, delayed.rules, sets, new=True, by="eva")) is True
+    assert delayed.claim(pilot) == []
+    delayed.ticks[0] += 10.0
+    delayed.do(Change(open_delays, delayed.live))
+    assert len(delayed.claim(pilot)) == 1
 
 
 class Deeds:
@@ -297,15 +493,19 @@ class Deeds:
     def go_on(self) -> bool:
         return bool(self.house.do(Change(go_on, self.limited.rules)))
 
+    def prove(self) -> None:
+        self.house.do(Change(check_limits, self.limited.rules))
+
     def fail(self) -> None:
         rng, limited = self.rng, self.limited
         commands = [
             self.house.claim_command(rng.choice(self.pilots), 2),
             limited.sets(rng.choice(TEXTS)),
             Change(go_on, limited.rules),
+            Change(check_limits, limited.rules),
             self.house.claim_command(rng.choice(self.pilots), 2),
         ]
-        fails(self.house, *rng.sample(commands, rng.randint(1, 4)))
+        fails(self.house, *rng.sample(commands, rng.randint(1, 5)))
 
     def restart(self) -> None:
         self.limited.restart()
@@ -320,12 +520,14 @@ def test_after_any_deeds_the_limits_are_what_the_attempts_say(limited, monkeypat
         + [deeds.claim] * 6
         + [deeds.report] * 4
         + [deeds.change] * 2
-        + [deeds.go_on, deeds.fail]
+        + [deeds.go_on, deeds.fail, deeds.prove, deeds.prove]
     )
     for _ in range(60):
         deeds.rng.choice([*some, *([deeds.restart] if deeds.rng.random() < 0.3 else [])])()
         if deeds.house.live.queues.index.next_limits is None:
             limited.check()
+        # Only what is wrong is found wrong.
+        assert deeds.house.live.bookings.wrong == 0
     while not deeds.go_on():
         pass
     limited.check()

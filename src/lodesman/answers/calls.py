@@ -310,6 +310,7 @@ UPLOADED = _service("sandbox", service.UploadedFile, Nothing)
 PURGE = _service("purge", service.Old, service.Purged)
 TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
 RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
+CHECK_LIMITS = _service("check-limits", Nothing, service.LimitsChecked)
 FORGET_IDLE = _service("forget-idle", Nothing, Nothing)
 NOTE = _service("audit", list[accounts.AuditNote], Nothing)
 

@@ -174,7 +174,10 @@ class SiteOpened(ClosedQueues):
 
 
 class SiteRow(Struct):
-    """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed."""
+    """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
+
+    `max_running_jobs`: how many of all VOs may run there, if that is limited.
+    """
 
     site: str
     ces: int
@@ -182,6 +185,7 @@ class SiteRow(Struct):
     pilots: dict[str, int]
     running_jobs: int
     closed: list[Closing]
+    max_running_jobs: int | UnsetType = UNSET
 
 
 class Sites(Page):

@@ -9,6 +9,9 @@ from msgspec import Meta, Struct
 from lodesman.answers.call import Page
 
 MOST_TEXT: Final = 4 << 20
+RUNNING_JOBS: Final = "running jobs"
+NEXT_START: Final = "seconds between starts"
+"""What limits of sites count, beside the resources of quota sets. Of a delay, `used` is the seconds until it opens."""
 
 
 class QuotaTextBody(Struct, omit_defaults=True):
@@ -88,6 +91,10 @@ class FullBucket(Struct, frozen=True):
     @property
     def text(self) -> str:
         """For people."""
+        if self.resource == RUNNING_JOBS:
+            return f"{self.used} of {self.limit} jobs run at {self.of[0]} ({self.rule})"
+        if self.resource == NEXT_START:
+            return f"{self.of[0]} opens in {self.used} s, one start in {self.limit} s ({self.rule})"
         whose = f" for {', '.join(self.of)}" if self.of else ""
         use = f"{self.used} is used, the job needs {self.need}"
         return f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"

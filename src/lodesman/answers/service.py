@@ -77,18 +77,28 @@ class PilotLoad(Struct):
 
 
 class LimitsAt(Struct):
-    """CE queues where pilots may be sent; `task_queue` 0: which task queues are limited at all of them is asked."""
+    """CE queues where pilots may be sent, or those where jobs of `task_queue` could run; 0: which task queues are limited
+    there is asked.
+    """
 
     queues: list[QueueId]
     task_queue: int = 0
 
 
+class LimitedAt(Struct):
+    """Task queues that limits keep from starting in each of these CE queues."""
+
+    queues: list[QueueId]
+    ids: list[int]
+
+
 class Limited(Struct):
-    """Task queues of which limits keep every job from starting at these places, and where live pilots are; or the buckets
-    that keep those of one from it, `everywhere` or at some.
+    """Task queues of which limits keep every job from starting at all these places and where live pilots are, and those at
+    `some`; or the buckets that keep those of one from it, `everywhere` or at some.
     """
 
     ids: list[int] = []
+    some: list[LimitedAt] = []
     buckets: list[FullBucket] = []
     everywhere: bool = False
 
@@ -243,3 +253,9 @@ class Repaired(Struct):
     waiting_without_queue: int = 0
     active_without_attempt: int = 0
     wrong_counters: int = 0
+
+
+class LimitsChecked(Struct):
+    """How many buckets of limits had another use than the live attempts say, and have that now."""
+
+    wrong_limits: int = 0

@@ -25,7 +25,7 @@ from lodesman.api.wire import Scope
 from lodesman.commands.hosts import HostGate
 from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.live import Live
-from lodesman.commands.quotas import QuotaRules
+from lodesman.commands.quotas import QuotaRules, open_delays
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.commands.templates import Templates
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
@@ -159,6 +159,12 @@ class Core:
         """Called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self.journal.start()
+
+    async def open_delays(self) -> None:
+        """Let jobs start that waited for a matching delay, if the time of one has come."""
+        if self.live.queues.index.delays.next_at <= self.ticks():
+            with suppress(LodesmanError):  # it is asked again soon
+                await self.command(Change(open_delays, self.live))
 
     def lookup(self, digest: bytes) -> Principal | None:
         """The principal of a token's hash; tokens made elsewhere are read once from the database."""

@@ -62,7 +62,7 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
-        asked = LimitsAt(list(side.policy.config.tree.queue_ids()), job.task_queue)
+        asked = LimitsAt(_explainer(side).eligible(job.task_queue), job.task_queue)
         with suppress(Unavailable):
             limits = await side.ask_hot(calls.LIMITED, asked)
     return replace(_explainer(side), limits=limits).job(job, queue)
@@ -115,6 +115,9 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)
     if facts.configured is None and not facts.live and not facts.sent:
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
+    with suppress(Unavailable):
+        limits = await side.ask_hot(calls.LIMITED, LimitsAt([QueueId(*place)]))
+        facts = replace(facts, limited=frozenset(tq_id for one in limits.some for tq_id in one.ids))
     return explain_queue(facts)
 
 

@@ -25,9 +25,10 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.api.wire import following, page
-from lodesman.commands.quotas import buckets, go_on, remove_quotas, set_quotas
+from lodesman.commands.quotas import buckets, go_on, remove_quotas, set_quotas, use_limits
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.matching.policy import Policy
 from lodesman.quota.notices import QuotaNotice, notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
@@ -96,6 +97,11 @@ async def follow(core: Core, change: Command) -> None:
     are_used = await core.command(change)
     while are_used is False:
         are_used = await core.command(Change(go_on, core.quotas))
+
+
+async def use_policy(core: Core, policy: Policy) -> None:
+    """Limit by the vocabulary and the limits of sites of a new configuration. Raises as the change."""
+    await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
 def _read(

@@ -174,7 +174,12 @@ async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> no
     closings = list(side.keeper.mask(side.db).active(side.clock()))
     if vo:
         closings = [one for one in closings if tree.find(one.node) is not None]
-    found = following(list_sites(side.db, tree, closings, vo=vo), asked.after, asked.limit, name)
+    found = following(
+        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits),
+        asked.after,
+        asked.limit,
+        name,
+    )
     some, more = page(found, asked.limit, name)
     return nodes.Sites(some, closings, **more)
 

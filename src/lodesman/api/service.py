@@ -16,10 +16,11 @@ from lodesman.answers.task_queues import PoolsOfQueues
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
 from lodesman.api.pilots import pools_of_queues
+from lodesman.api.quotas import follow
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.quotas import limited, limits_of, places
+from lodesman.commands.quotas import alike_queues, check_limits, limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
@@ -31,6 +32,7 @@ from lodesman.commands.submit_pools import (
 )
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.director import delete_old_closings, insert_iteration, put_breakers
@@ -123,12 +125,26 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 @serves(calls.LIMITED)
 async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
-    there, tq_id = places(core.sessions.values(), request.body.queues), request.body.task_queue
-    command: Command = (
-        Change(limits_of, core.live, there, tq_id) if tq_id else Change(limited, core.live, there)
-    )
-    found: service.Limited = await core.command(command)
-    return found
+    queues, tq_id, sessions = request.body.queues, request.body.task_queue, core.sessions.values()
+    if tq_id:
+        among = {*queues}
+        there = places((one for one in sessions if one.queue in among), queues)
+        return cast("service.Limited", await core.command(Change(limits_of, core.live, there, tq_id)))
+    # A command for each group of queues, so that the writer is not held for long.
+    some = [
+        service.LimitedAt(alike, ids)
+        for alike in await core.command(Change(alike_queues, core.live, queues))
+        if (ids := await core.command(Change(limited, core.live, [RunPlace(*alike[0])])))
+    ]
+    ids = await core.command(Change(limited, core.live, places(sessions, queues))) if some else []
+    return service.Limited(ids=ids, some=some)
+
+
+@serves(calls.CHECK_LIMITS)
+async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitsChecked:
+    before = core.live.bookings.wrong
+    await follow(core, Change(check_limits, core.quotas))
+    return service.LimitsChecked(core.live.bookings.wrong - before)
 
 
 @serves(calls.POOLS_OF_QUEUES)

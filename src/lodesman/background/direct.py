@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Raw
@@ -18,7 +18,7 @@ from lodesman.answers import calls, why_queues
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
-from lodesman.answers.service import Iteration, StoredBreaker
+from lodesman.answers.service import Iteration, Limited, StoredBreaker
 from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import BackendWatch
@@ -39,6 +39,7 @@ from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotView
+from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
@@ -59,8 +60,8 @@ _SEED_BITS = 53
 @dataclass(slots=True)
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in all
-    of these CE queues, and where pilots are.
+    of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in
+    these CE queues.
     """
 
     db: Reader
@@ -79,7 +80,7 @@ class Director:
     iterated_at: float | None = None
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
-    limited: Callable[[list[QueueId]], Iterable[int]] = lambda _: ()
+    limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -89,6 +90,8 @@ class Director:
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
+    # The queues where limits keep a task queue from starting.
+    _shut: dict[int, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known, self._pools = KnownQueues(self.db), KnownPools(self.db)
@@ -135,7 +138,14 @@ class Director:
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere: pilots for them would run nothing."""
-        shut = set(self.limited(list(self.policy.config.tree.queue_ids()))) if waiting else set()
+        found, self._shut = Limited(), {}
+        if waiting:
+            found = self.limited(list(self.policy.config.tree.queue_ids()))
+        for one in found.some:
+            mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
+            for tq_id in one.ids:
+                self._shut[tq_id] = self._shut.get(tq_id, 0) | mask
+        shut = set(found.ids)
         return [one for one in waiting if one[0] not in shut] if shut else waiting
 
     def _store(self, decision: Decision) -> None:
@@ -199,6 +209,7 @@ class Director:
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
+            limited=self._shut,
         )
 
     def _launch(self, decision: Decision) -> None:

@@ -19,6 +19,7 @@ from lodesman.answers.why_queues import QueueGate
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.pool_map import PoolQueues
+from lodesman.masks.bits import bits
 from lodesman.matching import TaskQueueKey, parts_of
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
@@ -84,6 +85,15 @@ class Explainer:
                 facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
                 found = replace(facts, turn=facts.turn._replace(ahead=position.ahead)).start
                 job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+
+    def eligible(self, tq_id: int) -> list[QueueId]:
+        """The queues that could run the jobs of a task queue."""
+        key, _ = key_and_requirements(self.db, tq_id)
+        requirements, config = (
+            read.requirements_of(self.db, key.submit_pool, tq_id),
+            self.policy.vo_config(key.vo),
+        )
+        return [config.table.queues[bit] for bit in bits(find_exclusions(key, requirements, config).eligible)]
 
     def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
         """The facts of a job that is stored."""

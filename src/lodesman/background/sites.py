@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import pairwise
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from lodesman import resources
@@ -15,7 +16,7 @@ from lodesman.answers import nodes
 from lodesman.director.queues import QueueCaps
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
-from lodesman.resources import Effective, NodePath, QueueId, ResourceConfig, ResourceTree
+from lodesman.resources import Effective, NodePath, PlaceLimit, QueueId, ResourceConfig, ResourceTree
 from lodesman.resources.model import Value as Configured
 from lodesman.store import Reader
 from lodesman.store.read.pilots import pilots_by_queue, running_jobs_by_site
@@ -55,11 +56,13 @@ def _unwritten(node: resources.Node) -> resources.Node:
 
 
 def list_sites(
-    db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = ""
-) -> list[nodes.SiteRow]:
+    db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = "",
+    limits: Iterable[PlaceLimit] = (),
+) -> list[nodes.SiteRow]:  # fmt: skip
     """The sites of a tree with their queues, live pilots and running jobs, and what is closed of them. `vo`: no pilots
-    and jobs of other VOs.
+    and jobs of other VOs. `limits`: of sites, of which those on all jobs are said.
     """
+    most = {one.path: one.number for one in limits if not one.attribute}
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
@@ -72,6 +75,7 @@ def list_sites(
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
+            max_running_jobs=most.get(NodePath(site.name), UNSET),
         )
         for site in tree.sites.values()
     ]

@@ -95,12 +95,16 @@ class Reconciler(_Passes):
     def _run(self) -> Iterator[None]:
         for found in find_suspects(self.db):
             if found.jobs or found.queues:
-                repaired = asdict(self.post(calls.RECONCILE, found))
-                self.repaired.update(repaired)
-                if any(repaired.values()):
-                    log.error("the reconciler repaired what was wrong", extra=repaired)
+                self._note(asdict(self.post(calls.RECONCILE, found)))
             yield
+        self._note(asdict(self.post(calls.CHECK_LIMITS, Nothing())))
+        yield
         self.post(calls.FORGET_IDLE, Nothing())
+
+    def _note(self, repaired: dict[str, int]) -> None:
+        self.repaired.update(repaired)
+        if any(repaired.values()):
+            log.error("the reconciler repaired what was wrong", extra=repaired)
 
 
 def find_suspects(db: Reader) -> Iterator[Suspects]:

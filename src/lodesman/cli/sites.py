@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any, Literal, cast
 
 import click
+from msgspec import UNSET
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
@@ -57,7 +58,9 @@ def _list_sites(session: Session, /) -> None:
 
 
 def _site(row: SiteRow) -> list[Cell]:
-    numbers: list[Cell] = [str(row.ces), str(row.queues), row.running_jobs]
+    of_most = "" if row.max_running_jobs is UNSET else f" of {row.max_running_jobs:,}"
+    running: Cell = f"{row.running_jobs:,}{of_most}" if of_most else row.running_jobs
+    numbers: list[Cell] = [str(row.ces), str(row.queues), running]
     parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
     closed = parts if all(one.ce for one in row.closed) else "all"
     return [row.site, *numbers, states(row.pilots), closed]

@@ -1,59 +1,97 @@
 """What live attempts take of the limits: booked by the claim, given back when the attempt ends.
 
 No counter is stored: at the start, and when rules change, all of it follows from the live attempts. Other rules are prepared
-in portions, so that the writer is not held for long, and replace those in use when nothing is missing.
+in portions, so that the writer is not held for long, and replace those in use when nothing is missing. From time to time
+the same rules are prepared once more, and what is used by them is compared with what is used by those in use.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final
 
+from lodesman.gridengine.values import Number
+from lodesman.matching.delays import NO_DELAYS, DelayRules
 from lodesman.matching.index import Index
 from lodesman.matching.limit_rules import RuleBook, RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.store import Reader
 from lodesman.store.journal import Transaction
+from lodesman.store.read.pilots import live_attempts, live_sums
+from lodesman.store.read.task_queues import keys_by_id
+
+log = logging.getLogger(__name__)
 
 # Job and number of the attempt.
 _Attempt = tuple[int, int]
 # For how long a portion holds the writer.
 _HELD_SECONDS: Final = 0.01
+_MOST_SAID: Final = 20
 
 
 @dataclass(slots=True, eq=False)
 class _Next:
     """Rules that are prepared: the places and task queues that they do not know yet, the attempts whose booking may be
-    another than `taken` has. Places come first: how they divide the task queues is then found one by one.
+    another than `taken` has. Places come first: how they divide the task queues is then found one by one. `delays`: the
+    limits in time among them. `is_proof`: they are those in use once more, and replace these only if they find another use.
     """
 
     limits: RunLimits
     places: list[RunPlace]
     queues: list[int]
     stale: set[_Attempt]
+    delays: DelayRules
+    is_proof: bool
     taken: dict[_Attempt, tuple[TaskQueueKey, RunPlace]] = field(default_factory=dict)
 
 
+def booked(db: Reader) -> list[tuple[int, _Attempt, TaskQueueKey, RunPlace]]:
+    """The pilot, the task queue and the place of each attempt that is stored as live."""
+    found = live_attempts(db)
+    keys = keys_by_id(db, {one.tq_id for one in found})
+    return [(one.pilot, one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found]
+
+
+def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
+    """What is used, by rule, values of the bucket, and resource."""
+    return {
+        (one.rule, *one.of_key, *one.of_place, one.resource): one.used for one, _ in limits.uses() if one.used
+    }
+
+
 class Bookings:
-    """The task queue and the place of each live attempt."""
+    """The task queue and the place of each live attempt. `wrong`: how many buckets were found to have another use."""
 
     def __init__(self, index: Index, live: Iterable[tuple[_Attempt, TaskQueueKey, RunPlace]]) -> None:
         self._index = index
         self._booked = {attempt: (key, place) for attempt, key, place in live}
         self._next: _Next | None = None
+        self.wrong = 0
 
     # --- rules -----------------------------------------------------------------------------------------------
 
-    def prepare(self, tx: Transaction | None, book: RuleBook | None) -> None:
-        """Limit by these rules as soon as `go_on` is through. What runs goes on, also beyond a limit that is lower then."""
+    def prepare(
+        self,
+        tx: Transaction | None,
+        book: RuleBook | None,
+        delays: DelayRules = NO_DELAYS,
+        *,
+        is_proof: bool = False,
+    ) -> None:
+        """Limit by these rules as soon as `go_on` is through. What runs goes on, also beyond a limit that is lower then.
+
+        As a proof: only if these find another use than those in use, which are the same.
+        """
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
         queues = [tq_id for tq_id, _, _ in self._index.queues()]
         places = {place for _, place in self._booked.values()}
-        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked)))
+        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
@@ -64,10 +102,15 @@ class Bookings:
         while self._step(found):
             if perf_counter() >= until:
                 return False
+        if found.is_proof and not self._count_wrong(found.limits):
+            if tx is not None:
+                tx.undo.append(partial(self._set_next, found))
+            self._set_next(None)
+            return True
         if tx is not None:
-            tx.undo.append(partial(self._go_back, found, self._index.limits))
+            tx.undo.append(partial(self._go_back, found, self._index.limits, self._index.delays.rules))
         self._set_next(None)
-        self._index.limits = found.limits
+        self._index.limits, self._index.delays.rules = found.limits, found.delays
         return True
 
     def _step(self, found: _Next) -> bool:
@@ -82,6 +125,31 @@ class Bookings:
             return False
         return True
 
+    def check_attempts(self, tx: Transaction) -> bool:
+        """Compare the attempts known here with those stored, and read them anew if they differ. Returns whether the rules in
+        use can be proved now: no others are prepared.
+        """
+        stored = live_sums(tx.reader())
+        known = len(self._booked), sum(job for job, _ in self._booked), sum(n for _, n in self._booked)
+        if known != stored:
+            log.error("limits counted other attempts than live", extra={"counted": known, "stored": stored})
+            before = self._booked
+            tx.undo.append(partial(setattr, self, "_booked", before))
+            self._booked = {attempt: (key, place) for _, attempt, key, place in booked(tx.reader())}
+            if self._next is not None:
+                self._next.stale.update(before, self._booked)
+        return self._next is None
+
+    def _count_wrong(self, proof: RunLimits) -> int:
+        """Report the buckets with another use than a proof has, which is from the live attempts."""
+        counted, live = _used(self._index.limits), _used(proof)
+        wrong = {name for name in counted.keys() | live.keys() if counted.get(name, 0) != live.get(name, 0)}
+        for name in sorted(wrong)[:_MOST_SAID]:
+            details = {"bucket": "/".join(name), "counted": counted.get(name, 0), "live": live.get(name, 0)}
+            log.error("the use of a limit was wrong", extra=details)
+        self.wrong += len(wrong)
+        return len(wrong)
+
     def _catch_up(self, found: _Next, attempt: _Attempt) -> None:
         taken, now = found.taken.pop(attempt, None), self._booked.get(attempt)
         if taken is not None:
@@ -94,9 +162,9 @@ class Bookings:
         self._next = found
         self._index.next_limits = None if found is None else found.limits
 
-    def _go_back(self, found: _Next, before: RunLimits) -> None:
+    def _go_back(self, found: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
         """Undo a replacement; nothing is lost of what is prepared."""
-        self._index.limits = before
+        self._index.limits, self._index.delays.rules = before, delays
         found.limits.are_new = True
         self._set_next(found)
 
@@ -109,15 +177,16 @@ class Bookings:
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
         """A job that the matcher has booked is not there."""
-        self._index.limits.give(key, place)
-        tx.undo.append(partial(self._take, key, place))
+        self._index.starts_not(key, place)
+        tx.undo.append(partial(self._index.starts, key, place))
 
     def ended(self, tx: Transaction, attempt: _Attempt) -> None:
         """An attempt lives no more."""
         self._changes(tx, attempt)
         found = tx.drop(self._booked, attempt)
         if found is not None:
-            self.not_claimed(tx, *found)
+            self._index.limits.give(*found)
+            tx.undo.append(partial(self._take, *found))
 
     def _take(self, key: TaskQueueKey, place: RunPlace) -> None:
         self._index.limits.take(key, place)

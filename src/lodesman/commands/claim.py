@@ -130,7 +130,7 @@ class Claim:
             if beyond > 1:
                 # Undone, what is given back must not be given back again.
                 for surplus in chosen[place:]:
-                    index.limits.give(index.key(surplus), self.place)
+                    index.starts_not(index.key(surplus), self.place)
                     index.add_waiting(surplus, 1, now=tx.now)
                 del chosen[place:]
                 return

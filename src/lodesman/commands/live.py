@@ -7,24 +7,23 @@ transaction and registers its inverse.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from lodesman.commands.bookings import Bookings
+from lodesman.commands.bookings import Bookings, booked
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import ConfiguredOffer
+from lodesman.commands.sessions import ConfiguredOffer, HostLoads
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
 from lodesman.matching import TaskQueueKey
-from lodesman.matching.limit_rules import RunPlace
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.pilots import joined_pilots, live_attempts, pilots_with_stalled_jobs, stop_orders
+from lodesman.store.read.pilots import joined_pilots, pilots_with_stalled_jobs, stop_orders
 from lodesman.store.read.submit_pools import PassRow, last_pass
-from lodesman.store.read.task_queues import keys_by_id
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
 
@@ -122,9 +121,11 @@ class _LivePilots:
 
 
 class Live:
-    """The writer's memory, read from the database."""
+    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set."""
 
-    def __init__(self, db: Writer, *, rng: random.Random, now: float) -> None:
+    def __init__(
+        self, db: Writer, *, rng: random.Random, now: float, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
         replay(db)
         self.rng = rng
         self.ids = Ids(db)
@@ -132,12 +133,10 @@ class Live:
         self.pools.last_pass = last_pass(db)
         self.pilots = _LivePilots(db)
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
+        self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
-        found = live_attempts(db)
-        keys = keys_by_id(db, {one.tq_id for one in found})
-        for one in found:
-            key = keys[one.tq_id]
-            self.pilots.held.setdefault(one.pilot, {})[one.attempt] = (key.cores, key.memory_mb)
-        self.bookings = Bookings(
-            self.queues.index, ((one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found)
-        )
+        found = booked(db)
+        for pilot, attempt, key, _ in found:
+            self.pilots.held.setdefault(pilot, {})[attempt] = (key.cores, key.memory_mb)
+        self.hosts = HostLoads(row.node for row in joined_pilots(db))
+        self.bookings = Bookings(self.queues.index, (one[1:] for one in found))

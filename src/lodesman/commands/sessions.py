@@ -7,9 +7,10 @@ never counts, and after a start every pilot gets a full term.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,18 +18,23 @@ from msgspec import Struct
 
 from lodesman.answers.hosts import HostName, reported_host
 from lodesman.commands.pool_map import NO_POOLS, PoolMap, ServedPools
+from lodesman.gridengine.values import Number
 from lodesman.matching import ResourceRequest
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
 from lodesman.store import Reader
+from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import LivePilot, PilotRow, joined_pilots
 
 UNLIMITED: Final = NO_LIMIT
 # A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
 _KEPT_REQUESTS: Final = 32
+_MB: Final = 1 << 20
+# Of so many hosts the load values are kept.
+_MOST_HOSTS: Final = 50_000
 _NO_POOL_MAP: Final = PoolMap()
 
 
@@ -79,6 +85,8 @@ class _NodeReport(Struct, frozen=True, kw_only=True):
     platform: Any = None
     cores: Any = None
     memory_mb: Any = None
+    cores_total: Any = None
+    memory_total_mb: Any = None
     life_s: Any = None
     cpu_scaling_factor: Any = None
 
@@ -89,6 +97,44 @@ _CONFIGURED = (
 )  # fmt: skip
 OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
 _REPORT = msgspec.json.Decoder(_NodeReport)
+
+
+class HostLoads:
+    """The load values of hosts, as quota sets name them: `num_proc`, the cores of the machine, and `mem_total`, its memory
+    in bytes. Pilots report both when they join; the last one counts, also after its end. What none reported is unknown.
+    """
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self._of_host: dict[str, Mapping[str, Number]] = {}
+        for node in nodes:
+            host, values = _load_of(node)
+            if values:
+                self._of_host[host] = values
+
+    def of(self, host: str) -> Mapping[str, Number]:
+        """By full name of the complex."""
+        return self._of_host.get(host, {})
+
+    def joined(self, tx: Transaction, node: str, changed: Callable[[str], object]) -> None:
+        """A pilot has joined with this report; `changed` is called with its host if that has other values now."""
+        host, values = _load_of(node)
+        if values and values != self._of_host.get(host):
+            tx.undo.append(partial(changed, host))  # undone last: then the values are those of before
+            if host not in self._of_host and len(self._of_host) >= _MOST_HOSTS:
+                tx.drop(self._of_host, next(iter(self._of_host)))
+            tx.put(self._of_host, host, values)
+            changed(host)
+
+
+def _load_of(node: str) -> tuple[str, Mapping[str, Number]]:
+    report = _REPORT.decode(node)
+    found = {"num_proc": (report.cores_total, 1), "mem_total": (report.memory_total_mb, _MB)}
+    host = reported_host(report.host)
+    return host, {
+        name: value * unit
+        for name, (value, unit) in found.items()
+        if host and type(value) is int and 0 < value < UNLIMITED
+    }
 
 
 def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, Any]:

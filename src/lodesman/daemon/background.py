@@ -216,7 +216,7 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
-            limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)).ids,
+            limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
             rng=random.Random(),
         )
 

@@ -21,14 +21,14 @@ from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, forward
 from lodesman.api.job_classes import use_configuration
-from lodesman.api.quotas import follow
+from lodesman.api.quotas import use_policy
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
-from lodesman.commands.quotas import QuotaRules, use_vocabulary
+from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
@@ -85,7 +85,7 @@ class Server:
             writer=writer,
             live=live,
             policy=policy,
-            quotas=QuotaRules(live, quota_sets(writer), policy.vocabulary),
+            quotas=QuotaRules(live, quota_sets(writer), policy.vocabulary, policy.config.limits),
             job_classes=ClassRules(load_classes(writer, policy.vocabulary, config.job_classes)),
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
@@ -108,8 +108,7 @@ class Server:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
-        self._stopping = False
-        self._offered = False
+        self._stopping = self._offered = False
         # A configuration that has changed and is not taken in yet.
         self._changed: ServerConfig | None = None
         self._rest = 0.0
@@ -157,6 +156,7 @@ class Server:
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._leases.watch), name="leases"),
             asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
+            asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
             asyncio.create_task(
                 self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
@@ -262,7 +262,7 @@ class Server:
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
-                await follow(self.core, Change(use_vocabulary, self.core.quotas, policy.vocabulary))
+                await use_policy(self.core, policy)
                 await use_configuration(self.core, policy.vocabulary, config.job_classes)
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from lodesman.answers.pilots import DirectorTarget
@@ -28,7 +28,7 @@ from lodesman.resources import NodePath, QueueId
 class DirectorInput:
     """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
-    of `demands`, `serving` says which queues serve which SubmitPool.
+    of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting.
     """
 
     demands: Sequence[TaskQueueDemand]
@@ -41,6 +41,7 @@ class DirectorInput:
     suspects: Mapping[int, float]
     breakers: Mapping[QueueId, Breaker]
     buckets: Mapping[NodePath, TokenBucket]
+    limited: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     )
     target = target_of(_facts(snapshot, supply), options)
     plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
-    places = Places(snapshot.queues, snapshot.serving)
+    places = Places(snapshot.queues, snapshot.serving, snapshot.limited)
     orders, refused = make_orders(
         snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
     )

@@ -7,8 +7,9 @@ for all queues that are open to the same groups. Which queue serves which Submit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 from lodesman.director.orders import PilotOrder, presented
@@ -71,11 +72,29 @@ class _VOPlaces:
 
 
 class Places:
-    """All candidate queues of an iteration, by their bits; `full`: the mask of all."""
+    """All candidate queues of an iteration, by their bits; `full`: the mask of all. `limited`: by task queue, those where
+    limits keep its jobs from starting.
+    """
 
-    __slots__ = ("_of_pool", "_of_vo", "_private_only", "_serving", "_shown", "_shut_for", "full", "queues")
+    __slots__ = (
+        "_limited",
+        "_of_pool",
+        "_of_vo",
+        "_private_only",
+        "_serving",
+        "_shown",
+        "_shut_for",
+        "full",
+        "queues",
+    )
 
-    def __init__(self, queues: Sequence[CandidateQueue], serving: PoolServing) -> None:
+    def __init__(
+        self,
+        queues: Sequence[CandidateQueue],
+        serving: PoolServing,
+        limited: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        self._limited = limited
         self.queues = {queue.bit: queue for queue in queues}
         self.full = mask_of(self.queues)
         self._serving = serving
@@ -119,7 +138,7 @@ class Places:
         """The queues where a pilot of the order would be given jobs of its task queue."""
         key = replace(order.key, submit_pool="") if order.key.submit_pool else order.key
         mask = self._served(order.key, order.pool) & ~self.refusing(order)
-        mask &= ~self.shut_for(order.identity.account)
+        mask &= ~(self.shut_for(order.identity.account) | self._limited.get(order.tq_id, 0))
         if not mask:
             return 0
         known = self._of_vo[key.vo]

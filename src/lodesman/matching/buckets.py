@@ -149,6 +149,20 @@ class Rule:
             self.by_limits.setdefault(tuple(family.limits.items()), []).append(family)
         return family
 
+    def limit_anew(self, family: Family, limits: Mapping[str, Value]) -> None:
+        """Other limits hold at places than before."""
+        before = tuple(family.limits.items())
+        self.by_limits[before].remove(family)
+        if not self.by_limits[before]:
+            del self.by_limits[before]
+        family.limits = limits
+        self.by_limits.setdefault(tuple(limits.items()), []).append(family)
+        for line in self.lines.values():
+            if family in line.buckets:
+                for counter in line.buckets[family].counters.values():
+                    counter.limit = limits[counter.resource]  # type: ignore[assignment]  # a number, as before
+                    counter.settle()
+
     def expect(self, amounts: Iterable[tuple[str, Number]]) -> None:
         """Jobs may come that take so much."""
         for resource, amount in amounts:

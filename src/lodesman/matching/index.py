@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
+from lodesman.matching.delays import Delays
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources.place_limits import PlaceLimit
 
 _IDLE_SECONDS: Final = 300.0
 _CROWDED_SECONDS: Final = 1.0
@@ -25,7 +27,8 @@ class Index:
 
     `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
     `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places;
-    `next_limits`: others that are prepared, and will be used when they are complete.
+    `next_limits`: others that are prepared, and will be used when they are complete. `delays`: which of the limits in time
+    are shut.
     """
 
     __slots__ = (
@@ -37,6 +40,7 @@ class Index:
         "_loads",
         "_queues",
         "changes",
+        "delays",
         "limits",
         "next_limits",
         "version",
@@ -54,6 +58,7 @@ class Index:
         self._free_numbers: list[int] = []
         self.limits = RunLimits()
         self.next_limits: RunLimits | None = None
+        self.delays = Delays(lambda: 0.0, self._review)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -193,6 +198,27 @@ class Index:
         queue = self._queues[tq_id]
         queue.limits -= {limit}
         self._refresh(queue)
+
+    def starts(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """A job of a task queue starts there: limits count it, and delays run."""
+        self.limits.take(key, place)
+        self.delays.started(key, place)
+
+    def starts_not(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """The inverse of `starts`."""
+        self.limits.give(key, place)
+        self.delays.not_started(key, place)
+
+    def look_anew(self, host: str) -> None:
+        """More is known of a host, by which limits there may be others."""
+        self.limits.look_anew(host)
+        if self.next_limits is not None:
+            self.next_limits.look_anew(host)
+
+    def _review(self, delay: PlaceLimit) -> None:
+        for limits in (self.limits, self.next_limits):
+            if limits is not None:
+                limits.review(delay.rule, (str(delay.path),))
 
     def prepare(self, limits: RunLimits, tq_id: int) -> None:
         """Let limits know of a task queue, if it is still there."""

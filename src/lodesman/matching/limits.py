@@ -22,6 +22,7 @@ from lodesman.matching.buckets import (
     Booked,
     Charge,
     Counter,
+    Family,
     Part,
     Rule,
     SetPlace,
@@ -239,6 +240,31 @@ class RunLimits:
         else:
             self._open(places, part.masks)
             self._freed.update(places)
+
+    def review(self, rule: str, of_place: Values) -> None:
+        """What a rule lets start at places with these values has changed, though nothing else is used."""
+        if self._book is not None and rule in self._book.names:
+            family = self._rules[self._book.names.index(rule)].families.get(of_place)
+            if family is not None:
+                self._review(family)
+
+    def look_anew(self, host: str) -> None:
+        """The limits on a host are others now: more is known of it."""
+        for place, spot in self._by_place.items():
+            if self._book is not None and place.host == host:
+                side = self._book.of_place(place)
+                for family in (one for of_set in spot.sets for one in of_set.families.values()):
+                    limits = side.limits(family.rule.number)
+                    if limits != family.limits:
+                        family.rule.limit_anew(family, limits)
+                        self._review(family)
+
+    def _review(self, family: Family) -> None:
+        for split, places in family.places.items():
+            for line, parts in split.parts.items():
+                if line.rule is family.rule:
+                    for part in parts:
+                        self._flip(part.bucket(family), part, places)
 
     @contextmanager
     def _some_kind(self, key: TaskQueueKey) -> Iterator[AlikeQueues]:

@@ -82,7 +82,7 @@ class Matcher:
             if not chosen:
                 undo.append(partial(_give_back, index, chosen, place, now))
             index.take(queue.tq_id, 1, now=now)
-            limits.take(queue.key, place)
+            index.starts(queue.key, place)
             chosen.append(queue.tq_id)
         return chosen
 
@@ -136,5 +136,5 @@ def place_of(request: ResourceRequest, host: str) -> RunPlace:
 
 def _give_back(index: Index, chosen: list[int], place: RunPlace, now: float) -> None:
     for tq_id in reversed(chosen):
-        index.limits.give(index.key(tq_id), place)
+        index.starts_not(index.key(tq_id), place)
         index.add_waiting(tq_id, 1, now=now)

@@ -48,7 +48,7 @@ class WorkerNode:
     """The resource for this pilot, as it is offered to the server. `memory_mb` in 2^20 bytes.
 
     `life_s`: seconds left for payloads when it joins, None if no end is known; `cpu_scaling_factor`: normalised CPU
-    seconds for each of them.
+    seconds for each of them. `cores_total`: of the machine, whatever part of it the pilot has; 0 is unknown.
     """
 
     host: str
@@ -61,6 +61,7 @@ class WorkerNode:
     pilot_version: str
     life_s: float | None = None
     cpu_scaling_factor: float = 1.0
+    cores_total: int = 0
 
 
 def read_features(environment: Mapping[str, str]) -> Features:
@@ -104,6 +105,7 @@ def describe_node(
         memory_total_mb=total_kb // 1024,
         python=platform.python_version(),
         pilot_version=__version__,
+        cores_total=os.cpu_count() or 0,
     )
 
 

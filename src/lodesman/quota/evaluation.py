@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import NamedTuple
 
 from lodesman.gridengine.complexes import Complex, Complexes, Consumable
@@ -11,7 +12,6 @@ from lodesman.gridengine.values import Number, Value, holds, write_value
 from lodesman.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace, job_side, place_side
 from lodesman.quota.rules import QuotaLimit, QuotaRule, QuotaSet
 
-_VERY_LARGE = 1 << 62
 _SLOTS = "slots"
 
 
@@ -136,13 +136,15 @@ def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
 
 
 def limit_value(limit: QuotaLimit, place: QuotaPlace) -> Value:
-    """The limit at a place. A load value that a dynamic limit needs and that is missing counts as very large."""
+    """The limit at a place. It is infinite if a load value is missing that a dynamic limit needs: what is unknown holds
+    nothing back.
+    """
     if not limit.terms:
         return limit.value
     total: Number = 0
     for term in limit.terms:
-        total += term.weight * (place.load.get(term.name, _VERY_LARGE) if term.name else 1)
-    return total
+        total += term.weight * (place.load.get(term.name, inf) if term.name else 1)
+    return total if isfinite(total) else inf
 
 
 def _number(value: Value) -> Number:

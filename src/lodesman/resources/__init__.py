@@ -7,6 +7,7 @@ from lodesman.resources.inherit import Effective, all_queues, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import ResourceConfig, fault_of, load_resources
 from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
+from lodesman.resources.place_limits import PlaceLimit
 from lodesman.resources.queue_table import QueueTable
 from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
 from lodesman.resources.settings import QueueSettings, backend_of, names_backend, queue_settings
@@ -24,6 +25,7 @@ __all__ = [
     "Node",
     "NodePath",
     "ParameterType",
+    "PlaceLimit",
     "QueueId",
     "QueueSettings",
     "QueueTable",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidConfig
 from lodesman.resources.kinds import ParameterType
@@ -20,6 +21,11 @@ from lodesman.resources.model import FilePosition, fold
 _OF_GROUPS = {"jobshare": "share", "allowbackgroundtqs": "background"}
 _KINDS_OF_GROUPS = {"share": Kind.NUMBER, "background": Kind.BOOLEAN, "job_sharing": Kind.BOOLEAN}
 _SHOWN_FAULTS = 5
+
+# DIRAC's words for limits of a place, and the one for all jobs in the place of an attribute.
+RUNNING: Final = "RunningLimit"
+DELAY: Final = "MatchingDelay"
+ALL_JOBS: Final = "MaxRunningJobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,14 @@ class Repeated:
     declared: ParameterType | None = None
 
 
+class DraftLimit(NamedTuple):
+    """What limits of a site or CE are about: an attribute of jobs, '' for all of them."""
+
+    kind: str
+    path: NodePath
+    attribute: str
+
+
 class ConfigDraft:
     """Everything read so far."""
 
@@ -87,6 +101,8 @@ class ConfigDraft:
         self.ce_types: dict[str, DraftNode] = {}
         self.declarations: dict[str, RawParam] = {}
         self.groups: dict[str, dict[str, RawParam]] = {}
+        self.limits: dict[DraftLimit, dict[str, RawParam]] = {}
+        """By value of the attribute."""
         self.repeated: list[Repeated] = []
         self.faults: list[Fault] = []
         self.notices: list[Fault] = []
@@ -119,6 +135,16 @@ class ConfigDraft:
         name = _OF_GROUPS.get(fold(param.name), fold(param.name))
         declared = ParameterType(name=name, kind=_KINDS_OF_GROUPS.get(name, Kind.STRING))
         self.put(self.groups.setdefault(group, {}), param, declared)
+
+    def put_limit(self, of: DraftLimit, param: RawParam) -> None:
+        """Add the limit for a value of an attribute. What is given for all jobs has the name ALL_JOBS."""
+        if not of.attribute and (of.kind != RUNNING or fold(param.name) != fold(ALL_JOBS)):
+            more = f", or {ALL_JOBS} for all jobs" if of.kind == RUNNING else ""
+            message = f"{of.kind}: {param.name} is a value; an attribute with its values is expected{more}"
+            self.fault(message, param.source)
+            return
+        name = param.name if of.attribute else ALL_JOBS
+        self.put(self.limits.setdefault(of, {}), param, ParameterType(name=name, kind=Kind.NUMBER))
 
 
 def refuse(faults: Iterable[Fault]) -> InvalidConfig:

@@ -20,6 +20,7 @@ from lodesman.resources.kinds import ParameterType, TypeTable, boolean_of, parse
 from lodesman.resources.load_cfg import CFG_SECTIONS, fill_from_cfg, note_vos
 from lodesman.resources.load_toml import fill_from_toml, parse_toml
 from lodesman.resources.model import BadValue, FilePosition
+from lodesman.resources.place_limits import PlaceLimit, place_limits
 from lodesman.resources.settings import check_value
 from lodesman.resources.units import number_in
 
@@ -35,12 +36,15 @@ _Layer = Mapping[str, RawParam]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceConfig:
-    """What the configuration says of resources and groups. `notices`: odd things that did not stop it."""
+    """What the configuration says of resources and groups. `limits`: those of sites and CEs on what runs there. `notices`:
+    odd things that did not stop it.
+    """
 
     tree: model.ResourceTree = field(default_factory=model.ResourceTree)
     types: TypeTable = field(default_factory=TypeTable)
     groups: Mapping[str, model.GroupConfig] = field(default_factory=dict)
     vos: tuple[str, ...] = ()
+    limits: tuple[PlaceLimit, ...] = ()
     notices: tuple[Fault, ...] = ()
 
 
@@ -108,6 +112,7 @@ def build(draft: ConfigDraft) -> ResourceConfig:
         ce_types=MappingProxyType({name: maker.node(node) for name, node in draft.ce_types.items()}),
     )
     groups = {name: _group(draft, name, raw) for name, raw in draft.groups.items()}
+    limits = tuple(place_limits(draft, tree))
     for message, source in _lacking_tags(tree, types):
         # DIRAC loads such a file and refuses the pilots: so do we, and say it.
         (draft.notice if source.section.startswith("/") else draft.fault)(message, source)
@@ -119,6 +124,7 @@ def build(draft: ConfigDraft) -> ResourceConfig:
         types=types,
         groups=MappingProxyType(groups),
         vos=tuple(vos),
+        limits=limits,
         notices=tuple(dict.fromkeys(draft.notices)),
     )
 

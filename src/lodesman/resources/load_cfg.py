@@ -1,5 +1,7 @@
 """Resources and groups from DIRAC's CFG, in its own layout and that of RFC #5 (docs/how-to/sites.md).
 
+DIRAC's limits of sites are read from `JobScheduling` in `/Operations` (`place_limits`).
+
 A section inside a site, CE or queue that is called as a VO is, or stands in a section `VOs`, is the overlay of that VO
 (RFC #5). Options that stand in `CEs` itself are for all CEs of the site that have none of their own; so with `Queues`.
 `Communities` is RFC #5's word for the access list `VO`.
@@ -9,10 +11,11 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from lodesman.answers.nodes import NodePath
 from lodesman.cfg import CfgOption, CfgSection
-from lodesman.resources.draft import ConfigDraft, DraftNode, RawParam
-from lodesman.resources.kinds import KIND_WORDS, kind_of_word
-from lodesman.resources.model import FilePosition, fold
+from lodesman.resources.draft import DELAY, RUNNING, ConfigDraft, DraftLimit, DraftNode, RawParam
+from lodesman.resources.kinds import KIND_WORDS, boolean_of, kind_of_word
+from lodesman.resources.model import BadValue, FilePosition, fold
 
 # The sections of a site in which its CEs stand, and those of a CE for its queues.
 _BELOW = (("CEs", "Computing"), ("Queues",))
@@ -22,6 +25,8 @@ _NOT_FOR_JOBS = frozenset(
 )
 CFG_SECTIONS = frozenset({"DIRAC", "Operations", "Registry", "Resources", "Resources_new"})
 """The top sections of which something is read."""
+# DIRAC's switches for its limits; on, where they are missing.
+_SWITCHES = {RUNNING: "CheckJobLimits", DELAY: "CheckMatchingDelay"}
 _ALIKE = 0.7  # from here on two words may be one and a slip of the hand (difflib)
 
 
@@ -42,6 +47,8 @@ def fill_from_cfg(draft: ConfigDraft, root: CfgSection, *, file: str) -> None:
     filler = _CfgFiller(draft, file)
     for path in ("/Operations/Defaults/JobDescription", "/Operations/JobDescription"):
         filler.declarations(root.section(path), path)
+    for path in ("/Operations/Defaults/JobScheduling", "/Operations/JobScheduling"):
+        filler.limits(root.section(path), path)
     filler.defaults(root.section("/Resources/Computing"))
     for base in ("/Resources/Sites", "/Resources_new/Sites"):
         filler.sites(root.section(base), base)
@@ -127,6 +134,34 @@ class _CfgFiller:
             place = self._source(inner, f"{path}/{inner.name}")
             param = RawParam(name=inner.name, value=fields, source=place)
             self._draft.put(self._draft.declarations, param)
+
+    def limits(self, scheduling: CfgSection, path: str) -> None:
+        """`<kind>/<Site>/<Attribute>/<Value> = n`, and the same for a CE below `<Site>/CEs/<CE>`."""
+        for kind, switch in _SWITCHES.items():
+            sites = scheduling.section(kind)
+            place = self._source(sites, f"{path}/{kind}")
+            try:
+                is_on = boolean_of(scheduling.get(switch) or True)
+            except BadValue as fault:
+                self._draft.fault(f"{switch}: {fault}", place)
+                continue
+            if sites.entries and not is_on:
+                self._draft.notice(f"{kind} limits nothing: {switch} is off", place)
+                continue
+            for site in sites.sections():
+                site_path = f"{path}/{kind}/{site.name}"
+                self._limits_of(kind, NodePath(site.name), site, site_path)
+                for ce in site.section("CEs").sections():
+                    self._limits_of(kind, NodePath(site.name, ce.name), ce, f"{site_path}/CEs/{ce.name}")
+
+    def _limits_of(self, kind: str, node: NodePath, section: CfgSection, path: str) -> None:
+        for option in section.options():
+            self._draft.put_limit(DraftLimit(kind, node, ""), self._raw(option, path))
+        for inner in section.sections():
+            if inner.name != "CEs" or node.ce:
+                for option in inner.options():
+                    raw = self._raw(option, f"{path}/{inner.name}")
+                    self._draft.put_limit(DraftLimit(kind, node, inner.name), raw)
 
     def groups(self, groups: CfgSection) -> None:
         for section in groups.sections():

@@ -10,8 +10,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 
+from lodesman.answers.nodes import NodePath
 from lodesman.errors import SyntaxFault
-from lodesman.resources.draft import ConfigDraft, DraftNode, RawParam
+from lodesman.resources.draft import DELAY, RUNNING, ConfigDraft, DraftLimit, DraftNode, RawParam
 from lodesman.resources.model import FilePosition
 
 _Path = tuple[str, ...]
@@ -25,7 +26,12 @@ _SLIPS = {
     "ce_defaults": ("cedefaults",),
     "ce_type": ("ce_types", "cetype"),
 }
-_TABLES = "a name with dots needs quotes, and a site has ce and vo, a CE queue and vo, a queue vo"
+# Those of sites and CEs.
+_LIMITS = {"running_limit": RUNNING, "matching_delay": DELAY}
+_TABLES = (
+    "a name with dots needs quotes, and a site has ce and vo, a CE queue and vo, a queue vo; "
+    f"sites and CEs have {' and '.join(_LIMITS)}, too"
+)
 _POSITION = re.compile(r"\s*\(at line (\d+), column (\d+)\)|\s*\(at end of document\)")
 _TABLE = re.compile(r"\s*\[\[?([^\[\]=]+)\]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -87,12 +93,12 @@ class _TomlFiller:
         """The place of a path; its section is the table it stands in, or is."""
         return FilePosition(file=self._file, section=section or _head(path), line=line_of(self._lines, path))
 
-    def table(self, root: _Table, name: str) -> _Table:
-        """A top-level table; anything else is a fault."""
-        found = root.get(name, {})
+    def table(self, parent: _Table, name: str, path: _Path = ()) -> _Table:
+        """A table, a top-level one if no path is given; anything else is a fault."""
+        found = parent.get(name, {})
         if isinstance(found, dict):
             return found
-        self._draft.fault(f"{name} is a table", self.source((name,)))
+        self._draft.fault(f"{name} is a table", self.source(path or (name,)))
         return {}
 
     def tables(self, path: _Path, parent: _Table) -> Iterator[tuple[_Path, _Table]]:
@@ -114,13 +120,28 @@ class _TomlFiller:
         """Take the parameters and overlays of a node, and all nodes below it."""
         node = self._draft.node(among, path[-1], self.source(path))
         overlaid = isinstance(table.get("vo"), dict)
-        apart = {*below[:1], "vo"} if overlaid else {*below[:1]}
+        limits = _LIMITS.keys() & table.keys() if below else set[str]()
+        apart = {*below[:1], *limits, "vo"} if overlaid else {*below[:1], *limits}
         self.params(node, "", path, {key: value for key, value in table.items() if key not in apart})
         for vo_path, vo_table in self.tables((*path, "vo"), table) if overlaid else ():
             self._draft.vos.setdefault(vo_path[-1])
             self.params(node, vo_path[-1], vo_path, vo_table)
+        for name in sorted(limits):
+            self._limits_of(_LIMITS[name], (*path, name), self.table(table, name, (*path, name)))
         for child_path, child in self.tables((*path, below[0]), table) if below else ():
             self.node(node.children, child_path, child, below[1:])
+
+    def _limits_of(self, kind: str, path: _Path, table: _Table) -> None:
+        """`JobType = { Merge = 20 }`, and `MaxRunningJobs = 100`."""
+        node = NodePath(*path[1:-1:2])  # site, S, ce, C, running_limit
+        for attribute, found in table.items():
+            by_value = isinstance(found, dict)
+            of = DraftLimit(kind, node, attribute if by_value else "")
+            for name, value in found.items() if isinstance(found, dict) else ((attribute, found),):
+                key = (*path, attribute, name) if by_value else (*path, name)
+                self._draft.put_limit(
+                    of, RawParam(name=name, value=value, source=self.source(key, section=_head(path)))
+                )
 
     def params(self, node: DraftNode, vo: str, path: _Path, table: _Table) -> None:
         section = _head(path)

@@ -52,6 +52,7 @@ class QueueFacts(SnapshotFacts):
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
     `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
+    `limited`: the task queues that limits keep from starting there.
     """
 
     place: QueueId
@@ -67,6 +68,7 @@ class QueueFacts(SnapshotFacts):
     live: Mapping[str, int]
     sent: Sequence[answers.SentPilot]
     closings: Sequence[Closing]
+    limited: frozenset[int] = frozenset()
 
     @cached_property
     def decided(self) -> QueueDecision | None:
@@ -169,6 +171,8 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
             f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
             f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
         )
+        shut = len(facts.limited.intersection(facts.survey.fitting))
+        text += f"; limits keep {shut} of them from starting there now" if shut else ""
         lost = ruled_out(work)
         yield QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
         text = f"it serves {counted(facts.served, 'SubmitPool')}"

@@ -164,6 +164,14 @@ def test_without_closings_the_lists_are_unchanged(at, server):
     assert done.err == ""
 
 
+def test_running_jobs_stand_beside_the_limit_on_them(at, server):
+    sites = [{**site("North"), "running_jobs": 7, "max_running_jobs": 1_000}, site("West")]
+    server.on("GET", "/v1/sites", {"sites": sites, "closed": []})
+    lines = at("site", "ls").out.splitlines()
+    assert "7 of 1,000" in lines[1]
+    assert " of " not in lines[2]
+
+
 def test_queues_that_are_closed_stand_in_the_list(at, server):
     def queue(name, *closings):
         return {

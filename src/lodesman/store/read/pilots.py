@@ -44,6 +44,8 @@ _LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, p.site, p.c
 FROM attempt a {by_index("attempt_live")} {JOIN_IN_ORDER} pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL"""
 _HELD = f"""SELECT pilot_id, tq_id, count(*) FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL GROUP BY pilot_id, tq_id"""
+_LIVE_SUMS = f"""SELECT count(*), coalesce(sum(job_id), 0), coalesce(sum(number), 0)
+FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
@@ -232,6 +234,12 @@ def live_attempts(db: Reader) -> list[LiveAttempt]:
     return [
         LiveAttempt(pilot, (job, number), tq_id, tuple(place)) for pilot, job, number, tq_id, *place in rows
     ]
+
+
+def live_sums(db: Reader) -> tuple[int, int, int]:
+    """How many attempts live, and the sums of their jobs and of their numbers."""
+    count, jobs, numbers = db.only(_LIVE_SUMS)
+    return int(count), int(jobs), int(numbers)
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
