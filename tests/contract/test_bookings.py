@@ -334,7 +334,7 @@ def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
 
 
 def test_attempts_that_are_read_again_count_for_rules_that_are_prepared(used_limits, monkeypatch):
-    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    small_portions(monkeypatch, 1)
     house = used_limits.house
     del house.live.bookings._booked[next(iter(house.live.bookings._booked))]
     assert house.do(used_limits.sets(TEXTS[0])) is False
@@ -351,7 +351,7 @@ def test_what_a_failed_batch_proved_is_proved_again(used_limits):
 
 
 def test_claims_and_ends_go_on_while_limits_are_proved(used_limits, monkeypatch):
-    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    small_portions(monkeypatch, 1)
     house, limits = used_limits.house, used_limits.limits
     house.submit(3, key=house.key(owner="bob"))
     pilot = house.pilot("S2")
@@ -367,7 +367,7 @@ def test_claims_and_ends_go_on_while_limits_are_proved(used_limits, monkeypatch)
 
 
 def test_rules_that_change_while_they_are_proved_hold(used_limits, monkeypatch):
-    monkeypatch.setattr(bookings.Bookings.go_on, "__defaults__", (1,))
+    small_portions(monkeypatch, 1)
     house = used_limits.house
     assert house.do(Change(check_limits, used_limits.rules)) is False
     used_limits.put(TEXTS[0])
