@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial, reduce
 from itertools import islice
 from operator import and_
+from typing import Final
 
-from lodesman.answers.quotas import BucketRow, FullBucket
+from lodesman.answers.quotas import BucketRow, FullBucket, Waiter
 from lodesman.answers.service import Limited
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession
 from lodesman.errors import Conflict, NotFound, SyntaxFault
 from lodesman.gridengine.values import Value
 from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.limit_rules import BucketUse, RunPlace
+from lodesman.matching.limit_takers import values_shown
 from lodesman.matching.quota_book import QuotaBook
+from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
 from lodesman.store.journal import Transaction
@@ -25,7 +29,23 @@ from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
 log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 20
+MOST_NAMED: Final = 5
+# More than are named, since who asks may see those of one VO only.
+_MOST_OWNERS: Final = 50
+# Families of buckets that are gone through at a time.
+PART: Final = 20
 FullBucketKey = tuple[str, ...]
+
+
+def sets_stored(stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> dict[str, QuotaSet]:
+    """The sets by name, as they are read now."""
+    found: dict[str, QuotaSet] = {}
+    for row in stored:
+        faults: list[SyntaxFault] = []
+        found |= {one.name: one for one in read_quota_sets(row.text, vocabulary.complexes, faults=faults)}
+        for fault in faults:
+            log.error("a quota set does not hold: %s", fault, extra={"quota_set": row.name})
+    return found
 
 
 class QuotaRules:
@@ -34,14 +54,7 @@ class QuotaRules:
     def __init__(self, live: Live, stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> None:
         self._live = live
         self._vocabulary = vocabulary
-        self.sets: dict[str, QuotaSet] = {}
-        for one in stored:
-            faults: list[SyntaxFault] = []
-            self.sets |= {
-                found.name: found for found in read_quota_sets(one.text, vocabulary.complexes, faults=faults)
-            }
-            for fault in faults:
-                log.error("a quota set does not hold: %s", fault, extra={"quota_set": one.name})
+        self.sets = sets_stored(stored, vocabulary)
         self._prepare(None)
         while not live.bookings.go_on(None):
             pass
@@ -145,30 +158,52 @@ def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: in
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
         for use, need in refusals:
-            of = [value for value in (*use.of_key, *use.of_place) if value]
-            bucket = FullBucket(use.rule, of, use.resource, _shown(use.used), _shown(use.limit), _shown(need))
+            of = values_shown(use.of_key, use.of_place)
+            bucket = FullBucket(
+                rule=use.rule, of=[*of], resource=use.resource, used=shown(use.used), limit=shown(use.limit),
+                need=shown(need),
+            )  # fmt: skip
             found.setdefault((use.rule, *of, use.resource), bucket)
     return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
 
 
-def buckets(_tx: Transaction, live: Live) -> list[BucketRow]:
-    """What is used of limits, by rule; reads memory only."""
+def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:
+    """What is used of limits, and who waits behind them: a part, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
     rows = []
-    for use, shut in index.limits.uses():
-        waiting = sum(
-            queue.waiting
+    for use, shut in index.limits.buckets(first, PART):
+        waiting = [
+            (queue.key, queue.waiting)
             for number, mask in shut.items()
             if number in groups
             for queue in groups[number].queues(mask)
-        )
-        rows.append(BucketRow(
-            rule=use.rule, of=[value for value in (*use.of_key, *use.of_place) if value], resource=use.resource,
-            used=_shown(use.used), limit=_shown(use.limit), full=bool(shut), jobs=waiting,
-        ))  # fmt: skip
-    return sorted(rows, key=lambda row: (row.rule, row.of, row.resource))
+            if queue.waiting
+        ]
+        if use.used or waiting:
+            rows.append(bucket_row(use, waiting, full=bool(shut)))
+    return rows, first + PART < index.limits.families
 
 
-def _shown(value: Value) -> str:
+def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
+    """A bucket, with the task queues that it keeps from starting and the number of their jobs."""
+    owners, more = waiters(waiting, _MOST_OWNERS)
+    return BucketRow(
+        rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
+        limit=shown(use.limit), need="" if use.least is None else shown(use.least), full=full,
+        jobs=sum(jobs for _, jobs in waiting), task_queues=len(waiting), owners=owners, more_owners=more,
+    )  # fmt: skip
+
+
+def waiters(waiting: Iterable[tuple[TaskQueueKey, int]], most: int = MOST_NAMED) -> tuple[list[Waiter], int]:
+    """The owners with most jobs in these task queues, and how many more there are."""
+    jobs = Counter[tuple[str, str]]()
+    for key, count in waiting:
+        jobs[key.owner, key.vo] += count
+    first = sorted(jobs.items(), key=lambda one: (-one[1], one[0]))[:most]
+    return [Waiter(vo, owner, count) for (owner, vo), count in first], len(jobs) - len(first)
+
+
+def shown(value: Value) -> str:
+    """An amount as text."""
     return f"{float(value):g}" if not isinstance(value, (int, str)) else str(value)

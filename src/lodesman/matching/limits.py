@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from lodesman.gridengine.values import Number, Value
@@ -271,26 +272,60 @@ class RunLimits:
                         yield self._book.names[part.rule], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, Shut]]:
-        """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
-        for family in self._families.values():
-            for values, bucket in family.buckets.items():
-                parts = [
-                    part
-                    for split in family.places
-                    for part in split.parts.get((family.rule, values), _NO_PARTS)
-                ]
-                for resource in family.limits:
-                    shut: dict[int, int] = {}
-                    for part in parts:
-                        if bucket.refuses([need for need in part.needs if need.resource == resource]):
-                            for group, mask in part.masks.items():
-                                shut[group] = shut.get(group, 0) | mask
-                    yield self._use(family, values, bucket, resource), shut
+        """What is used of all buckets, and the slots that each shuts at some place."""
+        return ((use, shut) for use, shut in self.buckets() if use.used)
 
-    def _use(self, family: Family, values: Values, bucket: Booked, resource: str) -> BucketUse:
+    @property
+    def families(self) -> int:
+        """The number of families of buckets: one for each rule, and values of places that it counts apart."""
+        return len(self._families)
+
+    def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, Shut]]:
+        """All buckets of which something is used, by resource, and the slots that each shuts at some place; also those that
+        are empty and refuse a job, of rules that do not count places apart. `first`, `most`: a part of the families of
+        buckets, since all of them may take long.
+        """
+        families = list(islice(self._families.values(), first, None if most is None else first + most))
+        behind: dict[int, dict[Values, list[tuple[Split, Parts]]]] = {one.rule: {} for one in families}
+        for split in self._splits.values():
+            for (rule, values), parts in split.parts.items():
+                if rule in behind:
+                    behind[rule].setdefault(values, []).append((split, parts))
+        for family in families:
+            waiting = behind[family.rule]
+            for values in family.buckets.keys() | (() if any(family.values) else waiting.keys()):
+                bucket = family.buckets.get(values, family.empty)
+                refused = [
+                    part
+                    for split, parts in waiting.get(values, ())
+                    if split in family.places
+                    for part in parts
+                    if part.masks and bucket.refuses(part.needs)
+                ]
+                if refused or values in family.buckets:
+                    yield from self._by_resource(family, values, bucket, refused)
+
+    def _by_resource(
+        self, family: Family, values: Values, bucket: Booked, refused: Iterable[Part]
+    ) -> Iterator[tuple[BucketUse, Shut]]:
+        for resource in family.limits:
+            shut: dict[int, int] = {}
+            needs = []
+            for part in refused:
+                need = next((one for one in part.needs if one.resource == resource), None)
+                if need is not None and bucket.refuses((need,)):
+                    needs.append(need.amount)
+                    for group, mask in part.masks.items():
+                        shut[group] = shut.get(group, 0) | mask
+            if shut or values in family.buckets:
+                yield self._use(family, values, bucket, resource, min(needs, default=None)), shut
+
+    def _use(
+        self, family: Family, values: Values, bucket: Booked, resource: str, least: Value | None = None
+    ) -> BucketUse:
         assert self._book is not None  # noqa: S101
         name, used = self._book.names[family.rule], bucket.used.get(resource, 0)
-        return BucketUse(name, values, family.values, resource, used, family.limits[resource])
+        return BucketUse(name, values, family.values, resource, used, family.limits[resource], least)
 
 
 def _drop_bit(masks: dict[int, int], group: int, bit: int) -> None:
