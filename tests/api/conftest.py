@@ -345,17 +345,21 @@ class House:
         self.tokens["service"] = "service-token"
 
     def prepare_pilot(self, site: str = "North", *, group: str = "", **request: Any) -> str:
-        """A pilot as the director stores it, submitted; returns its join token. `group`: the only one that it serves."""
+        """A pilot as the director stores it, submitted; returns its join token. `group`: the only one that it serves.
+
+        `request` names the CE and the queue of another site.
+        """
         self.pilots += 1
         stamp = f"stamp{self.pilots}"
-        ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}[site]
+        ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}.get(site, ("", ""))
         offer = {
             "vo": "lab", "site": site, "ce": ce, "queue": queue, "cores": 4, "memory_mb": 2000,
             "platforms": ["el9" if site == "North" else "el8"],
             "norm_cpu_seconds": 1000 if site == "North" else 100_000, **request,
         }  # fmt: skip
         row = {
-            "stamp": stamp, "vo": "lab", "site": site, "ce": ce, "queue": queue, "request": offer, "group": group,
+            "stamp": stamp, "vo": offer["vo"], "site": site, "ce": offer["ce"], "queue": offer["queue"],
+            "request": offer, "group": group,
             "join_hash": base64.b64encode(hash_token(f"join-{stamp}")).decode(),
         }  # fmt: skip
         assert self.call("POST", "/v1/service/pilots", [row], token="service").status == 200

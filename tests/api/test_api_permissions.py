@@ -48,6 +48,7 @@ REQUESTS = {
     "GET /v1/sandboxes/{digest}": (f"/v1/sandboxes/{SHA}", None),
     "POST /v1/plan/job": ("/v1/plan/job", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}]}),
     "POST /v1/plan/resources": ("/v1/plan/resources", {"files": [{"name": "a.toml", "text": ""}]}),
+    "POST /v1/plan/quotas": ("/v1/plan/quotas", {"text": "{\nname a\nlimit to slots=1\n}\n"}),
     "POST /v1/plan/shares": ("/v1/plan/shares", {"shares": {"physics": 1.0}}),
     "GET /v1/pilots/{pilot}/log": ("/v1/pilots/1/log", None),
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),

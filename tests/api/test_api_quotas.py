@@ -364,3 +364,208 @@ def test_load_values_are_known_after_a_restart_and_memory_is_in_bytes(admin):
     live = Live(admin._writer, rng=random.Random(1), now=admin.now)
     assert live.hosts.of("n1") == admin.core.live.hosts.of("n1") == {"num_proc": 2, "mem_total": 3 << 20}
     assert live.hosts.of("n2") == {}
+
+
+# --- who uses a limit, who waits behind it, since when ------------------------------------------------------
+
+
+def rows(house):
+    return {one["rule"]: one for one in house.get("/v1/quotas/use")["uses"]}
+
+
+def named(some):
+    """Those of one VO."""
+    assert {one["vo"] for one in some} <= {"lab"}
+    return [tuple(value for name, value in one.items() if name != "vo") for one in some]
+
+
+def test_a_bucket_names_who_uses_it_who_waits_behind_it_and_since_when(admin):
+    pilot = admin.pilot()
+    put(admin, ALL.replace("=2", "=3"))
+    admin.now += 10
+    admin.submitted({"JobGroup": "p"}, {})
+    admin.submitted({}, token="bob")
+    admin.claim(pilot)
+    admin.now += 10
+    admin.claim(pilot, 2)
+    admin.submitted({"NumberOfProcessors": 2}, {}, {})
+    admin.submitted({}, token="bob")
+    row = rows(admin)["both/1"]
+    assert (row["jobs"], row["task_queues"], row["need"]) == (4, 3, "1")
+    assert named(row["owners"]) == [("ann", 3), ("bob", 1)]
+    assert named(row["holders"]) == [("ann", "", "1", 1), ("ann", "p", "1", 1), ("bob", "", "1", 1)]
+    # The first claim left room for one core, the others none.
+    assert row["since"] == admin.now
+
+
+def test_a_limit_that_is_lowered_is_full_since_it_was_set(admin):
+    pilot = admin.pilot()
+    admin.submitted(*[{}] * 3)
+    admin.claim(pilot, 2)
+    admin.now += 100
+    put(admin, EACH)
+    assert rows(admin)["each/1"]["since"] == admin.now
+    admin.now += 100
+    put(admin, ALL)
+    assert rows(admin)["each/1"]["since"] == admin.now - 100
+
+
+def test_a_limit_of_nothing_is_a_bucket_as_soon_as_jobs_wait_behind_it(admin):
+    put(admin, EACH.replace("=1", "=0"))
+    at = admin.now
+    assert rows(admin) == {}
+    admin.pilot()
+    admin.now += 50
+    admin.submitted({}, {})
+    admin.claim(admin.pilot())
+    row = rows(admin)["each/1"]
+    assert (row["used"], row["jobs"], row["since"], row["holders"]) == ("0", 2, at, [])
+    admin.control("kill", 1, 2)
+    assert rows(admin) == {}
+
+
+def test_buckets_of_many_rules_are_all_there_and_in_order(admin):
+    """They are gone through in parts."""
+    pilot = admin.pilot()
+    admin.submitted({})
+    admin.claim(pilot)
+    names = [f"s{number:02}" for number in range(45)]
+    put(admin, "".join(EACH.replace("each", name) for name in reversed(names)))
+    assert [one["rule"] for one in admin.get("/v1/quotas/use")["uses"]] == [f"{name}/1" for name in names]
+
+
+def test_only_the_largest_users_and_owners_are_named(admin):
+    pilot = admin.pilot()
+    put(admin, EACH + ALL.replace("=2", "=8"))
+    for number in range(8):
+        admin.user(f"u{number}", "physics")
+        admin.submitted({}, {}, token=f"u{number}")
+    admin.submitted({}, token="u7")
+    assert len(admin.claim(pilot, 4) + admin.claim(admin.pilot(), 4)) == 8
+    row = rows(admin)["both/1"]
+    assert [one["owner"] for one in row["owners"]] == ["u7", "u0", "u1", "u2", "u3"]
+    assert [one["owner"] for one in row["holders"]] == ["u0", "u1", "u2", "u3", "u4"]
+    assert (row["more_owners"], row["more_holders"], row["jobs"]) == (3, 3, 9)
+
+
+def test_users_see_the_numbers_of_all_and_the_names_of_their_own_vo(admin):
+    admin.user("olaf", "guests", vo="other")
+    pilots = [admin.pilot(), admin.pilot(vo="other")]
+    put(admin, ALL)
+    admin.submitted({}, {})
+    admin.submitted({}, {}, {"CPUTime": 400}, token="olaf")
+    assert [len(admin.claim(pilot)) for pilot in pilots] == [1, 1]
+    (seen,) = admin.get("/v1/quotas/use", "eva")["uses"]
+    assert [one["owner"] for one in seen["owners"]] == ["olaf", "ann"]
+    assert [one["owner"] for one in seen["holders"]] == ["ann", "olaf"]
+    (seen,) = admin.get("/v1/quotas/use", "ann")["uses"]
+    assert (named(seen["owners"]), seen["more_owners"], seen["jobs"]) == ([("ann", 1)], 1, 3)
+    assert (named(seen["holders"]), seen["more_holders"], seen["used"]) == ([("ann", "", "1", 1)], 1, "2")
+    (full,) = limits_step(admin, 2, "ann")["full"]
+    assert (named(full["holders"]), full["more_holders"]) == ([("ann", "", "1", 1)], 1)
+
+
+def test_why_says_who_uses_the_limit_and_the_smallest_change(admin):
+    pilot = admin.pilot()
+    put(admin, ALL.replace("=2", "=3"))
+    admin.submitted({"NumberOfProcessors": 2}, {"NumberOfProcessors": 1})
+    admin.claim(pilot, 2)
+    admin.submitted({"NumberOfProcessors": 2}, token="bob")
+    step = limits_step(admin, 3, "bob")
+    (full,) = step["full"]
+    assert (full["ends"], full["enough"], full["since"]) == (1, "5", admin.now)
+    assert (
+        "used by ann (3 in 2); it fits when 1 of these jobs has ended, or by a limit of slots=5"
+        in step["text"]
+    )
+    assert "full for at least" in step["text"]
+
+
+def limits_step(house, number, who):
+    (step,) = [one for one in house.get(f"/v1/jobs/{number}/why", who)["chain"] if one["step"] == "limits"]
+    return step
+
+
+def test_why_of_a_job_that_no_end_of_another_helps(admin):
+    pilot = admin.pilot()
+    put(admin, ALL.replace("=2", "=1"))
+    admin.submitted({}, {"NumberOfProcessors": 2})
+    admin.claim(pilot)
+    step = limits_step(admin, 2, "ann")
+    assert (step["full"][0]["ends"], step["full"][0]["enough"]) == (None, "3")
+    assert "no end of a job is enough, or by a limit of slots=3" in step["text"]
+
+
+# --- plans --------------------------------------------------------------------------------------------------
+
+
+def plan(house, text):
+    answer = house.call("POST", "/v1/plan/quotas", {"text": text}, token="eva")
+    assert answer.status == 200, answer.json
+    return answer.json
+
+
+def limited(found):
+    return found["limited_now"], found["limited_then"]
+
+
+def test_a_plan_says_what_would_be_over_and_what_would_not_start(admin):
+    pilot = admin.pilot()
+    admin.submitted(*[{}] * 3)
+    admin.claim(pilot, 2)
+    admin.submitted({}, {}, token="bob")
+    found = plan(admin, EACH)
+    (row,) = found["over"]
+    assert (row["rule"], row["of"], row["used"], row["limit"]) == ("each/1", ["ann"], "2", "1")
+    assert row["holders"][0]["owner"] == "ann"
+    (effect,) = found["stopped"]
+    assert (effect["rule"], effect["task_queues"], effect["jobs"], effect["more_owners"]) == (
+        "each/1",
+        1,
+        1,
+        0,
+    )
+    assert named(effect["owners"]) == [("ann", 1)]
+    assert (found["freed"], limited(found), found["names"]) == ([], (0, 1), ["each"])
+    # Nothing was changed.
+    assert admin.get("/v1/quotas")["sets"] == []
+    assert len(admin.claim(pilot)) == 1
+
+
+def test_a_plan_says_what_would_start(admin):
+    put(admin, EACH.replace("=1", "=0"))
+    put(admin, ALL)
+    admin.submitted({}, {})
+    found = plan(admin, EACH)
+    assert [(one["rule"], one["jobs"]) for one in found["freed"]] == [("each/1", 2)]
+    assert (found["stopped"], found["over"], limited(found)) == ([], [], (2, 0))
+    # What other sets stop goes on waiting.
+    found = plan(admin, ALL.replace("=2", "=0") + EACH)
+    assert (found["freed"], limited(found)) == ([], (2, 2))
+
+
+def test_a_plan_says_what_happens_when_the_sets_are_set(admin):
+    """What it says before is what holds after."""
+    pilot = admin.pilot(node={"cores": 4, "host": "n1"})
+    admin.submitted(*[{}] * 4)
+    admin.submitted({}, token="bob")
+    admin.claim(pilot, 3)
+    text = EACH + ALL + HOSTS.replace("$num_proc", "3")
+    found = plan(admin, text)
+    put(admin, text)
+    over = {(one["rule"], tuple(one["of"])) for one in found["over"]}
+    assert over == {
+        (one["rule"], tuple(one["of"]))
+        for one in admin.get("/v1/quotas/use")["uses"]
+        if int(one["used"]) > int(one["limit"])
+    }
+    waiting = [one["id"] for one in admin.get("/v1/jobs?all=true&state=Waiting", "eva")["jobs"]]
+    stopped = [one for one in waiting if admin.get(f"/v1/jobs/{one}/why", "eva")["main_reason"] == "limited"]
+    assert limited(found) == (0, len(stopped)) == (0, 2)
+
+
+def test_plans_are_for_administrators_and_say_all_faults(admin):
+    assert admin.call("POST", "/v1/plan/quotas", {"text": EACH}, token="ann").status == 403
+    bad = "{\n name bad\n enabled true\n limit usrs x to slots=1\n limit to nothing=1\n}\n"
+    answer = admin.call("POST", "/v1/plan/quotas", {"text": bad}, token="eva")
+    assert [one["data"]["line"] for one in answer.json["error"]["data"]["faults"]] == [4, 5]

@@ -120,6 +120,10 @@ PLAN_DIRECTOR = _post(
     "Plan an iteration of the director by several policies",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
+PLAN_QUOTAS = _post(
+    "/v1/plan/quotas", quotas.PlanQuotasBody, quotas.QuotaPlan, "admin", "Plan quota sets: what they would change",
+    process="reading", most_bytes=2 * quotas.MOST_TEXT, repeatable=True, timeout=_PLAN_SECONDS,
+)
 PLAN_SHARES = _post(
     "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
@@ -193,7 +197,10 @@ OPEN_HOST = _post(
     "/v1/hosts/open", hosts.OpenHostBody, hosts.HostChanged, "admin", "Give jobs to pilots of a host again", repeatable=True
 )
 QUOTAS = _get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
-QUOTA_USES = _get("/v1/quotas/use", ask.AllQuery, quotas.QuotaUses, "pilots:read", "What is used of limits", process="hot")
+QUOTA_USES = _get(
+    "/v1/quotas/use", ask.AllQuery, quotas.QuotaUses, "pilots:read", "What is used of limits, by whom, and who waits behind",
+    process="reading",
+)
 QUOTA_RESOURCES = _get(
     "/v1/quotas/resources", Nothing, quotas.QuotaResources, "pilots:read", "Resources that rules may limit", process="hot"
 )
@@ -294,6 +301,7 @@ PREPARE_PILOTS = _service("pilots", list[service.NewPilot], Nothing)
 PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
 PILOTS_SEEN = _service("seen", dict[int, service.PilotSeen], Nothing)
 PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
+LIMIT_BUCKETS = _service("limit-buckets", Nothing, list[quotas.BucketRow])
 LIMITED = _service("limited", service.LimitsAt, service.Limited)
 PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
 BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)

@@ -63,10 +63,31 @@ class QuotaSets(Struct):
     sets: list[QuotaSetRow]
 
 
-class BucketRow(Struct):
-    """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone.
+class Holder(Struct):
+    """An owner whose live attempts, `jobs` of them, use something of a bucket; those without a project apart."""
 
-    `jobs` wait in task queues that it keeps from starting now.
+    vo: str
+    owner: str
+    project: str
+    used: str
+    jobs: int
+
+
+class Waiter(Struct):
+    """An owner whose jobs wait."""
+
+    vo: str
+    owner: str
+    jobs: int
+
+
+class LimitBucket(Struct, kw_only=True):
+    """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone. Amounts are
+    texts, as quota sets write them.
+
+    `need`: what is asked of it and has no room, '' if there is room. `since`: it has had no room for that since then, or for
+    longer (UNIX seconds; None: unknown). `holders`: who of one's own VO uses it, for administrators of all VOs, the largest
+    first; `more_holders` are left out.
     """
 
     rule: str
@@ -74,19 +95,31 @@ class BucketRow(Struct):
     resource: str
     used: str
     limit: str
+    need: str = ""
+    since: float | None = None
+    holders: list[Holder] = []
+    more_holders: int = 0
+
+
+class BucketRow(LimitBucket, kw_only=True):
+    """`jobs` wait in `task_queues` that it keeps from starting now, `full`; of these `owners`, of the same VOs, the largest
+    first, and `more_owners`. `need`: of the smallest of them.
+    """
+
     full: bool
     jobs: int
+    task_queues: int = 0
+    owners: list[Waiter] = []
+    more_owners: int = 0
 
 
-class FullBucket(Struct, frozen=True):
-    """A limit that keeps a job from starting: the job needs `need` of what has no room. Texts, as quota sets write them."""
+class FullBucket(LimitBucket, kw_only=True):
+    """A limit that keeps a job from starting: the job needs `need` of what has no room. It fits when `ends` jobs of the
+    holders have ended (None: no end is enough), or by a limit of `enough`; '' and None: not known.
+    """
 
-    rule: str
-    of: list[str]
-    resource: str
-    used: str
-    limit: str
-    need: str
+    ends: int | None = None
+    enough: str = ""
 
     @property
     def text(self) -> str:
@@ -97,7 +130,24 @@ class FullBucket(Struct, frozen=True):
             return f"{self.of[0]} opens in {self.used} s, one start in {self.limit} s ({self.rule})"
         whose = f" for {', '.join(self.of)}" if self.of else ""
         use = f"{self.used} is used, the job needs {self.need}"
-        return f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"
+        text = f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"
+        if self.holders:
+            more = f", {self.more_holders} more" if self.more_holders else ""
+            text += f"; used by {', '.join(map(_holder, self.holders))}{more}"
+        if self.enough:
+            jobs = (
+                "no end of a job is enough" if self.ends is None else f"it fits when {_jobs(self.ends)} ended"
+            )
+            text += f"; {jobs}, or by a limit of {self.resource}={self.enough}"
+        return text
+
+
+def _holder(one: Holder) -> str:
+    return f"{one.owner}{f' for {one.project}' if one.project else ''} ({one.used} in {one.jobs})"
+
+
+def _jobs(count: int) -> str:
+    return "1 of these jobs has" if count == 1 else f"{count} of these jobs have"
 
 
 class QuotaUses(Page):
@@ -122,3 +172,35 @@ class QuotaResources(Struct):
     """All of them, in the order of the files."""
 
     resources: list[QuotaResourceRow]
+
+
+class RuleEffect(Struct):
+    """Waiting jobs of some task queues for which a rule decides; of these `owners`, the largest first, and `more_owners`."""
+
+    rule: str
+    task_queues: int
+    jobs: int
+    owners: list[Waiter]
+    more_owners: int
+
+
+class PlanQuotasBody(Struct):
+    """Sets in Grid Engine's own text, which would be added, or replace those of the same name."""
+
+    text: Annotated[str, Meta(max_length=MOST_TEXT)]
+
+
+class QuotaPlan(Struct):
+    """What sets would do. `over`: buckets of which more would be used than there is. `stopped`: jobs that limits let start
+    somewhere now and would not then; `freed`: the other way round, by the rule that stops them now. `limited_now` and
+    `limited_then`: all jobs that limits keep from starting wherever they may run.
+    """
+
+    names: list[str]
+    notices: list[QuotaNoticeRow]
+    over: list[BucketRow]
+    more_over: int
+    stopped: list[RuleEffect]
+    freed: list[RuleEffect]
+    limited_now: int
+    limited_then: int

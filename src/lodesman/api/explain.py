@@ -22,6 +22,7 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.pilots import PilotLog
 from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
+from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses
 from lodesman.answers.service import Limited, LimitsAt, PilotLoad
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
@@ -29,10 +30,14 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
 from lodesman.api.auth import own_vo, vo_of
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.quotas import read_sets
 from lodesman.api.read_side import ReadSide
+from lodesman.api.wire import following, page
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.director_plans import plan_director
 from lodesman.background.explain import Explainer
+from lodesman.background.limit_use import LimitUse, limit_use
+from lodesman.background.plan_quotas import plan_quotas
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.sites import exact_node, find_node
@@ -65,7 +70,26 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
         asked = LimitsAt(_explainer(side).eligible(job.task_queue), job.task_queue)
         with suppress(Unavailable):
             limits = await side.ask_hot(calls.LIMITED, asked)
+    if limits.buckets:
+        use = await _limit_use(side)
+        limits.buckets = [use.named(one, own_vo(request.who)) for one in limits.buckets]
     return replace(_explainer(side), limits=limits).job(job, queue)
+
+
+async def _limit_use(side: ReadSide) -> LimitUse:
+    return await side.costly.get(("limit-use", side.policy.digest), partial(limit_use, side.policy))
+
+
+@serves(calls.QUOTA_USES)
+async def _quota_uses(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> QuotaUses:
+    asked, found = request.query, await side.ask_hot(calls.LIMIT_BUCKETS, Nothing())
+    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
+    use = await _limit_use(side)
+    return QuotaUses(uses=[use.named(one, own_vo(request.who)) for one in some], **more)
+
+
+def _bucket(row: BucketRow) -> str:
+    return "\n".join((row.rule, *row.of, row.resource))
 
 
 @serves(calls.PILOT_WHY)
@@ -174,6 +198,13 @@ async def _plan_director(side: ReadSide, request: Request[Nothing, asks.PlanDire
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
+
+
+@serves(calls.PLAN_QUOTAS)
+async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
+    """Raises InvalidConfig with all faults of the text, InvalidRequest."""
+    sets, odd = await asyncio.to_thread(read_sets, request.body.text, side.policy)
+    return await _plan(side, side.large_plans, partial(plan_quotas, sets, odd))
 
 
 async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], _T]) -> _T:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Nothing
 from lodesman.answers.quotas import (
-    BucketRow,
     DropQuotasBody,
     QuotaNoticeRow,
     QuotaResourceRow,
@@ -18,18 +17,14 @@ from lodesman.answers.quotas import (
     QuotaSetRow,
     QuotaSets,
     QuotaTextBody,
-    QuotaUses,
 )
-from lodesman.answers.requests import AllQuery
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
-from lodesman.api.wire import following, page
-from lodesman.commands.quotas import buckets, go_on, remove_quotas, set_quotas, use_limits
+from lodesman.commands.quotas import go_on, remove_quotas, set_quotas, use_limits
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
-from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching.policy import Policy
-from lodesman.quota.notices import QuotaNotice, notices
+from lodesman.quota.notices import notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.store.audit import Audited
@@ -51,8 +46,8 @@ async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
 @serves(calls.SET_QUOTAS)
 async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
     """Raises InvalidConfig with all faults of the text, Conflict, NotFound."""
-    body, vocabulary = request.body, core.policy.vocabulary
-    sets, odd = await asyncio.to_thread(_read, body.text, vocabulary, _known(core))
+    body = request.body
+    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy)
     names = [one.name for one in sets]
     if not body.trial:
         change = Change(set_quotas, core.quotas, sets, new=body.how == "add", by=request.who.name)
@@ -61,7 +56,7 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
             detail=write_quota_sets(sets),
         )  # fmt: skip
         await follow(core, Audited(change, note))
-    return QuotasChanged(names, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd])
+    return QuotasChanged(names, odd)
 
 
 @serves(calls.DROP_QUOTAS)
@@ -70,18 +65,6 @@ async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) ->
     note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
     await follow(core, Audited(Change(remove_quotas, core.quotas, names), note))
     return QuotasChanged(names)
-
-
-@serves(calls.QUOTA_USES)
-async def _uses(core: Core, request: Request[AllQuery, Nothing]) -> QuotaUses:
-    asked = request.query
-    found: list[BucketRow] = await core.command(Change(buckets, core.live))
-    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
-    return QuotaUses(uses=some, **more)
-
-
-def _bucket(row: BucketRow) -> str:
-    return "\n".join((row.rule, *row.of, row.resource))
 
 
 @serves(calls.QUOTA_RESOURCES)
@@ -104,11 +87,10 @@ async def use_policy(core: Core, policy: Policy) -> None:
     await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
-def _read(
-    text: str, vocabulary: Vocabulary, known: Mapping[FilterTag, set[str]]
-) -> tuple[Sequence[QuotaSet], list[QuotaNotice]]:
+def read_sets(text: str, policy: Policy) -> tuple[Sequence[QuotaSet], list[QuotaNoticeRow]]:
+    """The sets of a text, and what is odd in them. Raises InvalidConfig with all faults, InvalidRequest."""
     faults: list[SyntaxFault] = []
-    sets = read_quota_sets(text, vocabulary.complexes, faults=faults)
+    sets = read_quota_sets(text, policy.vocabulary.complexes, faults=faults)
     if faults:
         raise InvalidConfig(
             f"{faults[0]}"
@@ -119,10 +101,8 @@ def _read(
         )
     if not sets:
         raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
+    # Users come and go, and hosts are known from pilots alone.
+    known = {FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()}}
     # Lines count in the text as it was given.
-    return sets, notices(sets, vocabulary, known)
-
-
-def _known(core: Core) -> Mapping[FilterTag, set[str]]:
-    """The names that there are; users come and go, and hosts are known from pilots alone."""
-    return {FilterTag.QUEUES: {queue.queue for queue in core.policy.config.tree.queue_ids()}}
+    odd = notices(sets, policy.vocabulary, known)
+    return sets, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd]

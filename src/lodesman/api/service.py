@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Raw
 from lodesman.answers import calls, server, service
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.quotas import BucketRow
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.task_queues import PoolsOfQueues
 from lodesman.api.core import Core
@@ -20,7 +22,7 @@ from lodesman.api.quotas import follow
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.quotas import alike_queues, check_limits, limited, limits_of, places
+from lodesman.commands.quotas import PART, alike_queues, buckets, check_limits, limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
@@ -145,6 +147,18 @@ async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> serv
     before = core.live.bookings.wrong
     await follow(core, Change(check_limits, core.quotas))
     return service.LimitsChecked(core.live.bookings.wrong - before)
+
+
+@serves(calls.LIMIT_BUCKETS)
+async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[BucketRow]:
+    """All of them, by rule; other commands come between its parts."""
+    found: list[BucketRow] = []
+    for first in count(0, PART):
+        rows, more = await core.command(Change(buckets, core.live, first))
+        found += rows
+        if not more:
+            break
+    return sorted(found, key=lambda row: (row.rule, row.of, row.resource))
 
 
 @serves(calls.POOLS_OF_QUEUES)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.quotas import BucketRow, DropQuotasBody, QuotasChanged, QuotaTextBody
+from lodesman.answers.quotas import (
+    BucketRow,
+    DropQuotasBody,
+    PlanQuotasBody,
+    QuotasChanged,
+    QuotaTextBody,
+    RuleEffect,
+)
 from lodesman.answers.requests import AllQuery
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, note, say, show_table
+from lodesman.cli.tables import Cell, note, patience, say, show_table
 from lodesman.cli.words import age, counted
 from lodesman.errors import NotFound
 
@@ -139,16 +147,65 @@ _USED_UP = {"YES": "per core", "JOB": "per job"}
 @quota.command("show")
 @with_session
 def _show(session: Session, /) -> None:
-    """Show what is used of each limit, and how many jobs wait behind it."""
+    """Show what is used of each limit and by whom, how many jobs wait behind it, and since when it is full at least."""
     answer = session.answer(calls.QUOTA_USES, query=AllQuery())
     session.exit_if_json(answer)
-    show_table(("rule", "of", "resource", ">used", ">limit", ">jobs behind"), map(_bucket, answer.uses))
+    show_table((*_USED, ">jobs behind", "of", ">full for"), map(_bucket, answer.uses))
     if not answer.uses:
-        note("Nothing that is limited runs.")
+        note("Nothing that is limited runs or waits.")
     if answer.more:
         note("There are more.")
 
 
+_USED = ("rule", "bucket", "resource", ">used", ">limit", "by")
+
+
 def _bucket(row: BucketRow) -> list[Cell]:
     behind = f"{row.jobs:,}" if row.full else ""
-    return [row.rule, ", ".join(row.of), row.resource, row.used, row.limit, behind]
+    return [*_use(row), behind, _owners(row), age(row.since) if row.full else ""]
+
+
+def _use(row: BucketRow) -> list[Cell]:
+    held = [f"{one.owner}{f'/{one.project}' if one.project else ''} {one.used}" for one in row.holders]
+    return [row.rule, ", ".join(row.of), row.resource, row.used, row.limit, _first(held, row.more_holders)]
+
+
+def _owners(row: BucketRow | RuleEffect) -> str:
+    return _first([f"{one.owner} {one.jobs:,}" for one in row.owners], row.more_owners)
+
+
+def _first(names: Sequence[str], more: int) -> str:
+    return ", ".join([*names, *([f"{more:,} more"] if more else [])])
+
+
+@quota.command("plan")
+@_FILE
+@with_session
+def _plan(session: Session, /, *, file: Path) -> None:
+    """Show what the quota sets of a file would do now, and change nothing (administrators).
+
+    They are taken as added, or in the place of those with the same name. Which limits would be exceeded by what runs; which
+    waiting jobs limits let start now and would not then, and the other way round.
+    """
+    with patience("The server holds all that runs and waits against the limits."):
+        answer = session.answer(calls.PLAN_QUOTAS, body=PlanQuotasBody(_text(file)))
+    session.exit_if_json(answer)
+    for one in answer.notices:
+        note(f"{file}:{one.line}: {one.message}")
+    jobs = f"{answer.limited_now:,} now, {answer.limited_then:,} then"
+    say(f"{', '.join(answer.names)}: waiting jobs that limits stop: {jobs}. Nothing was changed.")
+    for what, some in (
+        ("would not start any more", answer.stopped),
+        ("would be free to start", answer.freed),
+    ):
+        if some:
+            click.echo()
+            say(f"Waiting jobs that {what}:")
+        rows: list[list[Cell]] = [[row.rule, row.task_queues, row.jobs, _owners(row)] for row in some]
+        show_table(("rule", ">task queues", ">jobs", "of"), rows)
+    if answer.over:
+        click.echo()
+        say("More would be used than there is. What runs goes on, and nothing new starts:")
+    show_table(_USED, map(_use, answer.over))
+    if answer.more_over:
+        note(f"{answer.more_over:,} more: --json.")

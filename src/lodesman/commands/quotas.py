@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial, reduce
 from itertools import islice
 from math import inf
 from operator import and_
+from typing import Final
 
-from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket
+from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket, Waiter
 from lodesman.answers.service import Limited
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import PilotSession
+from lodesman.commands.sessions import HostLoads, PilotSession
 from lodesman.errors import Conflict, NotFound, SyntaxFault
 from lodesman.gridengine.values import Value
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching.delays import DelayRules
 from lodesman.matching.joined_book import joined
-from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.limit_rules import BucketUse, RuleBook, RunPlace
+from lodesman.matching.limit_takers import values_shown
 from lodesman.matching.place_book import PlaceBook, concerns
 from lodesman.matching.quota_book import QuotaBook
 from lodesman.matching.spots import Spot
+from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
 from lodesman.resources import PlaceLimit, QueueId
@@ -32,7 +35,31 @@ from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
 log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 20
+MOST_NAMED: Final = 5
+# More than are named, since who asks may see those of one VO only.
+_MOST_OWNERS: Final = 50
+# Rules whose buckets are gone through at a time.
+PART: Final = 10
 FullBucketKey = tuple[str, ...]
+
+
+def sets_stored(stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> dict[str, QuotaSet]:
+    """The sets by name, as they are read now."""
+    found: dict[str, QuotaSet] = {}
+    for row in stored:
+        faults: list[SyntaxFault] = []
+        found |= {one.name: one for one in read_quota_sets(row.text, vocabulary.complexes, faults=faults)}
+        for fault in faults:
+            log.error("a quota set does not hold: %s", fault, extra={"quota_set": row.name})
+    return found
+
+
+def limit_rules(
+    sets: Iterable[QuotaSet], vocabulary: Vocabulary, of_places: Iterable[PlaceLimit], hosts: HostLoads,
+    is_open: Callable[[str], bool] = lambda _: True,
+) -> RuleBook:  # fmt: skip
+    """All that limits what runs: quota sets, and limits of sites. `is_open`: whether a job may start by a delay."""
+    return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
 
 
 class QuotaRules:
@@ -46,14 +73,7 @@ class QuotaRules:
     ) -> None:  # fmt: skip
         self._live = live
         self._configured = vocabulary, of_places
-        self.sets: dict[str, QuotaSet] = {}
-        for one in stored:
-            faults: list[SyntaxFault] = []
-            self.sets |= {
-                found.name: found for found in read_quota_sets(one.text, vocabulary.complexes, faults=faults)
-            }
-            for fault in faults:
-                log.error("a quota set does not hold: %s", fault, extra={"quota_set": one.name})
+        self.sets = sets_stored(stored, vocabulary)
         self._prepare(None)
         while not live.bookings.go_on(None):
             pass
@@ -90,9 +110,13 @@ class QuotaRules:
 
     def _prepare(self, tx: Transaction | None, *, is_proof: bool = False) -> None:
         vocabulary, of_places = self._configured
-        quotas = QuotaBook(self.sets.values(), vocabulary, self._live.hosts.of)
-        at_places = PlaceBook(of_places, self._live.queues.index.delays.is_open)
-        rules = joined([quotas, at_places])
+        rules = limit_rules(
+            self.sets.values(),
+            vocabulary,
+            of_places,
+            self._live.hosts,
+            self._live.queues.index.delays.is_open,
+        )
         self._live.bookings.prepare(tx, rules, DelayRules(of_places), is_proof=is_proof)
 
 
@@ -191,43 +215,63 @@ def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: in
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
         for use, need in refusals:
-            of = [value for value in (*use.of_key, *use.of_place) if value]
-            used, most = shut.get(str(use.limit)) or (_shown(use.used), _shown(use.limit))
-            bucket = FullBucket(use.rule, of, use.resource, used, most, _shown(need))
+            of = values_shown(use.of_key, use.of_place)
+            used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
+            bucket = FullBucket(
+                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need)
+            )
             found.setdefault((use.rule, *of, use.resource), bucket)
     return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
 
 
-def buckets(_tx: Transaction, live: Live) -> list[BucketRow]:
-    """What is used of limits, by rule; reads memory only."""
+def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:
+    """What is used of limits, and who waits behind them: a part, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
     rows = []
-    for use, shut in index.limits.uses():
-        waiting = sum(
-            queue.waiting
+    for use, shut in index.limits.buckets(first, PART):
+        waiting = [
+            (queue.key, queue.waiting)
             for number, mask in shut.items()
             if number in groups
             for queue in groups[number].queues(mask)
-        )
-        rows.append(BucketRow(
-            rule=use.rule, of=[value for value in (*use.of_key, *use.of_place) if value], resource=use.resource,
-            used=_shown(use.used), limit=_shown(use.limit), full=bool(shut), jobs=waiting,
-        ))  # fmt: skip
-    return sorted([*rows, *_delays(live)], key=lambda row: (row.rule, row.of, row.resource))
+            if queue.waiting
+        ]
+        if use.used or waiting:
+            rows.append(bucket_row(use, waiting, full=bool(shut)))
+    return [*rows, *(() if first else _delays(live))], first + PART < index.limits.rules
 
 
 def _delays(live: Live) -> Iterator[BucketRow]:
     """The matching delays that are shut, with the seconds until they open as what is used."""
     index = live.queues.index
     for one, seconds in index.delays.shut():
-        jobs = sum(waiting for _, key, waiting in index.queues() if waiting and concerns(one, key))
-        yield BucketRow(
-            one.rule, [str(one.path)], NEXT_START, f"{seconds:.0f}", str(one.number), full=True, jobs=jobs
-        )
+        use = BucketUse(one.rule, (), (str(one.path),), NEXT_START, round(seconds), one.number)
+        waiting = [(key, jobs) for _, key, jobs in index.queues() if jobs and concerns(one, key)]
+        yield bucket_row(use, waiting, full=True)
 
 
-def _shown(value: Value) -> str:
+def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
+    """A bucket, with the task queues that it keeps from starting and the number of their jobs."""
+    owners, more = waiters(waiting, _MOST_OWNERS)
+    return BucketRow(
+        rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
+        limit=shown(use.limit), need="" if use.least is None else shown(use.least), full=full,
+        jobs=sum(jobs for _, jobs in waiting), task_queues=len(waiting), owners=owners, more_owners=more,
+    )  # fmt: skip
+
+
+def waiters(waiting: Iterable[tuple[TaskQueueKey, int]], most: int = MOST_NAMED) -> tuple[list[Waiter], int]:
+    """The owners with most jobs in these task queues, and how many more there are."""
+    jobs = Counter[tuple[str, str]]()
+    for key, count in waiting:
+        jobs[key.owner, key.vo] += count
+    first = sorted(jobs.items(), key=lambda one: (-one[1], one[0]))[:most]
+    return [Waiter(vo, owner, count) for (owner, vo), count in first], len(jobs) - len(first)
+
+
+def shown(value: Value) -> str:
+    """An amount as text."""
     if value == inf:  # a dynamic limit, without the load values of its host
         return "unknown"
     return f"{float(value):g}" if not isinstance(value, (int, str)) else str(value)

@@ -89,7 +89,9 @@ class RuleBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BucketUse:
-    """A bucket as it is now: what is used and allowed of one resource."""
+    """A bucket as it is now: what is used and allowed of one resource. `least`: the smallest amount that jobs need for which
+    there is no room, None if there are no such jobs or it was not asked.
+    """
 
     rule: str
     of_key: Values
@@ -97,3 +99,4 @@ class BucketUse:
     resource: str
     used: Number
     limit: Value
+    least: Value | None = None

@@ -23,6 +23,7 @@ from lodesman.matching.buckets import (
     Charge,
     Counter,
     Family,
+    Line,
     Part,
     Rule,
     SetPlace,
@@ -313,27 +314,50 @@ class RunLimits:
                         yield self._book.names[part.rule.number], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """All buckets of which something is used, by resource, and the slots that it shuts at some place."""
-        for rule in self._rules:
-            for line in rule.lines.values():
-                for bucket in filter(Booked.is_used, line.buckets.values()):
-                    for resource in bucket.family.limits:
-                        yield self._use(bucket, line.values, resource), _closed_by(bucket, resource)
+        """What is used of all buckets, and the slots that each shuts at some place."""
+        return ((use, shut) for use, shut in self.buckets() if use.used)
 
-    def _use(self, bucket: Booked, of_key: Values, resource: str) -> BucketUse:
+    @property
+    def rules(self) -> int:
+        """The number of rules."""
+        return len(self._rules)
+
+    def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
+        """All buckets of which something is used, by resource, and the slots that each shuts at some place; also those that
+        are empty and refuse a job, of rules that do not count places apart. `first`, `most`: a part of the rules, since all
+        of them may take long.
+        """
+        for rule in self._rules[first : None if most is None else first + most]:
+            everywhere = [family for family in rule.families.values() if not any(family.values)]
+            for line in rule.lines.values():
+                for family in dict.fromkeys((*line.buckets, *everywhere)):
+                    yield from self._of_bucket(line, family)
+
+    def _of_bucket(self, line: Line, family: Family) -> Iterator[tuple[BucketUse, GroupSlots]]:
+        bucket = line.buckets.get(family, family.empty)
+        is_used = bucket.is_used()
+        refused = [
+            part
+            for split in family.places
+            for part in split.parts.get(line, ())
+            if part.masks and bucket.refuses(part.needs)
+        ]
+        for resource in family.limits if is_used or refused else ():
+            shut: dict[int, int] = {}
+            needs = []
+            for part in refused:
+                need = next((one for one in part.needs if one.resource == resource), None)
+                if need is not None and bucket.refuses((need,)):
+                    needs.append(need.amount)
+                    add_bits(shut, part.masks)
+            if is_used or shut:
+                yield self._use(bucket, line.values, resource, min(needs, default=None)), shut
+
+    def _use(self, bucket: Booked, of_key: Values, resource: str, least: Value | None = None) -> BucketUse:
         assert self._book is not None  # noqa: S101
         family = bucket.family
         name, used = self._book.names[family.rule.number], bucket.used(resource)
-        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource])
-
-
-def _closed_by(bucket: Booked, resource: str) -> GroupSlots:
-    shut: dict[int, int] = {}
-    for split in bucket.family.places:
-        for part in split.parts.get(bucket.line, ()):
-            if bucket.refuses([need for need in part.needs if need.resource == resource]):
-                add_bits(shut, part.masks)
-    return shut
+        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource], least)
 
 
 _NO_RULES: Final = Spot((), (), SpotKind((), ()))

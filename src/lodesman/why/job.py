@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from lodesman.answers import why_jobs as answers
 from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
+from lodesman.answers.quotas import FullBucket
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import JobShare, JobStep
 from lodesman.masks.bits import bits, passing
@@ -192,12 +193,18 @@ def _limits(facts: JobFacts) -> JobStep:
     held = facts.held
     if held is None:
         full = facts.limits.buckets
-        text = "; ".join(one.text for one in full) or "nothing holds it, and no limit is in its way"
+        text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
         text += "" if facts.limits.everywhere or not full else " (where it may run elsewhere, it is free)"
         return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
     who = "no queue could run it" if held.by == "impossible" else f"{held.name or 'a user'} holds it"
     text = f"Held for {span(held.seconds)}: {who}"
     return JobStep("limits", False, text, held.seconds, limits=[held])
+
+
+def _full(one: FullBucket, facts: JobFacts) -> str:
+    """With the time: it may be longer, if others used it before."""
+    seconds = None if one.since is None else facts.age(one.since)
+    return one.text if seconds is None else f"{one.text}; full for at least {span(seconds)}"
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:

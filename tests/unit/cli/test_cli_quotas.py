@@ -14,6 +14,10 @@ USE = {
     "limit": "1",
     "full": True,
     "jobs": 1200,
+    "holders": [{"vo": "lab", "owner": "ann", "project": "p", "used": "1", "jobs": 1}],
+    "owners": [{"vo": "lab", "owner": "bob", "jobs": 1200}],
+    "more_owners": 2,
+    "since": 0.0,
 }
 NOTICE = {"kind": "shadowed", "rule": "fair/2", "line": 5, "message": "Rule fair/2: it never counts."}
 
@@ -48,12 +52,14 @@ def test_sets_are_listed_and_printed_as_they_are_read(at, server):
 
 def test_what_is_used_and_what_waits_behind_it(at, server):
     found = words(at("quota", "show").out)
-    assert found[1] == ["fair/1", "ann,", "n1", "slots", "1", "1", "1,200"]
-    assert found[2][:6] == ["fair/1", "ann,", "n1", "slots", "1", "1"]
-    assert "1,200" not in found[2]
+    assert found[1][:12] == "fair/1 ann, n1 slots 1 1 ann/p 1 1,200 bob 1,200, 2".split()
+    assert found[1][13] == "more" or found[1][12] == "more"
+    assert found[1][-1] == "d"
+    assert found[2][:8] == "fair/1 ann, n1 slots 1 1 ann/p 1".split()
+    assert found[2][-1] != "d"
     server.on("GET", "/v1/quotas/use", {"uses": [], "more": True, "cursor": "x"})
     shown = at("quota", "show").err
-    assert "Nothing that is limited runs." in shown
+    assert "Nothing that is limited runs or waits." in shown
     assert "There are more." in shown
 
 
@@ -84,3 +90,31 @@ def test_resources_say_what_is_used_up(at, server):
     found = words(at("quota", "resources").out)
     assert found[1:] == [["matlab", "ml", "INT", "per", "job", "0"], ["h_rt", "rt", "TIME", "-", "0:0:0"]]
     assert at("quota", "resources", "--json").json["resources"][0]["consumable"] == "JOB"
+
+
+def test_a_plan_shows_who_would_be_stopped_and_freed_and_what_would_be_over(at, server, tmp_path):
+    effect = {
+        "rule": "fair/1",
+        "task_queues": 2,
+        "jobs": 30,
+        "owners": [{"vo": "lab", "owner": "ann", "jobs": 30}],
+        "more_owners": 0,
+    }
+    answer = {
+        "names": ["fair"], "notices": [NOTICE], "over": [USE], "more_over": 3, "limited_now": 4, "limited_then": 34,
+        "stopped": [effect], "freed": [{**effect, "rule": "old/2"}],
+    }  # fmt: skip
+    server.on("POST", "/v1/plan/quotas", answer)
+    file = tmp_path / "fair.rqs"
+    file.write_text(TEXT)
+    done = at("quota", "plan", str(file))
+    assert server.asked[-1].json == {"text": TEXT}
+    assert "fair: waiting jobs that limits stop: 4 now, 34 then. Nothing was changed." in done.out
+    found = words(done.out)
+    assert ["fair/1", "2", "30", "ann", "30"] in found
+    assert ["old/2", "2", "30", "ann", "30"] in found
+    assert "fair/1 ann, n1 slots 1 1 ann/p 1".split() in found
+    assert f"{file}:5: Rule fair/2" in done.err
+    assert "3 more: --json." in done.err
+    server.on("POST", "/v1/plan/quotas", {**answer, "over": [], "more_over": 0, "stopped": [], "freed": []})
+    assert len(at("quota", "plan", str(file)).out.splitlines()) == 1

@@ -1,0 +1,75 @@
+"""Who uses what of limits and since when, for answers of the reading process: worked out of the attempts that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lodesman.answers.quotas import BucketRow, FullBucket, Holder, LimitBucket
+from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown
+from lodesman.commands.sessions import HostLoads
+from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
+from lodesman.matching.policy import Policy
+from lodesman.store import Reader
+from lodesman.store.quotas import quota_sets
+from lodesman.store.read.pilots import live_attempts
+from lodesman.store.read.task_queues import keys_by_id
+
+_B = TypeVar("_B", bound=LimitBucket)
+_NOTHING = Taken()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """What live attempts take, by bucket; when each quota set was changed last (UNIX seconds)."""
+
+    taken: Mapping[BucketName, Taken]
+    changed: Mapping[str, float]
+
+    def named(self, row: _B, vo: str) -> _B:
+        """The row with those of a VO who use it, of all if it is '', and since when it is full."""
+        taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
+        holders = taken.holders()
+        row.holders = [
+            Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
+            for one in holders
+            if vo in ("", one.vo)
+        ][:MOST_NAMED]
+        row.more_holders = len(holders) - len(row.holders)
+        if isinstance(row, BucketRow):
+            owners = len(row.owners) + row.more_owners
+            row.owners = [one for one in row.owners if vo in ("", one.vo)][:MOST_NAMED]
+            row.more_owners = owners - len(row.owners)
+        if not row.need:
+            return row
+        # Nothing that ended before the set was as it is counts.
+        row.since = self.changed.get(row.rule.partition("/")[0])
+        if taken.attempts:
+            used, limit, need = map(float, (row.used, row.limit, row.need))
+            at = taken.full_since(limit, need)
+            row.since = None if row.since is None or at is None else max(at, row.since)
+            if isinstance(row, FullBucket):
+                row.ends = taken.ends_needed(used + need - limit)
+                row.enough = f"{used + need:.15g}"
+        elif isinstance(row, FullBucket):
+            row.enough = row.need
+        return row
+
+
+def stored_attempts(db: Reader) -> list[RunningJob]:
+    """All live attempts as they are stored."""
+    found = live_attempts(db)
+    keys = keys_by_id(db, {one.tq_id for one in found})
+    return [RunningJob(keys[one.tq_id], RunPlace(*one.place), one.claimed_at) for one in found]
+
+
+def limit_use(policy: Policy, db: Reader) -> LimitUse:
+    """What is used of the quota sets that are stored, and of the limits of sites."""
+    with db:  # one moment
+        sets, attempts = quota_sets(db), stored_attempts(db)
+    # How much there is on a host changes nothing of who uses it.
+    stored = sets_stored(sets, policy.vocabulary).values()
+    book = limit_rules(stored, policy.vocabulary, policy.config.limits, HostLoads(()))
+    return LimitUse(taken_by(book, attempts), {one.name: one.changed_at for one in sets})
