@@ -9,7 +9,13 @@ from lodesman.resources.load import ResourceConfig, fault_of, load_resources
 from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
 from lodesman.resources.queue_table import QueueTable
 from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
-from lodesman.resources.settings import QueueSettings, backend_of, names_backend, queue_settings
+from lodesman.resources.settings import (
+    QueueSettings,
+    backend_of,
+    names_backend,
+    queue_settings,
+    written_jc_lists,
+)
 
 __all__ = [
     "ANY",
@@ -44,4 +50,5 @@ __all__ = [
     "place_of",
     "queue_settings",
     "refuse",
+    "written_jc_lists",
 ]
