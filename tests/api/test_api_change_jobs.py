@@ -222,6 +222,8 @@ def test_all_that_the_class_does_not_allow_is_said_at_once(house):
     assert {(one["memory_mb"], one["variant"]) for one in house.get("/v1/task-queues")["task_queues"] if one["waiting"]} == {
         (600, "default"), (0, "large"),
     }  # fmt: skip
+    origins = house.get(f"/v1/jobs/{job}/description")["resolution"]["origins"]
+    assert (origins["JobName"], origins["Executable"]) == ("change by ann", "class")
     names = {one["spec"]["name"] for one in house.claim(house.pilot(norm_cpu_seconds=100_000), 5)}
     assert names == {"mine", "greeting"}
 

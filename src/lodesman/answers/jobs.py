@@ -229,7 +229,8 @@ class JobsChanged(Controlled, kw_only=True):
 
 class Resolution(Struct, omit_defaults=True):
     """What a job class made of a description. `job_class`: class.variant, '' without one, of that `revision`; `snapshot`:
-    what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV.
+    what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV, a
+    change.
     """
 
     job_class: str = ""

@@ -22,6 +22,7 @@ from lodesman.matching.policy import Policy
 from lodesman.store import Reader
 from lodesman.store.read.jobs import (
     description_of,
+    events_of_job,
     members_of,
     names_in_templates,
     resolution_of,
@@ -56,6 +57,12 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
         _put(given, "sites", "Site", sites)
     jobs = count if is_parametric and not changed else 1
     made = resolution_of(db, job.submission, 0 if is_parametric else job.id - job.base)
+    if made is not None and changed:
+        events = (event for event in events_of_job(db, job) if event.event == "Changed")
+        by = {
+            name: f"change by {event.name or 'a user'}" for event in events for name in event.attributes or ()
+        }
+        made = msgspec.structs.replace(made, origins={**made.origins, **by})
     found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
     return given, found
 

@@ -80,7 +80,8 @@ class ChangePreparation:
     ) -> None:
         """Raises InvalidJob."""
         self._fields = {_attribute_of(name): name for name in given}
-        self._said = jobs.read_job({name: one for name, one in given.items() if one is not None}, whole=False)
+        said = {name: one for name, one in given.items() if one is not None}
+        self._said = jobs.read_job(said, whole=False).spec if said else jobs.JobSpec(executable="")
         self._policy = policy
         self._db = db
         self._classes = classes
@@ -132,7 +133,7 @@ class ChangePreparation:
         )
 
     def _with_values(self, spec: jobs.JobSpec) -> jobs.JobSpec:
-        fields = {one.field: getattr(self._said.spec, one.field) for one in self._fields}
+        fields = {one.field: getattr(self._said, one.field) for one in self._fields}
         spelled = {attribute.field for attribute in self._fields}
         deferred = {
             name: raw
