@@ -64,6 +64,8 @@ def jobs_of_all_kinds(house):
     house.submitted({})
     house.submitted({"Requirements": {"Memory": 10}}, token="bob")
     ok(house, "POST", "/v1/jobs", {"text": '[Executable = "x"; Odd = 1;]', "dry_run": True})
+    changes = {"ranges": [[7, 7]], "attributes": {"Memory": 7}}
+    assert house.call("POST", "/v1/jobs/change", changes, token="ann").json["changed"] == 1
     house.control("kill", 7, reason="not needed")
     house.control("kill", 7)
 

@@ -230,6 +230,8 @@ REFUSED = [
     ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
     ("POST", "/v1/plan/director", "admin", {"iteration": 99}, 404),
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
+    ("POST", "/v1/jobs/change", "ann", {"ranges": [[99, 99]], "attributes": {"Memory": 5}}, 404),
+    ("POST", "/v1/jobs/change", "ann", {"ranges": [[1, 9]], "attributes": {"Memory": 10**6}}, 422),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
     ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),

@@ -42,6 +42,7 @@ TOKENS = {
 REQUESTS = {
     "POST /v1/jobs": ("/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}], "dry_run": True}),
     "POST /v1/jobs/control": ("/v1/jobs/control", {"action": "hold", "ranges": [[2, 2]]}),
+    "POST /v1/jobs/change": ("/v1/jobs/change", {"ranges": [[2, 2]], "attributes": {"Memory": 5}, "dry_run": True}),
     "GET /v1/jobs/{job}/output": ("/v1/jobs/3/output", None),
     "PUT /v1/jobs/{job}/attempts/{attempt}/output": ("/v1/jobs/1/attempts/1/output", FILE),
     "POST /v1/sandboxes": ("/v1/sandboxes", FILE),

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.jobclass.attributes import KINDS, UnreadableValue
+from lodesman.gridengine.values import UnreadableValue
+from lodesman.jobclass.attributes import KINDS
 from lodesman.submission.native import record_of, values_of
 from lodesman.submission.native_texts import canonical
 

@@ -77,6 +77,10 @@ CONTROL = _post(
     "/v1/jobs/control", ask.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
     refused=(404,),
 )
+CHANGE_JOBS = _post(
+    "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",
+    refused=(404, 422),
+)
 JOB = _get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
 JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = _get(
     "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lodesman.answers.call import Page
+from lodesman.answers.requests import Number
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 
 
@@ -122,7 +123,7 @@ class Attempt(Struct):
 
 
 class Event(Struct):
-    """A job came into a state, was Submitted or Rescheduled; `by` a user (`name`) or the reconciler.
+    """A job came into a state, was Submitted, Rescheduled or Changed (`attributes`); `by` a user (`name`) or the reconciler.
 
     `task_queue`: it happened to the whole task queue. `late`: a lost attempt is Done after all. `silent_since`: the
     last heartbeat of its pilot.
@@ -141,6 +142,7 @@ class Event(Struct):
     silent_since: float | UnsetType = UNSET
     submission: int | UnsetType = UNSET
     task_queue: int | UnsetType = UNSET
+    attributes: list[str] | UnsetType = UNSET
 
 
 class JobInFull(Job, kw_only=True):
@@ -207,9 +209,28 @@ class Controlled(Struct):
     ranges: list[RangeControlled] | UnsetType = UNSET
 
 
+class ChangeBody(Struct, omit_defaults=True):
+    """Other values for attributes of waiting and held jobs, by inclusive ranges of ids; null takes an attribute away.
+    `reason` is kept in their history. `hold_if_impossible`: also if no queue could run them any more.
+    """
+
+    ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
+    attributes: Annotated[dict[str, Any], Meta(min_length=1, max_length=100)]
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+    hold_if_impossible: bool = False
+    dry_run: bool = False
+
+
+class JobsChanged(Controlled, kw_only=True):
+    """How many waiting and held jobs were changed, or (`dry_run`) would be."""
+
+    dry_run: bool = False
+
+
 class Resolution(Struct, omit_defaults=True):
     """What a job class made of a description. `job_class`: class.variant, '' without one, of that `revision`; `snapshot`:
-    what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV.
+    what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV, a
+    change.
     """
 
     job_class: str = ""

@@ -110,7 +110,9 @@ class Amounts(Struct, frozen=True):
 
 
 class PilotOffer(Place):
-    """The request of its next claim: the `whole` offer, and what is `free`. `groups`, `job_types` None: all."""
+    """The request of its next claim: the `whole` offer, and what is `free`. `groups`, `job_types` None: all; `job_classes`
+    None: all, and jobs without a class.
+    """
 
     vo: str
     groups: list[str] | None
@@ -120,6 +122,7 @@ class PilotOffer(Place):
     tags: list[str]
     required_tags: list[str]
     job_types: list[str] | None
+    job_classes: list[str] | None
     submission_pool: str
     cores: int
     memory_mb: int

@@ -119,7 +119,14 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
 async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) -> ClassesChanged:
     """Raises one error with all refusals."""
     names = list(dict.fromkeys(request.body.names))
-    change = Change(remove_classes, core.job_classes, core.quotas, names, _author(request.who))
+    change = Change(
+        remove_classes,
+        core.job_classes,
+        core.quotas,
+        names,
+        _author(request.who),
+        tree=core.policy.config.tree,
+    )
     await core.command(request.audited(change, "class-removed", ", ".join(names)))
     return ClassesChanged(names)
 

@@ -36,6 +36,7 @@ from lodesman.background.explain import Explainer
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
+from lodesman.commands.job_classes import unknown_in_lists
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs import write_description
 from lodesman.jobs.record import shown
@@ -229,6 +230,9 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
     found = side.configuration()
     if not sees_all(request.who):
         found = dataclasses.replace(found, files=(), faults=(), notices=(), at_next_start=())
+    else:
+        unknown = unknown_in_lists(side.policy.config.tree, side.classes(side.db))
+        found = dataclasses.replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
     return found.in_full(side.clock())
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
-from lodesman.answers.accounts import AuditAction
+from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import (
     AccountBody,
@@ -23,7 +24,15 @@ from lodesman.api.auth import authorise, may_touch, sees_all
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
-from lodesman.commands.control import Control, ControlOutcome, apart, name_missing, no_longer_known
+from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
+from lodesman.commands.control import (
+    Control,
+    ControlOutcome,
+    RangeAction,
+    apart,
+    name_missing,
+    no_longer_known,
+)
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
@@ -62,27 +71,60 @@ async def _submit(
 @serves(calls.CONTROL)
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
-    backwards = next((f"{first}-{last}" for first, last in body.ranges if first > last), None)
-    if backwards is not None:
-        raise InvalidRequest(f"The range {backwards} runs backwards.")
+    ranges = _ranges(body.ranges)
     may = may_touch(who, core.policy.sharing_groups())
     act = partial(
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
         most=0 if sees_all(who) else core.limits.waiting_jobs,
     )  # fmt: skip
-    ranges = apart(body.ranges)
+    out = await _in_portions(core, who, ranges, act)
+    each = out.ranges if len(body.ranges) > 1 else UNSET
+    return jobs.Controlled(out.changed, out.refused, out.examples, each)
+
+
+def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
+    backwards = next((f"{first}-{last}" for first, last in given if first > last), None)
+    if backwards is not None:
+        raise InvalidRequest(f"The range {backwards} runs backwards.")
+    return apart(given)
+
+
+async def _in_portions(
+    core: Core, who: Principal, ranges: tuple[range, ...], act: Callable[..., RangeAction]
+) -> ControlOutcome:
     async with core.turns.of(who.name):
         # Many rows take many commands: others are served in between.
         command = partial(core.turns.command, jobs=sum(map(len, ranges)))
-        out: ControlOutcome = await command(act(ranges))
+        out: ControlOutcome = await command(act(ranges=ranges))
         while out.rest:
             try:
-                out.go_on(await command(act(out.rest)))
+                out.go_on(await command(act(ranges=out.rest)))
             except LodesmanError as fault:
-                raise _unfinished(body.action, out, fault) from fault
+                raise _unfinished(act(ranges=()).action, out, fault) from fault
     name_missing(core.reader, out)
+    return out
+
+
+@serves(calls.CHANGE_JOBS)
+async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> jobs.JobsChanged:
+    """Judged here for each kind of jobs; the writer moves those that are still of that kind."""
+    body, who = request.body, request.who
+    ranges = _ranges(body.ranges)
+    may = may_touch(who, core.policy.sharing_groups())
+    work = ChangePreparation(
+        body.attributes, core.policy, core.second_reader, core.job_classes.now,
+        hold_if_impossible=body.hold_if_impossible,
+    )  # fmt: skip
+    async with core.one_large:
+        kinds = await asyncio.to_thread(find_kinds, core.second_reader, ranges, may)
+        change = await asyncio.to_thread(work.prepare, kinds)
+    act = partial(
+        ChangeJobs, core.live, "change", reason=body.reason, may=may, name=who.name, change=change,
+        most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
+    )  # fmt: skip
+    out = await _in_portions(core, who, ranges, act)
     each = out.ranges if len(body.ranges) > 1 else UNSET
-    return jobs.Controlled(out.changed, out.refused, out.examples, each)
+    return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
 
 
 def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:

@@ -7,25 +7,26 @@ million jobs; of a batch each job has its name in its template.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
 
 import msgspec
 
 from lodesman.answers.jobs import Job, JobDescription
+from lodesman.commands.templates import record_of_spec, stored_job
 from lodesman.errors import LodesmanError
-from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, by_name
-from lodesman.matching import TaskQueueKey, wanted_of
+from lodesman.jobs import JobSpec, ParametricMembers, Record, Template, by_name
+from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
 from lodesman.store.read.jobs import (
     description_of,
+    events_of_job,
     members_of,
     names_in_templates,
     resolution_of,
-    stored_template,
+    stored_members,
 )
 from lodesman.store.read.submit_pools import sites_of_pool
 from lodesman.store.read.task_queues import key_and_requirements
@@ -34,28 +35,34 @@ from lodesman.store.read.task_queues import key_and_requirements
 _KEEP = 64
 # Submissions that list more than this are not read for the sake of a name.
 _MOST_BYTES = 1 << 20
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__
-}
-# Fields of a job that its key has under the same name.
-_IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
 
 
 def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
     """The record of a job that is there, and its description in the language it was given in, without the text."""
     key, requirements = key_and_requirements(db, job.task_queue)
-    form, text, count, is_parametric = description_of(db, job.submission)
-    record = msgspec.json.decode(text) if text else None
+    form, text, count, is_parametric, first, last = description_of(db, job.submission)
+    changed = not first <= job.template <= last
+    record = msgspec.json.decode(text) if text and not changed else None
     if not is_parametric and count > 1 and record is not None:
         record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
-    given = dict(_rebuilt(db, job, key, requirements) if record is None else record)
+    if record is None:
+        members = stored_members(db, job.submission)[1] if is_parametric else None
+        given = _rebuilt(db, job, key, requirements, members)
+    else:
+        given = dict(record)
     if key.submit_pool:
         _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
     sites = _sites(db, key) if policy.add_eligible_sites else []
     if sites:
         _put(given, "sites", "Site", sites)
-    jobs = count if is_parametric else 1
+    jobs = count if is_parametric and not changed else 1
     made = resolution_of(db, job.submission, 0 if is_parametric else job.id - job.base)
+    if made is not None and changed:
+        events = (event for event in events_of_job(db, job) if event.event == "Changed")
+        by = {
+            name: f"change by {event.name or 'a user'}" for event in events for name in event.attributes or ()
+        }
+        made = msgspec.structs.replace(made, origins={**made.origins, **by})
     found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
     return given, found
 
@@ -82,32 +89,13 @@ def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
     record[name] = list(values) if others or "," in first or first != first.strip() else first
 
 
-def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Record:
-    """The description of a job of a batch, without what is as if it were not given."""
-    _, max_attempts, body = stored_template(db, job.template)
-    given = msgspec.json.decode(body)
-    spec = given["spec"]
-    fields = {name: spec[name] for name in spec if name not in _IN_KEY}
-    fields |= {name: getattr(key, name) for name in _IN_KEY}
-    fields |= {
-        "input_sandbox": tuple(one["name"] for one in given["input"]),
-        "wall_seconds": given["limits"]["wall_seconds"],
-        "max_output_mb": given["limits"]["output_mb"],
-        "exclusive": given["exclusive"],
-        "max_attempts": max_attempts,
-        "requirements": {
-            name: values[0] if len(values) == 1 else values
-            for name, values in wanted_of(requirements).items()
-        },
-    }
-    job_spec = JobSpec(**fields)
-    record: Record = {}
-    for attribute in ATTRIBUTES:
-        value = key.group if attribute.field == "group" else getattr(job_spec, attribute.field, None)
-        value = list(value) if isinstance(value, tuple) else value
-        if value not in (None, [], _DEFAULTS.get(attribute.field)):
-            record[attribute.name] = value
-    return record
+def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str, members: str | None) -> Record:
+    """The description of a job of a batch, or of one that was changed."""
+    spec = stored_job(db, job.template, key, requirements).spec
+    if members is not None:
+        template = Template(spec, msgspec.json.decode(members, type=ParametricMembers))
+        spec = template.expand(job.id - job.base, job.id)
+    return record_of_spec(spec, key.group)
 
 
 class MemberNames:

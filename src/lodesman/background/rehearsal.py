@@ -21,7 +21,8 @@ from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState, corrected_by_usage
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.batch.backend import BatchLoad
-from lodesman.commands.reoffer import Offers, rewritten
+from lodesman.commands.reoffer import Offers
+from lodesman.commands.sessions import host_of, rewritten
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.director.iteration import decide
 from lodesman.director.supply import PilotView
@@ -175,10 +176,13 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
     known: dict[tuple[Any, ...], str] = {}
     for pilot in pilots_in_short(state.db):
         place, text = pilot.queue_id, pilot.request
-        if (place, text) not in known:
-            offer = offers(msgspec.json.decode(text).get("vo", ""), place)
-            known[place, text] = (offer and rewritten(text, offer)) or text
-        yield pilot_view(structs.replace(pilot, request=known[place, text]), state.now)
+        vo = msgspec.json.decode(text).get("vo", "")
+        joined = pilot.joined_at is not None and offers.differ_by_host(vo, place)
+        host = host_of(pilot.node) if joined else None
+        if (place, text, host) not in known:
+            offer = offers(vo, place, host)
+            known[place, text, host] = (offer and rewritten(text, offer)) or text
+        yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now)
 
 
 def _director(

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from lodesman.answers import calls
-from lodesman.answers.jobs import Attempt, Event, Job, JobInFull, RangeControlled
+from lodesman.answers.jobs import Attempt, Controlled, Event, Job, JobInFull, RangeControlled
 from lodesman.answers.requests import MOST_ID, Action, ControlBody, CountsQuery, JobAt, JobInForm, JobsQuery
 from lodesman.answers.vocabulary import FORMS, Form, JobState
 from lodesman.cli.arguments import JOB, JOB_RANGES, STATE, Range, limit_option, merged, several, total
@@ -276,24 +276,30 @@ def _command(action: Action, done: str, description: str) -> click.Command:
             confirm(action, wanted)
         body = ControlBody(action, [(one.first, one.last) for one in wanted], reason)
         answer = session.call(calls.CONTROL, body=body)
-        each = answer.ranges or []
-        missing = any(not one.changed + one.refused for one in each)
+        missing = any(not one.changed + one.refused for one in answer.ranges or [])
         code = (
             FAILED if missing and answer.changed else CONFLICT if answer.refused and not answer.changed else 0
         )
         session.exit_if_json(answer, code)
-        for one in each:
-            _show_range(one, done)
-        if answer.changed or not answer.refused:
-            click.echo(f"{counted(answer.changed, 'job')} {done}.")
-        examples = [] if each else answer.examples[:5]
-        for example in examples:
-            note(f"job {example.id} was not {done}: {example.reason}.")
-        if answer.refused > len(examples):
-            note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
+        show_outcome(answer, done)
         return code
 
     return command
+
+
+def show_outcome(answer: Controlled, done: str) -> None:
+    """What became of the jobs that an action named."""
+    each = answer.ranges or []
+    for one in each:
+        _show_range(one, done)
+    if answer.changed or not answer.refused:
+        click.echo(f"{counted(answer.changed, 'job')} {done}.")
+    done = done.removeprefix("would be ")
+    examples = [] if each else answer.examples[:5]
+    for example in examples:
+        note(f"job {example.id} was not {done}: {example.reason}.")
+    if answer.refused > len(examples):
+        note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
 
 
 def _show_range(one: RangeControlled, done: str) -> None:

@@ -27,6 +27,7 @@ SECTIONS = {
     "Jobs": {
         "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
         "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
+        "change": "change",
         "reschedule": "jobs", "delete": "jobs",
     },
     "Pilots and resources": {

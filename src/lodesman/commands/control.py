@@ -6,6 +6,7 @@ limited number of rows, so that nothing waits for long behind it; what it left i
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
@@ -122,10 +123,9 @@ def name_missing(db: Reader, out: ControlOutcome) -> None:
 
 
 @dataclass(slots=True)
-class Control:
-    """Apply one action to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group,
-    vo). `name`: the user, for the events. `admin`: what it holds, only an administrator lets run again. `most`: the waiting
-    jobs that one owner may have after it, 0: any number.
+class RangeAction:
+    """Do something to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group, vo).
+    `name`: the user, for the events. `most`: a limit of each owner, 0: none.
     """
 
     live: Live
@@ -134,16 +134,11 @@ class Control:
     reason: str
     may: Callable[[str, str, str], bool]
     name: str = ""
-    admin: bool = False
     most: int = 0
     _owner: str = field(init=False, default="")
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
-        if self.action not in TARGET:
-            raise InvalidRequest(
-                f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
-            )
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out = ControlOutcome()
@@ -187,6 +182,41 @@ class Control:
                 self._in_hole(tx, out, cohort, hole, part)
             for waiting in jobs.waiting_runs(cohort, holes, run):
                 self._waiting(tx, out, cohort, waiting)
+
+    @abstractmethod
+    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
+        """Do it to a job that has a row."""
+
+    @abstractmethod
+    def _in_hole(
+        self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
+    ) -> None:
+        """Do it to members that were held, killed or deleted."""
+
+    @abstractmethod
+    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        """Do it to members that wait."""
+
+    def _by(self) -> dict[str, str]:
+        """Who did it, for the events."""
+        return {"by": "user", "name": self.name} if self.name else {"by": "user"}
+
+
+@dataclass(slots=True)
+class Control(RangeAction):
+    """Kill, hold, release, reschedule or delete. `admin`: what it holds, only an administrator lets run again. `most`: of
+    jobs that wait.
+    """
+
+    admin: bool = False
+
+    def apply(self, tx: Transaction) -> ControlOutcome:
+        """As `RangeAction`. Raises InvalidRequest for an unknown action."""
+        if self.action not in TARGET:
+            raise InvalidRequest(
+                f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
+            )
+        return RangeAction.apply(self, tx)
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
         refusal = self._refusal(tx, row) or self._too_many(1)
@@ -301,10 +331,6 @@ class Control:
     def _takes_over(self, state: str, admin_held: int) -> bool:
         """Whether an administrator holds what a user holds."""
         return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
-
-    def _by(self) -> dict[str, str]:
-        """Who did it, for the events."""
-        return {"by": "user", "name": self.name} if self.name else {"by": "user"}
 
     def _waits(self, tq_id: int) -> str:
         """The state of a job that no user holds: Waiting, or Held with its whole task queue."""

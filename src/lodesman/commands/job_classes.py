@@ -17,6 +17,7 @@ from lodesman.jobclass.model import TEMPLATE, JobClass
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs.record import shown
 from lodesman.quota.rules import FilterTag
+from lodesman.resources import Fault, ResourceTree, written_jc_lists
 from lodesman.store import Reader
 from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class, switch_class
 from lodesman.store.journal import Transaction
@@ -91,16 +92,24 @@ def _need(rules: ClassRules, after: Classes) -> None:
 
 
 def remove_classes(
-    tx: Transaction, rules: ClassRules, quotas: QuotaRules, names: Iterable[str], by: Author
+    tx: Transaction,
+    rules: ClassRules,
+    quotas: QuotaRules,
+    names: Iterable[str],
+    by: Author,
+    *,
+    tree: ResourceTree,
 ) -> None:
-    """Remove classes: all or none. Jobs that were made of them stay. Raises what `one_error` makes of all refusals."""
+    """Remove classes: all or none, and none that a jc_list in `tree` names. Jobs that were made of them stay. Raises what
+    `one_error` makes of all refusals.
+    """
     faults: list[LodesmanError] = []
     gone = dict.fromkeys(names)
     for name in gone:
         found = rules.latest.find(name) if "." not in name else None
         if isinstance(found, tuple):
             refusal = refuse_edit(found[0], by.name, is_manager=by.is_manager)
-            refusal = refusal or refuse_delete(name, _places(name, rules.latest, quotas))
+            refusal = refusal or refuse_delete(name, _places(name, rules.latest, quotas, tree))
         else:
             refusal = found or ClassRefusal(
                 reason=RefusalReason.UNKNOWN, sentence=_VARIANT.format(shown(name, 80))
@@ -117,7 +126,7 @@ def remove_classes(
 _VARIANT = 'No job class "{}": whole classes are removed. A variant goes when its class is changed.'
 
 
-def _places(name: str, classes: Classes, quotas: QuotaRules) -> Iterator[str]:
+def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree) -> Iterator[str]:
     """What names a class, or a variant of it."""
     if classes.default_jc.partition(".")[0] == name:
         yield "default_jc of the configuration"
@@ -126,6 +135,20 @@ def _places(name: str, classes: Classes, quotas: QuotaRules) -> Iterator[str]:
         named = {one for found in filters if found for one in (*found.names, *found.excluded)}
         if any(one.partition(".")[0] == name for one in named):
             yield f"the quota set {quota_set.name}"
+    named_by = (place for place, _, lists in written_jc_lists(tree) if lists.names_class(name))
+    yield from (f"the jc_list of {place}" for place in dict.fromkeys(named_by))
+
+
+def unknown_in_lists(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
+    """The classes and variants that a jc_list names and that do not exist (any more): they let no job in."""
+    for place, source, lists in written_jc_lists(tree):
+        for name in lists.classes():
+            job_class, _, variant = name.partition(".")
+            known = classes.by_name.get(job_class)
+            if known is None or (variant and variant not in known.variants):
+                yield Fault(
+                    message=f'JcList of {place}: no job class or job class variant "{name}"', source=source
+                )
 
 
 def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by: Author, *, on: bool) -> None:

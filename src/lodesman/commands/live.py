@@ -63,7 +63,7 @@ class _LivePilots:
     -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
     lost answer can be asked for again. `held`: pilot -> live attempt -> the cores and MB that it holds (0: its cores'
     part); nothing any more of one that is handed in. `freed`: pilots that hold less since this batch. `offers`: what a
-    queue offers a VO, by the configuration; None at the start.
+    queue offers a VO on a host (None: on any), by the configuration; None at the start.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -71,7 +71,7 @@ class _LivePilots:
         self.silent = pilots_with_stalled_jobs(db)
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
-        self.offers: Callable[[str, QueueId], ConfiguredOffer | None] | None = None
+        self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
         self.held: dict[int, dict[Attempt, tuple[int, int]]] = {}
         self.freed: set[int] = set()
         for pilot, job, number, reason in stop_orders(db):

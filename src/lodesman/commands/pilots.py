@@ -17,7 +17,7 @@ from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
 from lodesman.commands.report import LOST, end_all_attempts
-from lodesman.commands.sessions import configured_part
+from lodesman.commands.sessions import configured_part, rewritten
 from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.matching.policy import Policy
@@ -48,7 +48,7 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
         numbers.append(number)
         place = QueueId(pilot.site, pilot.ce, pilot.queue)
         # As its queue is now, which the director may not know yet.
-        known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place)
+        known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
         request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
         pilots.insert_pilot(tx, number, pilot, request)
         if leaving[place]:
@@ -126,6 +126,12 @@ def join_pilot(
     if found_queue is not None and not all(row.queue_id):
         row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
         pilots.set_place(tx, row)
+    # Its host is known from now on: a queue may offer something else there.
+    offer = live.pilots.offers and live.pilots.offers(row.vo, row.queue_id, reported_host(node.get("host")))
+    request = None if offer is None else rewritten(row.request, offer)
+    if request is not None:
+        row = replace(row, request=request)
+        pilots.set_requests(tx, [row.id], request)
     # A pilot that joins where pilots have to leave, leaves.
     reason = why_drained(tx, row.queue_id)
     if reason:

@@ -22,6 +22,7 @@ from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
 from lodesman.jobclass import Classes, ClassSnapshot
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
+from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
@@ -44,7 +45,7 @@ _KEY_VALUES = attrgetter(
 )
 
 
-class _Preparation:
+class Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
     def __init__(
@@ -126,21 +127,28 @@ class _Preparation:
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
         for cohort in jobs.cohorts(description, places=places):
-            draft = self._optimize(cohort.spec, config)
-            assert draft.key is not None  # noqa: S101
-            if draft.never and not self.body.hold_if_impossible:
-                # The verdict was known before: find again what it came from.
-                found = draft.exclusions or find_exclusions(draft.key, draft.requirements.criteria, config)
-                raise _refusal(draft.never, cohort.runs, description.members, found)
+            key, never = self.judge(cohort, description.members, config)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
-                key=draft.key,
+                key=key,
                 template=template,
                 expand=expand,
                 max_attempts=cohort.spec.max_attempts,
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
-                held=draft.never,
+                held=never,
             )
+
+    def judge(
+        self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
+    ) -> tuple[TaskQueueKey, str]:
+        """The key of a cohort, and why no queue can run it; '' if one can. Raises Impossible."""
+        draft = self._optimize(cohort.spec, config)
+        assert draft.key is not None  # noqa: S101
+        if draft.never and not self.body.hold_if_impossible:
+            # The verdict was known before: find again what it came from.
+            found = draft.exclusions or find_exclusions(draft.key, draft.requirements.criteria, config)
+            raise _refusal(draft.never, cohort.runs, members, found)
+        return draft.key, draft.never
 
     def _optimize(self, spec: jobs.JobSpec, config: VOConfig) -> JobDraft:
         """The draft of a spec, less its payload; jobs that can be matched alike share it.
@@ -222,7 +230,7 @@ def prepare(
 
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
     """
-    work = _Preparation(body, who, policy, db, classes)
+    work = Preparation(body, who, policy, db, classes)
     entries = _entries(body)
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
@@ -271,7 +279,7 @@ def _parsed(text: str, form: str) -> jobs.ParsedRecord:
     return jobs.read_description(text, form=cast("Form", form) if form else None, limits=jobs.ARRAY_LIMITS)
 
 
-def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
+def _batch(work: Preparation, count: int) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
     descriptions = (work.read(index, entry)[0] for index, entry in enumerate(_entries(work.body)))
     parts: list[PreparedCohort] = []

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import OFFER, ConfiguredOffer, Made, PilotSession, configured_part
+from lodesman.commands.sessions import ConfiguredOffer, Made, PilotSession, configured_part, rewritten
+from lodesman.matching.offers import QueueOffer
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
@@ -23,6 +24,8 @@ from lodesman.store.write import pilots
 
 # What a queue offers that is configured no more, or not for this VO: no job asks for no core.
 NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
+# What it offers, and the queue itself if that is not the same on all hosts.
+_OfQueue = tuple[ConfiguredOffer, QueueOffer | None]
 
 
 class Offers:
@@ -32,27 +35,39 @@ class Offers:
         self.policy = policy
         self._known = {vo: self._of(vo) for vo in vos}
 
-    def __call__(self, vo: str, place: QueueId) -> ConfiguredOffer | None:
-        """What is configured of a queue; None if the place is not a whole queue."""
+    def __call__(self, vo: str, place: QueueId, host: str | None = None) -> ConfiguredOffer | None:
+        """What is configured of a queue, on a host (None: on any of them); None if the place is not a whole queue."""
         if not all(place):
             return None
+        known, by_host = self._find(vo, place)
+        if by_host is None or host is None:
+            return known
+        return replace(known, job_classes=by_host.classes_on(host, self.policy.vocabulary))
+
+    def differ_by_host(self, vo: str, place: QueueId) -> bool:
+        """Whether a queue offers one thing on some of its hosts, and another one on others."""
+        return self._find(vo, place)[1] is not None
+
+    def _find(self, vo: str, place: QueueId) -> _OfQueue:
         known = self._known.get(vo)
         if known is None:
             known = self._known[vo] = self._of(vo)
-        return known.get(place, NOTHING)
+        return known.get(place, (NOTHING, None))
 
-    def _of(self, vo: str) -> dict[QueueId, ConfiguredOffer]:
-        return {
-            offer.queue: ConfiguredOffer(**configured_part(offer.request))
-            for offer in self.policy.vo_config(vo).offers
-        }
+    def _of(self, vo: str) -> dict[QueueId, _OfQueue]:
+        found: dict[QueueId, _OfQueue] = {}
+        for offer in self.policy.vo_config(vo).offers:
+            lists = offer.settings.jc_lists
+            by_host = offer if lists is not None and (lists.hosts or lists.groups) else None
+            found[offer.queue] = ConfiguredOffer(**configured_part(offer.request)), by_host
+        return found
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
     """Let pilots offer what their queues are; returns those that change, with what undoes it."""
     found = []
     for session in sessions:
-        known = offers(session.vo, session.queue)
+        known = offers(session.vo, session.queue, session.host.host)
         made = None if known is None else session.offer_anew(known)
         if made is not None:
             found.append((session, made))
@@ -67,8 +82,8 @@ def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession]
     tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
     live.pilots.offers = offers
     # Many pilots are alike: each kind is judged once.
-    for (vo, place, request), numbers in pilots.live_offers(tx).items():
-        known = offers(vo, place)
+    for (vo, place, host, request), numbers in pilots.live_offers(tx, offers.differ_by_host).items():
+        known = offers(vo, place, host)
         text = None if known is None else rewritten(request, known)
         if text is not None:
             pilots.set_requests(tx, numbers, text)
@@ -80,11 +95,3 @@ def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession]
         tx.undo.append(partial(session.put_back, made))
     live.parked.serve(tx, live.parked.present_anew(changed))
     return len(changed)
-
-
-def rewritten(request: str, known: ConfiguredOffer) -> str | None:
-    """A stored request with what is configured now; None if that is the same."""
-    before = OFFER.decode(request)
-    if configured_part(before) == configured_part(known):
-        return None
-    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()

@@ -57,7 +57,8 @@ class LastClaim(NamedTuple):
 class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     """What is stored of a pilot before it starts: a ResourceRequest as the director made it from the configuration.
 
-    None: nothing is known, so what the node reports counts. Only pilots that were sent to no known queue have it.
+    None: nothing is known, so what the node reports counts (of `job_types` and `job_classes`: all may enter). Only pilots
+    that were sent to no known queue have it otherwise.
     """
 
     vo: str = ""
@@ -69,6 +70,7 @@ class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     job_types: tuple[str, ...] | None = None
+    job_classes: tuple[str, ...] | None = None
     cores: int | None = None
     memory_mb: int | None = None
     norm_cpu_seconds: int | None = None
@@ -93,7 +95,7 @@ class _NodeReport(Struct, frozen=True, kw_only=True):
 
 # The part of a request that the configuration says; the rest is whom the pilot serves.
 _CONFIGURED = (
-    "platforms", "tags", "required_tags", "job_types", "cores", "memory_mb", "norm_cpu_seconds",
+    "platforms", "tags", "required_tags", "job_types", "job_classes", "cores", "memory_mb", "norm_cpu_seconds",
 )  # fmt: skip
 OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
 _REPORT = msgspec.json.Decoder(_NodeReport)
@@ -142,6 +144,14 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
     return {name: getattr(offer, name) for name in _CONFIGURED}
 
 
+def rewritten(request: str, known: ConfiguredOffer) -> str | None:
+    """A stored request with what is configured now; None if that is the same."""
+    before = OFFER.decode(request)
+    if configured_part(before) == configured_part(known):
+        return None
+    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()
+
+
 def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
     """All that a pilot can ever present, but for the SubmitPools that its queue serves.
 
@@ -180,6 +190,11 @@ def _presented(
         memory_mb=min(free.memory_mb, offer.memory_mb),
         norm_cpu_seconds=_steps(free.norm_cpu_seconds, offer),
     )
+
+
+def host_of(node: str) -> str:
+    """The host that a node reported, as it is stored; '' if it reported none."""
+    return reported_host(_REPORT.decode(node).host)
 
 
 def presented_by(

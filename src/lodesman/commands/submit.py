@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -96,7 +96,7 @@ class Submit:
         ids = range(base, base + what.count)
         if what.count > 1:
             jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
-        self._store_pools(tx)
+        self._requirements = store_pools(tx, self.live, what.pools)
         held = sum([self._store_cohort(tx, cohort, number, base) for cohort in what.cohorts])
         jobs.insert_submission(
             tx, what, number=number, base=base, held=held, templates=self._templates.values()
@@ -122,7 +122,7 @@ class Submit:
         if found is None:
             return None
         first, count = found.base, found.count
-        names = ("record", "members", "group", "name", "count")
+        names = ("record", "members", "group", "count")  # a name may have changed, and is in the record
         alike = all(getattr(found, name) == getattr(what, name) for name in names)
         files = inputs_of_submission(tx.reader(), found.id)
         if not alike or (files and not files.issuperset(what.inputs)):
@@ -139,35 +139,8 @@ class Submit:
         what, limits, index = self.prepared, self.limits, self.live.queues.index
         if limits is None:
             return
-        load, keys = index.load(what.owner), {id(one.key): one.key for one in what.cohorts}
-        new = sum(not index.waiting(index.find(key) or 0) for key in keys.values())
-        for name, words, would, most in (
-            ("waiting_jobs", "waiting jobs", load.waiting + what.count, limits.waiting_jobs),
-            (
-                "task_queues",
-                "task queues",
-                load.queues + new,
-                limits.task_queues,
-            ),
-        ):
-            if most and would > most:
-                raise TooLarge(
-                    f"User {what.owner} would have {would:,} {words} and may have {most:,}.",
-                    hint=f"Wait until some have run, or delete some (lode delete). Administrators set {name} in [limits].",
-                    limit=most,
-                    size=would,
-                )
-
-    def _store_pools(self, tx: Transaction) -> None:
-        """Store pools that are new. One that is known keeps its queues, which its last pass has found."""
-        live = self.live
-        for pool in self.prepared.pools:
-            self._requirements[pool.id] = pool.requirements
-            mask = live.pools.mask(pool.id)
-            if not mask:  # new, or made again by a job that came back, and not evaluated since
-                mask = pool.queues
-                live.queues.serve(tx, {pool.id: mask})
-            submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
+        _need(what.owner, "waiting_jobs", index.load(what.owner).waiting + what.count, limits.waiting_jobs)
+        need_task_queues(self.live, what.owner, (one.key for one in what.cohorts), limits.task_queues)
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
         """Store one cohort; returns how many of its members are held."""
@@ -211,6 +184,38 @@ class Submit:
             tx, number, cohort.template, expand=cohort.expand, max_attempts=cohort.max_attempts
         )
         return number
+
+
+def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[str, str]:
+    """Store pools that are new; returns the requirements of all. One that is known keeps its queues, which its last pass has
+    found.
+    """
+    requirements = {}
+    for pool in pools:
+        requirements[pool.id] = pool.requirements
+        mask = live.pools.mask(pool.id)
+        if not mask:  # new, or made again by a job that came back, and not evaluated since
+            mask = pool.queues
+            live.queues.serve(tx, {pool.id: mask})
+        submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
+    return requirements
+
+
+def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
+    """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: there is no such limit."""
+    index = live.queues.index
+    new = sum(not index.waiting(index.find(key) or 0) for key in set(keys))
+    _need(owner, "task_queues", index.load(owner).queues + new, most)
+
+
+def _need(owner: str, name: str, would: int, most: int) -> None:
+    if most and would > most:
+        raise TooLarge(
+            f"User {owner} would have {would:,} {name.replace('_', ' ')} and may have {most:,}.",
+            hint=f"Wait until some have run, or delete some (lode delete). Administrators set {name} in [limits].",
+            limit=most,
+            size=would,
+        )
 
 
 # --- files of users ----------------------------------------------------------------------------------------

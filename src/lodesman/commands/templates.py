@@ -9,7 +9,8 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from lodesman.answers.pilots import AttemptWork, Limits, Payload, PayloadFile
-from lodesman.jobs import JobSpec, ParametricMembers, Template, spec_from_json
+from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, spec_from_json
+from lodesman.matching import TaskQueueKey, wanted_of
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
@@ -36,6 +37,59 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
         inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=False))
     run = Payload(**{name: getattr(spec, name) for name in Payload.__struct_fields__})
     return AttemptWork(run, inputs, limits, spec.exclusive)
+
+
+class StoredJob(NamedTuple):
+    """A job as it was checked, placeholders not filled, and its uploaded files."""
+
+    spec: JobSpec
+    uploads: Uploads
+
+
+_IN_KEY = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
+
+
+def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> StoredJob:
+    """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
+    placeholders have to be filled.
+    """
+    expand, max_attempts, body = stored_template(db, template)
+    given = msgspec.json.decode(body)
+    if expand:
+        uploads = {name: tuple(file) for name, file in given["uploads"].items()}
+        return StoredJob(spec_from_json(given["spec"]), uploads)
+    spec = given["spec"]
+    fields = {name: spec[name] for name in spec if name not in _IN_KEY}
+    fields |= {name: getattr(key, name) for name in _IN_KEY}
+    fields |= {
+        "input_sandbox": tuple(one["name"] for one in given["input"]),
+        "wall_seconds": given["limits"]["wall_seconds"],
+        "max_output_mb": given["limits"]["output_mb"],
+        "exclusive": given["exclusive"],
+        "max_attempts": max_attempts,
+        "requirements": {
+            name: values[0] if len(values) == 1 else values
+            for name, values in wanted_of(requirements).items()
+        },
+    }
+    uploads = {one["name"]: (one["sha256"], one["size"]) for one in given["input"]}
+    return StoredJob(msgspec.convert(fields, JobSpec), uploads)
+
+
+_DEFAULTS = {name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__}
+
+
+def record_of_spec(spec: JobSpec, group: str) -> Record:
+    """The description of a job, without what is as if it were not given; placeholders are not filled."""
+    record: Record = {}
+    for attribute in ATTRIBUTES:
+        value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
+        value = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, Mapping):
+            value = {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}
+        if value not in (None, [], _DEFAULTS.get(attribute.field)):
+            record[attribute.name] = value
+    return {**record, **spec.deferred}
 
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,14 @@ from lodesman.resources import (
     fault_of,
     load_resources,
     refuse,
+    written_jc_lists,
 )
 from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 from lodesman.store import Database, database_at
 
 _POLLING_SECONDS = 60.0
 _MAGIC = frozenset("*?[")
+_MOST_AMBIGUOUS = 5
 
 # Section -> option -> value, of `--set`.
 _Overrides = Mapping[str, Mapping[str, Any]]
@@ -217,6 +220,7 @@ class _ConfigReader:
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(texts.files.items(), faults=self._faults)
         vocabulary = self._vocabulary(texts.native)
+        resources = replace(resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary)))
         identities = read_identities(stated.identity, self._complain)
         backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
         options = replace(options, identities=rules)
@@ -345,6 +349,15 @@ class _ConfigReader:
             except (OSError, UnicodeDecodeError) as fault:
                 self._faults.append(_unreadable(file, fault))
         return texts
+
+
+def _of_jc_lists(resources: ResourceConfig, vocabulary: Vocabulary) -> Iterator[Fault]:
+    """Where a jc_list says nothing clear: hosts in groups that differ, host groups that no file defines."""
+    for place, source, lists in written_jc_lists(resources.tree):
+        unknown = [group for group in lists.groups if group not in vocabulary.host_groups]
+        sentences = [f"jc_list names the host group {group}, which no file defines" for group in unknown]
+        sentences += [found.sentence for found in islice(lists.ambiguous(vocabulary), _MOST_AMBIGUOUS)]
+        yield from (Fault(message=f"JcList of {place}: {sentence}", source=source) for sentence in sentences)
 
 
 def _unreadable(file: Path, fault: OSError | UnicodeDecodeError) -> Fault:

@@ -1,1 +1,1 @@
-"""Words of Grid Engine: complexes and their values, host groups, user lists, projects."""
+"""Words of Grid Engine: complexes and their values, host groups, user lists, projects, jc_list."""

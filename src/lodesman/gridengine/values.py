@@ -182,3 +182,49 @@ def _fits(wanted: str, there: str) -> bool:
         all(fnmatchcase(there, one.removeprefix("!")) is not one.startswith("!") for one in either.split("&"))
         for either in wanted.split("|")
     )
+
+
+# --- texts with brackets, and names of classes ---------------------------------------------------------------
+
+
+class UnreadableValue(ValueError):
+    """A part of an attribute's value cannot be read; its text is a sentence without a full stop."""
+
+
+_BRACKET_OR_COMMA = re.compile(r"[\[\],]")
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """The pieces between the commas that stand in no bracket. Raises UnreadableValue for brackets that do not close."""
+    pieces, start, depth = [], 0, 0
+    for mark in _BRACKET_OR_COMMA.finditer(text):
+        if mark[0] == "[":
+            depth += 1
+        elif mark[0] == "]":
+            depth -= 1
+            if depth < 0:
+                raise UnreadableValue("a ']' closes nothing")
+        elif not depth:
+            pieces.append(text[start : mark.start()])
+            start = mark.end()
+    if depth:
+        raise UnreadableValue("a '[' is never closed")
+    return [*pieces, text[start:]]
+
+
+_NAME = re.compile(r"\w[\w+-]*\Z")
+_MAX_NAME = 255
+
+
+def class_name_problem(name: str) -> str:
+    """What is wrong with the name of a job class or a variant, without a full stop; "" if nothing is."""
+    if len(name) > _MAX_NAME:
+        return f"has {len(name)} characters; at most {_MAX_NAME}"
+    if _NAME.match(name):
+        return ""
+    wrong = next((one for one in name if not _NAME.match(f"a{one}")), name[:1])
+    return (
+        f"contains {wrong!r}; it has letters, digits and _, and behind the first + and -"
+        if wrong
+        else "is empty"
+    )

@@ -3,7 +3,6 @@
 from lodesman.jobclass.access import Violation, check, check_template, judged, refusal_sentence
 from lodesman.jobclass.attributes import CanonicalKey, JobValue, JobValues, entries_of
 from lodesman.jobclass.classes import Classes, classes_of
-from lodesman.jobclass.jclist import JcList, QueueJcLists, allows, read_jc_list
 from lodesman.jobclass.language import read_class, write_class
 from lodesman.jobclass.model import ClassSnapshot, JobClass, fresh_template, new_class, snapshot_from_json
 from lodesman.jobclass.request import ClearAttribute, EditEntry, Give, merge
@@ -24,13 +23,10 @@ __all__ = [
     "ClearAttribute",
     "EditEntry",
     "Give",
-    "JcList",
     "JobClass",
     "JobValue",
     "JobValues",
-    "QueueJcLists",
     "Violation",
-    "allows",
     "check",
     "check_template",
     "choose_class",
@@ -42,7 +38,6 @@ __all__ = [
     "merge",
     "new_class",
     "read_class",
-    "read_jc_list",
     "refusal_sentence",
     "refuse_delete",
     "refuse_edit",

@@ -6,10 +6,11 @@ positions from "0". The kinds follow from what `qsub` accepts behind its switche
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+
+from lodesman.gridengine.values import split_outside_brackets
 
 JobValue = str | Mapping[str, str | None] | tuple[str, ...]
 """What a job has: a scalar, a keyed list (None: the key has no value), a positional list."""
@@ -82,28 +83,3 @@ def key_and_value(text: str) -> tuple[str, str | None]:
     """`key=value`, or a key alone."""
     key, equals, value = text.partition("=")
     return key.strip(), value.strip() if equals else None
-
-
-class UnreadableValue(ValueError):
-    """A part of an attribute's value cannot be read; its text is a sentence without a full stop."""
-
-
-_BRACKET_OR_COMMA = re.compile(r"[\[\],]")
-
-
-def split_outside_brackets(text: str) -> list[str]:
-    """The pieces between the commas that stand in no bracket. Raises UnreadableValue for brackets that do not close."""
-    pieces, start, depth = [], 0, 0
-    for mark in _BRACKET_OR_COMMA.finditer(text):
-        if mark[0] == "[":
-            depth += 1
-        elif mark[0] == "]":
-            depth -= 1
-            if depth < 0:
-                raise UnreadableValue("a ']' closes nothing")
-        elif not depth:
-            pieces.append(text[start : mark.start()])
-            start = mark.end()
-    if depth:
-        raise UnreadableValue("a '[' is never closed")
-    return [*pieces, text[start:]]

@@ -15,13 +15,13 @@ from lodesman.errors import (
     NotFound,
     SyntaxFault,
 )
+from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.access import Violation, check_template
 from lodesman.jobclass.classes import Classes
 from lodesman.jobclass.language import (
     ClassPiece,
     ClassText,
     check_size,
-    name_problem,
     read_class,
     split_classes,
     write_class,
@@ -192,7 +192,7 @@ class _Reading:
                 sentence = f'Job class "{name}" already exists.'
                 refusal = ClassRefusal(reason=RefusalReason.EXISTS, sentence=sentence)
             return refusal
-        if name_problem(name):
+        if class_name_problem(name):
             return None  # The reading said so.
         return no_class(name) if self.how == "change" else refuse_name(name)
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from lodesman.answers.jobs import Notice
 from lodesman.errors import SyntaxFault, TooLarge
+from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.attributes import KINDS, AttributeKind, CanonicalKey, kind_of
 from lodesman.jobclass.model import DEFAULT_VARIANT, JobClass, fresh_template
 from lodesman.jobclass.specifiers import ByVariant, ClassList, read_value, write_value
@@ -28,10 +29,8 @@ _MAX_BYTES = 1 << 20
 _MAX_FAULTS = 100
 _MAX_VARIANTS = 1_000
 _OWN = ("jcname", "variant_list", "owner", "user_lists", "xuser_lists")
-_NAME = re.compile(r"\w[\w+-]*\Z")
 _ATTRIBUTE = re.compile(r"[A-Za-z]\w*\Z", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_MAX_NAME = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +44,6 @@ class ClassText:
     faults: tuple[SyntaxFault, ...] = ()
     notices: tuple[Notice, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
-
-
-def name_problem(name: str) -> str:
-    """What is wrong with the name of a class or a variant, without a full stop; "" if nothing is."""
-    if len(name) > _MAX_NAME:
-        return f"has {len(name)} characters; at most {_MAX_NAME}"
-    if _NAME.match(name):
-        return ""
-    wrong = next((one for one in name if not _NAME.match(f"a{one}")), name[:1])
-    return (
-        f"contains {shown(wrong)!r}; it has letters, digits and _, and behind the first + and -"
-        if wrong
-        else "is empty"
-    )
 
 
 def read_class(
@@ -184,7 +169,7 @@ class _ClassReader:
         if line is None:
             self.say("jcname", self.first, "the name of the job class is missing")
             return ""
-        problem = name_problem(line.text)
+        problem = class_name_problem(line.text)
         if problem:
             self.say("jcname", line, f"Job class name {problem}")
         return line.text
@@ -193,7 +178,7 @@ class _ClassReader:
         names = self.names("variant_list", self.template.variants) or (DEFAULT_VARIANT,)
         line = self.lines.get("variant_list", self.first)
         for name in names:
-            problem = name_problem(name)
+            problem = class_name_problem(name)
             if problem:
                 self.say("variant_list", line, f"the name {shown(name)!r} of a variant {problem}")
         if len(names) > _MAX_VARIANTS:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lodesman.jobclass.language import name_problem
+from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, ClassState, JobClass
 from lodesman.jobs.record import shown
 
@@ -45,7 +45,7 @@ def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
 
 def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | None:
     """Why a new class cannot have this name, or None."""
-    problem = name_problem(name)
+    problem = class_name_problem(name)
     if problem:
         return _no(RefusalReason.NAME, f"Job class name {problem}.")
     if name.upper() in RESERVED_NAMES:

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from lodesman.gridengine.values import UnreadableValue, split_outside_brackets
 from lodesman.jobclass.attributes import (
     AttributeKind,
     JobValue,
-    UnreadableValue,
     key_and_value,
-    split_outside_brackets,
 )
 from lodesman.jobs.record import shown
 

@@ -4,8 +4,8 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 `cohorts` (its kinds of job), `Template.expand` (one member). `write_description` leads back to text.
 """
 
-from lodesman.jobs.attributes import ATTRIBUTES, by_name, locate
-from lodesman.jobs.cohorts import cohorts
+from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate
+from lodesman.jobs.cohorts import CohortSpec, cohorts
 from lodesman.jobs.description import read_description, read_job, write_description
 from lodesman.jobs.members import Template, input_names
 from lodesman.jobs.record import ARRAY_LIMITS, ParsedRecord, Record
@@ -15,6 +15,8 @@ from lodesman.jobs.values import is_plain_name
 __all__ = [
     "ARRAY_LIMITS",
     "ATTRIBUTES",
+    "Attribute",
+    "CohortSpec",
     "Description",
     "JobSpec",
     "ParametricMembers",

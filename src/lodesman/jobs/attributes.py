@@ -69,6 +69,9 @@ _WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
 _PRIORITY = "a whole number from 0 (background) to 10"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
 
+KEPT: Final = "GridEngine"
+"""The attribute of a description that keeps what has no meaning here."""
+
 ATTRIBUTES: Final = (
     # What runs.
     Attribute("Executable", "executable", "text", values.text, "a program's name or path", plain=True),

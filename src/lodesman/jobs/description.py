@@ -14,7 +14,7 @@ from typing import Any, Final
 from lodesman.answers.jobs import Notice
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.errors import InvalidJob, InvalidRequest, TooLarge
-from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, invalid
+from lodesman.jobs.attributes import BY_SPELLING, KEPT, PARAMETERS, invalid
 from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.jobs.foreign import instead_of
 from lodesman.jobs.jdl import read_jdl, write_jdl
@@ -211,7 +211,7 @@ def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:
         name = problem.path.partition("/")[0].partition("[")[0]
         raise invalid(name, f"cannot be kept: {problem.message}", places, right="plain values")
     notices = []
-    for index, name in enumerate(unknown):
+    for index, name in enumerate(one for one in unknown if one.lower() != KEPT.lower()):
         message = f"{shown(name)} is not an attribute that the program knows; it is kept."
         if index < _MAX_SUGGESTED and (near := get_close_matches(name.lower(), _LOWER, n=1, cutoff=0.8)):
             message += f" Did you mean {_LOWER[near[0]]}?"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter, le
 from typing import Any, Final, NamedTuple
 
+from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, MaskColumn, Values
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -126,6 +127,26 @@ def _some(values: Sequence[str] | None) -> str:
     return ", ".join(values[:_SHOWN]) + more
 
 
+def _classes_of(key: TaskQueueKey) -> Values:
+    """What a jc_list may name to let the jobs in."""
+    if not key.job_class:
+        return (NO_JC,)
+    return (ANY_JC, key.job_class, f"{key.job_class}.{key.variant}")
+
+
+def entering(name: str) -> tuple[str, str]:
+    """The class and variant of a key whose jobs enter where a jc_list has this name."""
+    job_class, _, variant = name.partition(".")
+    return ("", "") if name == NO_JC else (job_class, variant)
+
+
+def _class_text(key: TaskQueueKey, request: ResourceRequest) -> str:
+    jobs = f"jobs of class {key.job_class}.{key.variant}" if key.job_class else "jobs without a class"
+    if not request.job_classes:
+        return f"jc_list of the queue is empty or ambiguous here: it takes no {jobs}"
+    return f"jc_list of the queue has {_some(request.job_classes)}: it takes no {jobs}"
+
+
 def _lacking(wanted: Values, offered: Values) -> list[str]:
     return [value for value in wanted if value not in offered]
 
@@ -148,6 +169,12 @@ WHOSE: Final = (
 
 # What a resource is for as long as it lives; what refuses most comes first.
 WHERE: Final = (
+    MatchCriterion(
+        name="job_class",
+        of_key=_classes_of,
+        of_request=lambda r: r.job_classes,
+        sentence=_class_text,
+    ),
     MatchCriterion(
         name="site",
         of_key=lambda k: k.sites or None,

@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from lodesman.gridengine.jclist import AmbiguousJcList, offered_classes
+from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -96,7 +98,7 @@ class PilotShape:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffer:
     """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
-    a mask says whether it serves a pool.
+    a mask says whether it serves a pool. It has the job classes that the queue takes on any of its hosts.
     """
 
     bit: int
@@ -108,6 +110,14 @@ class QueueOffer:
     def backend(self) -> str:
         """The name of the batch system behind the queue; the local one unless it is configured."""
         return self.settings.backend or LOCAL
+
+    def classes_on(self, host: str, vocabulary: Vocabulary) -> tuple[str, ...] | None:
+        """The job classes that it takes on one host, as `request.job_classes`."""
+        lists = self.settings.jc_lists
+        if lists is None:
+            return None
+        found = lists.on(host, vocabulary.groups_of(host))
+        return () if isinstance(found, AmbiguousJcList) else offered_classes(found)
 
     @property
     def shape(self) -> PilotShape:
@@ -150,6 +160,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
         if table.open_to_vo >> bit & 1:
             params = table.params(bit)
             settings = queue_settings(params, table.types)
+            lists = settings.jc_lists
             request = ResourceRequest(
                 vo=vo,
                 site=queue.site,
@@ -158,6 +169,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
                 platforms=settings.platforms,
                 tags=settings.tags,
                 required_tags=settings.required_tags,
+                job_classes=None if lists is None else offered_classes(lists.anywhere),
                 cores=settings.processors or 1,
                 memory_mb=_memory(settings, params),
                 norm_cpu_seconds=_cpu(settings, settings.life_seconds(life_seconds)),

@@ -35,6 +35,7 @@ def signature(request: ResourceRequest) -> ResourceRequest:
         tags=_sorted(request.tags) or (),
         required_tags=_sorted(request.required_tags) or (),
         job_types=_sorted(request.job_types),
+        job_classes=_sorted(request.job_classes),
         submit_pools=_sorted(request.submit_pools) or (),
         norm_cpu_seconds=request.norm_cpu_seconds // _LIFE_STEP * _LIFE_STEP,
     )

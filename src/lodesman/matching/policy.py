@@ -103,11 +103,14 @@ class VOConfig:
 
     @cached_property
     def hopeless(self) -> int:
-        """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
+        """The queues that let no class in, or require a tag which they do not offer: no job can run there, however it is
+        changed.
+        """
         return mask_of(
             one.bit
             for one in self.offers
-            if ANY not in one.request.tags and not set(one.request.required_tags) <= set(one.request.tags)
+            if one.request.job_classes == ()
+            or (ANY not in one.request.tags and not set(one.request.required_tags) <= set(one.request.tags))
         )
 
     @cached_property

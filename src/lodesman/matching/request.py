@@ -17,6 +17,7 @@ class ResourceRequest:
     """One resource asking for work. `groups` None means every group of the VO.
 
     A private pilot carries `owner` (empty when its group shares jobs) and exactly one group.
+    `job_classes`: what the jc_list there names, sorted as it offers it; None: jobs of every class and of none.
     `platforms` are all that its nodes can run jobs for. `submit_pools` are the RFC #7 pools that the queue serves,
     `pools_version` stands for them (equal ones are equal pools);
     `submission_pool` is the director's pool through which the pilot came. `norm_cpu_seconds` is what is left of the
@@ -34,6 +35,7 @@ class ResourceRequest:
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     job_types: tuple[str, ...] | None = None
+    job_classes: tuple[str, ...] | None = None
     submit_pools: tuple[str, ...] = ()
     pools_version: int | None = field(default=None, compare=False)
     submission_pool: str = ""

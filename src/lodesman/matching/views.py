@@ -22,7 +22,7 @@ _VIEW_BYTES: Final = 48 << 20
 
 _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
-    "submission_pool",
+    "submission_pool", "job_classes",
 )  # fmt: skip
 # Longer lists of SubmitPools are distinguished by their version, if there is one (`PoolMap.of_queue`): a queue may serve
 # thousands, and to hash them all would take longer than a choice.

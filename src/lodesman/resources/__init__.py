@@ -10,7 +10,13 @@ from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, Resou
 from lodesman.resources.place_limits import PlaceLimit
 from lodesman.resources.queue_table import QueueTable
 from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
-from lodesman.resources.settings import QueueSettings, backend_of, names_backend, queue_settings
+from lodesman.resources.settings import (
+    QueueSettings,
+    backend_of,
+    names_backend,
+    queue_settings,
+    written_jc_lists,
+)
 
 __all__ = [
     "ANY",
@@ -46,4 +52,5 @@ __all__ = [
     "place_of",
     "queue_settings",
     "refuse",
+    "written_jc_lists",
 ]

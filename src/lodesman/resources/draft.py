@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import NodePath
@@ -20,6 +20,8 @@ from lodesman.resources.model import FilePosition, fold
 # DIRAC's words for what groups have, and ours.
 _OF_GROUPS = {"jobshare": "share", "allowbackgroundtqs": "background"}
 _KINDS_OF_GROUPS = {"share": Kind.NUMBER, "background": Kind.BOOLEAN, "job_sharing": Kind.BOOLEAN}
+# As Grid Engine spells it.
+_OF_QUEUES = {"jc_list": "JcList"}
 _SHOWN_FAULTS = 5
 
 # DIRAC's words for limits of a place, and the one for all jobs in the place of an attribute.
@@ -126,6 +128,8 @@ class ConfigDraft:
 
         `declared`: its type, if it is not a parameter of a resource.
         """
+        if not declared:
+            param = replace(param, name=_OF_QUEUES.get(fold(param.name), param.name))
         first = into.setdefault(declared.name if declared else fold(param.name), param)
         if first is not param:
             self.repeated.append(Repeated(first=first, again=param, declared=declared))

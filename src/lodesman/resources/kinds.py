@@ -274,6 +274,7 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="Backend", kind=Kind.STRING),
     ParameterType(name="CEType", kind=Kind.STRING),
     ParameterType(name="GenericPilots", kind=Kind.BOOLEAN),
+    ParameterType(name="JcList", kind=Kind.STRING),
 )
 """The parameters that the program itself works with (`settings`), in the units in which it counts."""
 WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}

@@ -200,11 +200,13 @@ class _NodeMaker:
                 continue
             try:
                 value = typed_value(raw.value, declared, commas=raw.commas)
-                check_value(folded, value)
+                notices = check_value(folded, value)
             except BadValue as fault:
                 self._draft.fault(f"{raw.name}: {fault}", raw.source)
             else:
                 out[raw.name] = value
+                for notice in notices:
+                    self._draft.notice(f"{raw.name}: {notice}", raw.source)
         return out
 
 

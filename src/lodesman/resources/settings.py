@@ -8,14 +8,15 @@ the `Memory` of the node. A memory, a time or a number of processors of 0 is, as
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lodesman.answers.vocabulary import Kind
+from lodesman.gridengine.jclist import QueueJcLists, read_jc_list
 from lodesman.resources.backends import backend_name
 from lodesman.resources.inherit import Effective
 from lodesman.resources.kinds import WELL_KNOWN_BY_NAME, TypeTable
-from lodesman.resources.model import BadValue, Value, as_scalars, as_text, fold
+from lodesman.resources.model import BadValue, FilePosition, ResourceTree, Value, as_scalars, as_text, fold
 from lodesman.resources.units import Number, convert
 
 _SI00_OF_REFERENCE = 250  # DIRAC: SpecInt2000 of the machine that normalised CPU time refers to
@@ -23,6 +24,7 @@ _CAPS = ("MaxWaitingJobs", "MaxTotalJobs", "MaxRunningJobs", "MaxHeldJobs")
 _WHOLE = frozenset(map(fold, (*_CAPS, "Slots", "NumberOfProcessors")))
 _ABOVE_ZERO = fold("CPUScalingFactor")
 _WORDS = fold("SubmitOptions")
+_JC_LIST = fold("JcList")
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
 
@@ -33,7 +35,7 @@ class QueueSettings:
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
     `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
     `slots`: pilots that run there at once. `generic_pilots`: it takes them, not private ones alone. `submit_options`: words
-    for the submit command of the batch system.
+    for the submit command of the batch system. `jc_lists`: the job classes that may enter; None: all, and jobs without one.
     """
 
     backend: str = ""
@@ -54,6 +56,7 @@ class QueueSettings:
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     vos: tuple[str, ...] = ()
+    jc_lists: QueueJcLists | None = None
 
     @property
     def norm_cpu_seconds(self) -> int | None:
@@ -65,21 +68,33 @@ class QueueSettings:
         return min(filter(None, (self.wall_seconds, habit)), default=0)
 
 
-def check_value(folded: str, value: Value) -> None:
-    """Raises BadValue if a well-known parameter has a value that nothing can be done with."""
+def check_value(folded: str, value: Value) -> tuple[str, ...]:
+    """What is odd about the value of a parameter, in sentences. Raises BadValue if a well-known one has a value that nothing
+    can be done with.
+    """
     known = WELL_KNOWN_BY_NAME.get(folded)
     if known is None:
         if folded == _WORDS:
             _check_words(value)
-        return
+        return ()
     if known.kind is not Kind.LIST and isinstance(value, tuple):
         raise BadValue("one value is expected, not a list")
+    if folded == _JC_LIST:
+        return _check_jc_list(as_text(as_scalars(value)[0]))
     if known.kind is not Kind.NUMBER or not isinstance(value, int | float):
-        return
+        return ()
     if value < 0 or (value == 0 and folded == _ABOVE_ZERO):
         raise BadValue(f"it must be {'more than' if folded == _ABOVE_ZERO else 'at least'} 0")
     if folded in _WHOLE and not isinstance(value, int):
         raise BadValue("it must be a whole number")
+    return ()
+
+
+def _check_jc_list(text: str) -> tuple[str, ...]:
+    found = read_jc_list(text)
+    if found.lists is None:
+        raise BadValue(" ".join(found.faults).rstrip("."))
+    return tuple(warning.rstrip(".") for warning in found.warnings)
 
 
 def _check_words(value: Value) -> None:
@@ -118,7 +133,21 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         tags=reader.texts("Tag"),
         required_tags=reader.texts("RequiredTag"),
         vos=reader.texts("VO"),
+        jc_lists=read_jc_list(reader.text("JcList")).lists if _JC_LIST in params else None,
     )
+
+
+def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:
+    """Each jc_list that a checked configuration has: of which node, where it stands, what it says."""
+    shared = ((f"CE type {name}", node) for name, node in tree.ce_types.items())
+    nodes = ((str(path), node) for path, node in tree.nodes())
+    for place, node in (("CEDefaults", tree.ce_defaults), *shared, *nodes):
+        for vo, params in {"": node.params, **node.overlays}.items():
+            for name, value in params.items():
+                if fold(name) == _JC_LIST:
+                    lists = read_jc_list(as_text(as_scalars(value)[0])).lists
+                    source = node.sources.get((vo, _JC_LIST), FilePosition())
+                    yield place, source, lists or QueueJcLists()
 
 
 def backend_of(params: Mapping[str, Effective], types: TypeTable) -> str:

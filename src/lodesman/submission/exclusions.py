@@ -26,6 +26,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "banned_site": "BannedSite",
     "ce": "GridCE",
     "job_type": "JobType",
+    "job_class": "JobClass",
     "required_tag": "RequiredTag",
     "cores": "NumberOfProcessors",
     "memory": "Memory",

@@ -13,9 +13,11 @@ from itertools import accumulate, compress
 from typing import Any, Final
 
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
+from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
+from lodesman.matching.criteria import entering
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, SUBMISSION_POOLS, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.request import PRIVATE
@@ -313,6 +315,18 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
     return found
 
 
+def _job_class(case: _ChangedJob, name: str) -> Made:
+    """Another class, or none: what the jc_list of most of the queues lets in."""
+    key = case.key
+    options = Counter(one for names in case.offered("job_classes") for one in names or ()).most_common(SHOWN)
+    instead = options[0][0]
+    text = {NO_JC: f"{name} left out", ANY_JC: f"{name} -> any class"}.get(instead, f"{name} -> {instead}")
+    asked = f"{key.job_class}.{key.variant}" if key.job_class else None
+    step = _step_of(name, text, asked=asked, instead=None if instead == NO_JC else instead, options=options)
+    job_class, variant = entering(instead)
+    return step, case.changed("job_class", job_class=job_class, variant=variant)
+
+
 def _private(case: _ChangedJob, name: str) -> Made:
     text = f"PilotType -> {PRIVATE}{' and ForceGeneric left out' if case.key.force_generic else ''}"
     step = _step_of(name, text, asked=case.key.pilot_type or None, instead=PRIVATE)
@@ -323,6 +337,7 @@ _STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "Site": _one_of("sites", "site"),
     "BannedSite": _banned,
     "GridCE": _one_of("grid_ces", "ce"),
+    "JobClass": _job_class,
     "Platform": _one_of("platforms", "platform", _platforms),
     "Tag": _tags("tags", "Tag without"),
     "RequiredTag": _tags("required_tags", "Tag with"),

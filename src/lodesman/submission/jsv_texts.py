@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import JobValue, entries_of
-from lodesman.jobclass.attributes import AttributeKind, UnreadableValue, kind_of, read_list
+from lodesman.jobclass.attributes import AttributeKind, kind_of, read_list
 from lodesman.submission.native_forms import task_numbers
 from lodesman.submission.resolution import JsvView
 

@@ -13,7 +13,7 @@ from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes
 from lodesman.jobclass import JobValue, JobValues, entries_of
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind, key_and_value, kind_of, truth
-from lodesman.jobs.attributes import PARAMETERS, by_name
+from lodesman.jobs.attributes import KEPT, PARAMETERS, by_name
 from lodesman.jobs.foreign import instead_of
 from lodesman.jobs.record import Record, name_problem, shown, text_of
 from lodesman.jobs.values import Mistake
@@ -23,7 +23,6 @@ from lodesman.submission.native_table import (
     FILES,
     HERE,
     IS_KEPT,
-    KEPT,
     PARTLY_KEPT,
     REMARKS,
     SCALARS,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-KEPT: Final = "GridEngine"
-"""The attribute of a description that keeps what has no meaning here."""
+from lodesman.jobs.attributes import KEPT
+
 _KEPT_WORD: Final = "kept, no meaning"
 
 

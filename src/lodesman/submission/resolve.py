@@ -15,6 +15,7 @@ from typing import Final
 
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
+from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import (
     ClassRefusal,
     ClassSnapshot,
@@ -28,7 +29,7 @@ from lodesman.jobclass import (
     refusal_sentence,
 )
 from lodesman.jobclass.access import Deed
-from lodesman.jobclass.attributes import AttributeKind, UnreadableValue, kind_of
+from lodesman.jobclass.attributes import AttributeKind, kind_of
 from lodesman.jobclass.request import RequestChange
 from lodesman.jobclass.rights import RefusalReason, split_name
 from lodesman.jobs.attributes import by_name

@@ -34,7 +34,7 @@ _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
 _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("site", ("Site", "BannedSite", "GridCE")),
-    ("platform", ("Platform", "Tag", "RequiredTag", "JobType")),
+    ("platform", ("JobClass", "Platform", "Tag", "RequiredTag", "JobType")),
     ("size", ("NumberOfProcessors", "Memory", "CPUTime")),
     ("sending", (*CAUSES, PRIVATE_ONLY.parameter)),
 )

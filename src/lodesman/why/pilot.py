@@ -271,6 +271,8 @@ def _offers(now: PilotNow) -> PilotStep:
     platform = f"platform {', '.join(request.platforms)}" if named else "no platform"
     tags = f", tags {', '.join(request.tags)}" if request.tags else ""
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
+    if request.job_classes is not None:
+        only += f", jc_list {', '.join(request.job_classes) or 'lets no job in'}"
     memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
     text = f"it offers {_amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {_amount(now.free)}"
     return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")

@@ -27,6 +27,7 @@ SENDABLE: Final = frozenset({"vo", *(one.name for one in PLACE)})
 """Those for any pilot that could be sent to a place: whom it serves is the director's choice."""
 NAMES: Final = {
     **ATTRIBUTES,
+    "job_class": "JcList",
     "vo": "VO",
     "group": "OwnerGroup",
     "owner": "Owner",

@@ -17,8 +17,9 @@ from typing import Final
 from lodesman.answers.nodes import Closing, utc
 from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
+from lodesman.gridengine.jclist import NO_JC
 from lodesman.matching import QueueOffer, TaskQueueKey
-from lodesman.matching.criteria import Reason
+from lodesman.matching.criteria import Reason, entering
 from lodesman.matching.offers import SUBMISSION_POOLS, WithoutPilots
 from lodesman.resources import MANUAL
 from lodesman.why.turns import FIRST, Turn
@@ -178,11 +179,20 @@ WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
 
 
 def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
-    """Why not even a job of one core and one second, with just the tags that a queue requires, could run there; () if one
-    could.
+    """Why not even a job of one core and one second, with just the tags that a queue requires and a class that it lets in,
+    could run there; () if one could.
     """
+    job_class, variant = entering(next(iter(offer.request.job_classes or ()), NO_JC))
     tags = tuple(sorted(set(offer.request.required_tags)))
-    key = TaskQueueKey(owner="-", group="-", vo=offer.request.vo, tags=tags, norm_cpu_seconds=1)
+    key = TaskQueueKey(
+        owner="-",
+        group="-",
+        vo=offer.request.vo,
+        tags=tags,
+        norm_cpu_seconds=1,
+        job_class=job_class,
+        variant=variant,
+    )
     return offer.reasons(key, 0)
 
 

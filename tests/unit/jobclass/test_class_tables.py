@@ -10,8 +10,6 @@ from tests.kits.jobclass_kit import canonical, class_of, read, rows, snapshot_of
 
 from lodesman.jobclass import (
     ClearAttribute,
-    JcList,
-    allows,
     check,
     check_template,
     choose_class,
@@ -21,7 +19,6 @@ from lodesman.jobclass import (
     merge,
     new_class,
     read_class,
-    read_jc_list,
     refuse_delete,
     refuse_edit,
     refuse_name,
@@ -350,43 +347,6 @@ RULES = {
 @pytest.mark.parametrize("row", rows("rules"), ids=lambda row: row["id"])
 def test_a_rule(row):
     RULES[row["id"]]()
-
-
-# --- 4: jc_list -----------------------------------------------------------------------------------
-
-JOBS = {
-    "N": (None, ""),
-    "app.default": ("app", "default"),
-    "app.v1": ("app", "v1"),
-    "other": ("other", "default"),
-}
-OTHERWISE = {"yes": "NONE", "no": "ANY_JC,NO_JC"}
-
-
-@pytest.mark.parametrize("row", rows("jc-list"), ids=lambda row: row["jc_list"])
-@pytest.mark.parametrize("job", JOBS)
-def test_a_cell_of_jc_list(row, job):
-    """The list decides wherever it stands: all other places say the opposite."""
-    text, other = row["jc_list"], OTHERWISE[row[job]]
-    classes = {"app": ("default", "v1"), "other": ("default",)}
-    places = {
-        "default": text,
-        "host group": f"{other},[@gpu={text}]",
-        "host": f"{other},[@gpu={other}],[node7={text}]",
-    }
-    for place, value in places.items():
-        found = read_jc_list(value, classes)
-        assert found.faults == (), place
-        admission = allows(found.lists.on("node7", ["@gpu", "@all"]), *JOBS[job])
-        assert admission.allowed == (row[job] == "yes"), (place, admission)
-    ambiguous = read_jc_list(f"{text},[@gpu={text}],[@all={other}]").lists.on("node7", ["@gpu", "@all"])
-    assert not isinstance(ambiguous, JcList)
-    assert not allows(ambiguous, *JOBS[job]).allowed
-    assert bool(read_jc_list(text, classes).warnings) == (text in ("ANY_JC,app", "ANY_JC,NO_JC,app"))
-
-
-def test_jc_list_has_44_cells():
-    assert [(len(rows("jc-list")), len(JOBS))] == [(11, 4)]
 
 
 # --- words that client programs search for --------------------------------------------------------

@@ -308,3 +308,10 @@ def test_a_typical_job_is_read_fast():
     for _ in range(1_000):
         read_job(record)
     assert time.process_time() - started < 1  # 60 times slower than measured when quiet
+
+
+@pytest.mark.parametrize("name", ["GridEngine", "gridengine"])
+def test_what_is_kept_for_grid_engine_is_no_unknown_attribute(name):
+    description = read_job({"Executable": "x", name: ["m=be"], "Gridengin": 1})
+    assert [notice.attribute for notice in description.warnings] == ["Gridengin"]
+    assert description.spec.extra[name] == ["m=be"]

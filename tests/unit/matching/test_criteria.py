@@ -112,6 +112,12 @@ REASONS = [
         "group",
         "the resource takes jobs of chem, phys, not of group bio",
     ),
+    (
+        key(job_class="app", variant="v1"),
+        request(job_classes=("NO_JC", "app.v2")),
+        "job_class",
+        "jc_list of the queue has NO_JC, app.v2: it takes no jobs of class app.v1",
+    ),
     (key(), request(groups=()), "group", "the resource takes jobs of nothing, not of group bio"),
     (key(), request(owner="bob"), "owner", "the pilot runs only jobs of bob, not of alice"),
     (
@@ -201,6 +207,8 @@ def test_every_criterion_has_its_row_above():
         (key(submission_pools=("SAM", "gLite")), request(submission_pool="SAM")),
         (key(), request(submission_pool="SAM", submit_pools=("beef",))),
         (key(job_type="MC"), request(job_types=None)),
+        (key(job_class="app", variant="v1"), request(job_classes=("NO_JC", "app.v1"))),
+        (key(job_class="app", variant="v1"), request()),
         (key(job_type="MC"), request(job_types=("Test", ANY))),
         (key(job_type="MC"), request(job_types=("MC", "Test"))),
         (key(), request(groups=("chem", "bio"))),
@@ -263,11 +271,11 @@ def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
     """A new attribute of the key must be put on one side or the other."""
     decide = {
         "vo", "group", "owner", "pilot_type", "sites", "banned_sites", "grid_ces", "platforms", "submit_pool",
-        "submission_pools", "job_type", "tags", "cores", "memory_mb", "norm_cpu_seconds",
+        "submission_pools", "job_type", "tags", "cores", "memory_mb", "norm_cpu_seconds", "job_class", "variant",
     }  # fmt: skip
-    tell_apart = {"job_class", "variant", "project", "user_priority", "force_generic", "pe", "consumables"}
+    tell_apart = {"project", "user_priority", "force_generic", "pe", "consumables"}
     assert {field.name for field in fields(TaskQueueKey)} == decide | tell_apart
-    assert len(CRITERIA) == len(decide) + 1  # tags count twice
+    assert len(CRITERIA) == len(decide)  # tags count twice, class and variant once
     assert len({criterion.name for criterion in CRITERIA}) == len(CRITERIA)
 
 

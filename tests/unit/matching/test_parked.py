@@ -65,11 +65,11 @@ def test_remaining_life_is_rounded_down_to_a_minute(life, rounded):
 def test_requests_that_say_the_same_have_one_signature():
     one = replace(
         REQUEST, tags=("b", "a"), required_tags=("b", "a"), groups=("y", "x"), job_types=("T", "S"),
-        submit_pools=("q", "p", "q"), norm_cpu_seconds=119,
+        submit_pools=("q", "p", "q"), norm_cpu_seconds=119, job_classes=("b", "a"),
     )  # fmt: skip
     other = replace(
         REQUEST, tags=("a", "b", "a"), required_tags=("a", "b"), groups=("x", "y"), job_types=("S", "T"),
-        submit_pools=("p", "q"), norm_cpu_seconds=60,
+        submit_pools=("p", "q"), norm_cpu_seconds=60, job_classes=("a", "b"),
     )  # fmt: skip
     assert signature(one) == signature(other)
     assert signature(one) != signature(replace(one, tags=("a",)))

@@ -146,7 +146,7 @@ def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
     [
         {"vo": "vo2"}, {"groups": ("bio",)}, {"owner": "alice"}, {"pilot_type": "private"}, {"site": "B"},
         {"ce": "c"}, {"platforms": ("p",)}, {"tags": ("t",)}, {"required_tags": ("t",)}, {"job_types": ("User",)},
-        {"submit_pools": ("x",)}, {"submission_pool": "s"},
+        {"submit_pools": ("x",)}, {"submission_pool": "s"}, {"job_classes": ()},
     ],
     ids=str,
 )  # fmt: skip

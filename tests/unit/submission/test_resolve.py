@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
+from tests.kits.class_vectors import VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
@@ -263,27 +264,6 @@ def test_all_rules_are_in_the_table():
 
 
 # --- 2.3: vectors, through submission and through a JSV -------------------------------------------------
-
-VECTORS = [
-    (row, variant, job, outcome)
-    for row in rows("vectors")
-    if row["attr"] != "parse"
-    for cells in [[row[name].split(" / ") for name in ("variant", "finished job", "outcome")]]
-    for count in [max(map(len, cells))]
-    for variant, job, outcome in zip(
-        *(cell * count if len(cell) == 1 else cell for cell in cells), strict=True
-    )
-]
-
-
-def job_of(attribute, text):
-    if attribute == "N":
-        return {} if text == "unset" else {"N": text}
-    return {} if text == "empty" else {"l_hard": entries_of("l_hard", text)}
-
-
-def resources(job):
-    return ["=".join(pair) for pair in job.get("l_hard", {}).items()]
 
 
 @pytest.mark.parametrize("way", ["submission", "server JSV"])

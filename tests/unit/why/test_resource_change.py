@@ -36,6 +36,8 @@ def test_every_criterion_has_a_word_for_people():
         ("platform", {"platforms": ("q",)}, {"platforms": ()}, "Platform -> q"),
         ("tag", {"tags": ("gpu", "ssd")}, {}, "Tag with gpu"),
         ("required_tag", {"tags": ("x",)}, {"required_tags": ("long", "x")}, "RequiredTag without long"),
+        ("job_class", {"job_class": "a", "variant": "v"}, {"job_classes": ("NO_JC",)}, "JcList -> ANY_JC or a or a.v"),
+        ("job_class", {}, {"job_classes": ("ANY_JC", "app")}, "JcList -> NO_JC"),
         ("job_type", {"job_type": "MC"}, {"job_types": ("User",)}, "JobType -> MC"),
         ("submit_pool", {"submit_pool": POOL}, {"submit_pools": ("a", "b", "c", "d")}, f"SubmitPool -> {POOL[:20]}..."),
         ("submission_pool", {"submission_pools": ("SAM",)}, {}, "SubmissionPool -> SAM"),

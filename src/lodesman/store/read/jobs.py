@@ -46,9 +46,15 @@ _ATTEMPT = """SELECT previous, id, number, pilot_id, site, claimed_at, started_a
 signal, cpu_seconds, wall_seconds, max_rss_mb, message FROM attempt WHERE id = ?"""
 _LAST_OUTPUT = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL FROM job j
 JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
-_DESCRIPTION = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
+_DESCRIPTION = """SELECT form, record, count, members IS NOT NULL, first_template, last_template FROM submission
+WHERE id = ?"""
 _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
+_CHANGEABLE_ROWS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, j.template_id, j.tq_id FROM job j
+JOIN submission s ON s.id = j.submission_id WHERE j.id BETWEEN ? AND ? AND j.state IN ('Waiting', 'Held') LIMIT ?"""
+_CHANGEABLE_RUNS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, c.template_id, c.tq_id FROM submission s
+JOIN cohort c ON c.submission_id = s.id WHERE s.base <= ? AND s.base + s.count > ?
+AND s.base + c.start <= ? AND s.base + c.stop > ? LIMIT ?"""
 _RESOLUTIONS = msgspec.json.Decoder(dict[int, Resolution])
 _NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET}
 
@@ -223,8 +229,30 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 # --- descriptions ----------------------------------------------------------------------------------------
 
 
-def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int]:
-    """(language, description as it was given or '' if none is stored, number of jobs, whether it is parametric)."""
+class ChangeableJobs(NamedTuple):
+    """Jobs of a submission that wait or are held, and are alike: one template, one task queue."""
+
+    submission: int
+    base: int
+    owner: str
+    group: str
+    vo: str
+    template: int
+    tq_id: int
+
+
+def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[ChangeableJobs]:
+    """The kinds of waiting and held jobs with first <= id <= last, at most `most`. Runs count even if pilots took all."""
+    rows = db.execute(_CHANGEABLE_ROWS, (first, last, most))
+    found = {ChangeableJobs(*row): None for row in rows}
+    runs = db.execute(_CHANGEABLE_RUNS, (last, first, last, first, most))
+    return [*found | {ChangeableJobs(*row): None for row in runs}]
+
+
+def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
+    """(language, description as it was given or '' if none is stored, number of jobs, whether it is parametric, its first
+    and last template: a job with another one was changed).
+    """
     return db.only(_DESCRIPTION, (submission,))
 
 
@@ -232,6 +260,13 @@ def resolution_of(db: Reader, submission: int, index: int) -> Resolution | None:
     """What a job class made of a description of a submission, by its index."""
     (text,) = db.only("SELECT resolution FROM submission WHERE id = ?", (submission,))
     return _RESOLUTIONS.decode(text).get(index) if text else None
+
+
+def resolution_of_class(db: Reader, submission: int, job_class: str) -> Resolution | None:
+    """What a class (class.variant) made of one of the descriptions of a submission: it had one revision for all."""
+    (text,) = db.only("SELECT resolution FROM submission WHERE id = ?", (submission,))
+    found = _RESOLUTIONS.decode(text).values() if text else ()
+    return next((one for one in found if one.job_class == job_class), None)
 
 
 def stored_template(db: Reader, number: int) -> tuple[int, int, str]:

@@ -19,6 +19,11 @@ _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, sta
 max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
 reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
+_CHANGE_ROW = "UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ?, last_event = ? WHERE id = ?"
+# Of a submission's own templates others may have need; those of its runs are kept with them.
+_DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FROM submission s
+WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
+AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = ? AND c.template_id = template.id)"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
 _SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
 j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held
@@ -208,6 +213,20 @@ def force_move(
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
 
 
+def change_row(
+    tx: Transaction, ids: Ids, row: JobRow, *, tq_id: int, template: int, max_attempts: int, **data: Any
+) -> None:
+    """A job that waits or is held is another one from now on. A template that was made for it alone goes."""
+    event = add_event(tx, ids, row.id, "Changed", previous=row.last_event, **data)
+    tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id))
+    tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id))
+
+
+def forget_name(tx: Transaction, submission_id: int) -> None:
+    """Jobs of a submission have names of their own from now on: those in their templates."""
+    tx.write("UPDATE submission SET name = '' WHERE id = ?", (submission_id,))
+
+
 # --- submissions -----------------------------------------------------------------------------------------
 
 
@@ -315,8 +334,8 @@ def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: 
 
 def insert_run(
     tx: Transaction, ids: Ids, run: range, *, submission: int, tq_id: int, base: int, template: int
-) -> None:
-    """Members that wait as one."""
-    tx.later(
-        _INSERT_COHORT, (ids.cohort(), submission, tq_id, base, run.start, run.stop, run.start, template)
-    )
+) -> int:
+    """Members that wait as one; returns the number of their cohort."""
+    number = ids.cohort()
+    tx.later(_INSERT_COHORT, (number, submission, tq_id, base, run.start, run.stop, run.start, template))
+    return number

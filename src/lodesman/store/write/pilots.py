@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,7 +35,8 @@ _SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ?, node_hos
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
 _SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
 _DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
-_OFFERS = "SELECT id, vo, site, ce, queue, request FROM pilot WHERE ended_at IS NULL"
+_OFFERS = """SELECT id, vo, site, ce, queue, request, CASE WHEN joined_at IS NOT NULL THEN node_host END
+FROM pilot WHERE ended_at IS NULL"""
 
 _INSERT_JOIN_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at)
 VALUES (?,'join','',?,?,?)"""
@@ -91,11 +92,17 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
     tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id))
 
 
-def live_offers(tx: Transaction) -> dict[tuple[str, QueueId, str], list[int]]:
-    """The live pilots, by VO, queue and what they present, as JSON."""
-    found: dict[tuple[str, QueueId, str], list[int]] = {}
-    for number, vo, *queue, request in tx.read(_OFFERS):
-        found.setdefault((vo, QueueId(*queue), request), []).append(number)
+def live_offers(
+    tx: Transaction, differ_by_host: Callable[[str, QueueId], bool]
+) -> dict[tuple[str, QueueId, str | None, str], list[int]]:
+    """The live pilots, by VO, queue, host and what they present, as JSON. The host: of those that joined, where queues
+    differ by host.
+    """
+    found: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
+    for number, vo, site, ce, queue, request, host in tx.read(_OFFERS):
+        place = QueueId(site, ce, queue)
+        kind = (vo, place, host if differ_by_host(vo, place) else None, request)
+        found.setdefault(kind, []).append(number)
     return found
 
 

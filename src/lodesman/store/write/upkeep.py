@@ -15,10 +15,16 @@ _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, star
 AND state IN ({ENDED_STATES}) AND at < ?"""
 _EMPTY = f"""SELECT s.id FROM submission s WHERE s.id IN {GIVEN}
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1)"""
+# The templates of single jobs that were changed.
+_CHANGED = f"""DELETE FROM template WHERE id IN (SELECT j.template_id FROM job j JOIN submission s ON s.id = j.submission_id
+WHERE j.id IN {GIVEN} AND j.template_id NOT BETWEEN s.first_template AND s.last_template
+AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id AND c.template_id = j.template_id))"""
 # What belongs to a submission, in the order in which it goes; a limited number of rows at once.
 _BELONGINGS = (
     f"""DELETE FROM hole WHERE (cohort_id, start) IN (SELECT h.cohort_id, h.start FROM cohort c
     JOIN hole h ON h.cohort_id = c.id WHERE c.submission_id IN {GIVEN} LIMIT ?)""",
+    f"""DELETE FROM template WHERE id IN (SELECT t.id FROM cohort c
+    JOIN template t ON t.id = c.template_id WHERE c.submission_id IN {GIVEN} LIMIT ?)""",
     f"DELETE FROM cohort WHERE id IN (SELECT id FROM cohort WHERE submission_id IN {GIVEN} LIMIT ?)",
     f"""DELETE FROM template WHERE id IN (SELECT t.id FROM submission s
     JOIN template t ON t.id BETWEEN s.first_template AND s.last_template WHERE s.id IN {GIVEN} LIMIT ?)""",
@@ -36,11 +42,12 @@ def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]
 
 def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     """Delete jobs with all their events and attempts."""
-    mark_ids(tx, "event", "attempt")
+    mark_ids(tx, "event", "attempt", "template")
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
     for table, heads in last.items():
         sql = f"{CHAIN.format(table)} DELETE FROM {table} WHERE id IN (SELECT id FROM chain)"
         tx.write(sql, (keys(head for head in heads if head is not None),))
+    tx.write(_CHANGED, (keys(job.id for job in jobs),))
     tx.write(f"DELETE FROM job WHERE id IN {GIVEN}", (keys(job.id for job in jobs),))
 
 

@@ -1,0 +1,47 @@
+"""Every vector of access specifiers in the reference, on jobs that wait."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from tests.kits.class_vectors import VECTORS, job_of, resources
+
+from lodesman.answers.job_classes import JobClassSection
+from lodesman.api.job_classes import use_configuration
+from lodesman.gridengine.files import read_vocabulary
+
+COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, kind, relation in (
+    ("a", "INT", "<="), ("b", "INT", "<="), ("c", "INT", "<="), ("Y", "BOOL", "=="), ("Z", "BOOL", "=="),
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "vector", VECTORS, ids=lambda one: f"{one.row['class value']} {one.variant} {one.text}"
+)
+def test_a_vector_on_a_waiting_job(house, vector):
+    house.user("eva", "physics", admin=True)
+    vocabulary = read_vocabulary({"complexes": COMPLEXES}, faults=[])
+    house.run(use_configuration(house.core, vocabulary, JobClassSection()))
+    house.core.policy = replace(house.core.policy, vocabulary=vocabulary)
+    attribute, outcome = vector.row["attr"], vector.outcome
+    text = f"jcname app\nvariant_list default,large,other,short,long\nCMDNAME x\n{attribute} {vector.row['class value']}\n"
+    assert house.call("POST", "/v1/job-classes", {"text": text}, token="eva").status == 200
+    variant = "default" if vector.variant == "-" else vector.variant
+    job = f'JobClass = "app.{variant}";'
+    assert house.call("POST", "/v1/jobs", {"text": job}, token="ann").status == 200
+    wanted = job_of(attribute, vector.text)
+    values = {"JobName": wanted.get("N")} if attribute == "N" else {"Consumables": resources(wanted) or None}
+    body = {"ranges": [[1, 1]], "attributes": values}
+    answer = house.call("POST", "/v1/jobs/change", body, token="ann")
+    if outcome == "ok":
+        assert (answer.status, answer.json.get("changed")) == (200, 1), answer.json
+        return
+    error = answer.json["error"]
+    (violation,) = error["data"]["violations"]
+    assert (answer.status, violation["attribute"]) == (400, attribute)
+    assert "reject" in outcome or outcome in error["message"]
+    named = re.search(r"\b([abc]) (changed|added|removed)\b", outcome)
+    assert not named or (violation["key"], violation["deed"]) == named.groups()
+    assert not any(one["event"] == "Changed" for one in house.get("/v1/jobs/1")["events"])
