@@ -8,8 +8,9 @@ from functools import partial
 from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
-from lodesman.answers.accounts import AuditAction
+from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing
+from lodesman.answers.jsv import VerifiedJob, VerifyBody
 from lodesman.answers.requests import (
     AccountBody,
     ControlBody,
@@ -26,7 +27,7 @@ from lodesman.commands.accounts import add_account, check_membership, disable_us
 from lodesman.commands.control import Control, ControlOutcome, apart, name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
-from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
+from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
@@ -42,13 +43,16 @@ async def _submit(
 ) -> jobs.Submission | jobs.TrialSubmission:
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
+    verified = await _verified(core, body, who) if core.jsv.is_set else None
     if request.size <= (_LARGE_TEXT if body.text is not None else _LARGE_BATCH):
-        prepared, notices = prepare(body, who, core.policy, core.reader, core.job_classes.now)
+        prepared, notices = prepare(
+            body, who, core.policy, core.reader, core.job_classes.now, verified=verified
+        )
     else:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(
-                prepare, body, who, core.policy, core.second_reader, core.job_classes.now
+                prepare, body, who, core.policy, core.second_reader, core.job_classes.now, verified=verified
             )
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
@@ -57,6 +61,14 @@ async def _submit(
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
+
+
+async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifiedJob]:
+    """The submission as the server's JSV left it: the background process asks that. Raises what refuses it."""
+    if core.verify is None:
+        raise Unavailable("There is no process that asks the JSV of the server.")
+    asked = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
+    return (await core.verify(asked)).jobs
 
 
 @serves(calls.CONTROL)

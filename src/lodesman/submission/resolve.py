@@ -40,6 +40,7 @@ from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin,
 
 _MOST_RESTARTS: Final = 10
 _NO_CLASS: Final = "NONE"
+_JC: Final = "jc"
 
 Path = tuple[str, str | None]
 """An attribute of Grid Engine, and a key of its list."""
@@ -61,7 +62,7 @@ class SubmissionRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftRecord:
     """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
-    JSV that wrote an attribute of Grid Engine last, where one did.
+    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did.
     """
 
     record: Record
@@ -84,7 +85,7 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
         what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
         return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
     chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
-    if isinstance(chosen, str) or wanted or draft.edits or rules.defaults or rules.jsv:
+    if isinstance(chosen, str) or wanted or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
         return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
     if isinstance(chosen, ClassRefusal):
         return _refused(chosen)
@@ -105,7 +106,8 @@ class _Steps:
     def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
         """Steps 1 to 6, again for each class that the JSV asks for."""
         chain: list[str] = []
-        origin = Origin(step=ValueSource.COMMAND_LINE if asked else ValueSource.DEFAULT)
+        by_user = self._origin((_JC, None), ValueSource.COMMAND_LINE)
+        origin = by_user if asked else Origin(step=ValueSource.DEFAULT)
         while True:
             snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
             if isinstance(snapshot, ClassRefusal):
@@ -114,7 +116,9 @@ class _Steps:
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
                 sentence = f"JSV keeps changing the job class: {steps}"
-                return NotResolved(sentence=sentence, chain=(*chain, name), jsv_runs=self.runs)
+                return NotResolved(
+                    sentence=sentence, chain=(*chain, name), jsv_runs=self.runs, jsv=self.rules.jsv
+                )
             chain.append(name)
             values = self._filled(snapshot)
             if isinstance(values, NotResolved) or not self.rules.jsv:
@@ -122,7 +126,7 @@ class _Steps:
             answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
             self.runs += 1
             if answer.rejected is not None:
-                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs)
+                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
             if _full_name(answer.job_class) == name:
                 values = self._changed(values, answer.values)
                 break
@@ -169,12 +173,15 @@ class _Steps:
         return after
 
     def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
-        for path in paths:
-            script = self.rules.jsv if step is ValueSource.SERVER_JSV else ""
-            client = self.draft.client_jsv.get(path[0], "") if step is ValueSource.COMMAND_LINE else ""
-            self.writers[path] = Origin(
-                step=ValueSource.CLIENT_JSV if client else step, script=client or script
-            )
+        self.writers |= {path: self._origin(path, step) for path in paths}
+
+    def _origin(self, path: Path, step: ValueSource) -> Origin:
+        if step is ValueSource.COMMAND_LINE and self.draft.client_jsv:
+            by_entry = self.draft.client_jsv.get(" ".join(filter(None, path)), "")
+            client = by_entry or self.draft.client_jsv.get(path[0], "")
+            step = ValueSource.CLIENT_JSV if client else step
+            return Origin(step=step, script=client)
+        return Origin(step=step, script=self.rules.jsv if step is ValueSource.SERVER_JSV else "")
 
     def _end(
         self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin

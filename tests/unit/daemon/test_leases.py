@@ -243,7 +243,9 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
         return True
 
     shares = SimpleNamespace(corrector=corrector)
-    config = SimpleNamespace(limits=None, resources=resources, shares=shares, job_classes=JobClassSection())
+    config = SimpleNamespace(
+        limits=None, jsv=None, resources=resources, shares=shares, job_classes=JobClassSection()
+    )
     core = SimpleNamespace(
         note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
