@@ -46,7 +46,7 @@ def parse_url(text: str, context: JsvContext, *, folder: str = "") -> JsvUrl | N
     if not path.startswith("/"):
         if not path or not folder:
             raise _bad(text, "the path is not absolute", "Write the path from the root folder on.")
-        path = f"{folder.rstrip('/')}/{path}"
+        path = f"{folder.rstrip('/')}/{path.removeprefix('./')}"
     return JsvUrl(path=path, user=user)
 
 
