@@ -77,6 +77,7 @@ class Verifier:
         self._known: tuple[tuple[int, int], Classes] | None = None
         self._configurations = 0
         self._room: JsvRoom | None = None
+        self._changing = threading.Lock()  # of the room
         self._waiting = 0
 
     async def verified(self, body: VerifyBody) -> list[VerifiedJob]:
@@ -87,9 +88,10 @@ class Verifier:
         self._waiting += 1
         try:
             classes = await self._classes(body.classes)
-            room = self._room_of(body.jsv)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(room.threads, room.verified, body, classes)
+            with self._changing:
+                room = self._room_of(body.jsv)
+                begun = room.threads.submit(room.verified, body, classes)
+            return await asyncio.wrap_future(begun)
         finally:
             self._waiting -= 1
 
@@ -102,9 +104,19 @@ class Verifier:
                 self._known = wanted, await self._load()
             return self._known[1]
 
-    def configured(self) -> None:
-        """There is another configuration: classes are read anew."""
-        self._configurations += 1
+    def configured(self, section: JsvSection) -> None:
+        """There is another configuration: classes are read anew, and processes of a script that is no more leave. Any thread
+        may call this.
+        """
+        with self._changing:
+            self._configurations += 1
+            if not section.is_set:
+                self._use(None)
+
+    def _use(self, room: JsvRoom | None) -> None:
+        old, self._room = self._room, room
+        if old is not None:
+            threading.Thread(target=old.close, name="jsv ends").start()
 
     def _room_of(self, section: JsvSection) -> JsvRoom:
         """Raises InvalidJob while the script cannot be run."""
@@ -113,9 +125,8 @@ class Verifier:
                 new = JsvRoom(section)
             except InvalidConfig as fault:
                 raise InvalidJob(f"Unable to run job: {fault.message}", hint=fault.hint) from None
-            old, self._room = self._room, new
-            if old is not None:
-                threading.Thread(target=old.close, name="jsv ends").start()
+            self._use(new)
+            return new
         return self._room
 
     def close(self) -> None:

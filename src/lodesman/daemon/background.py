@@ -264,7 +264,7 @@ class BackgroundProcess:
         self.usage.options = config.shares
         self.director.options = config.director
         self._class_section, self.side.jsv = config.job_classes, config.jsv
-        self.side.verifier.configured()
+        self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days

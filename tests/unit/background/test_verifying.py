@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 
 import pytest
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
@@ -67,7 +69,12 @@ def test_classes_are_read_once_for_each_version_and_configuration(section):
     one, loads = section("jsv_accept"), Loads()
     run(asked(one), asked(one), asked(one, classes=2), asked(one, classes=2), loads=loads)
     assert loads.count == 2
-    run(asked(one, classes=2), asked(one, classes=2), loads=loads, between=Verifier.configured)
+    run(
+        asked(one, classes=2),
+        asked(one, classes=2),
+        loads=loads,
+        between=lambda verifier: verifier.configured(one),
+    )
     assert loads.count == 4
     run(asked(one, classes=None), asked(one, classes=None), loads=loads)
     assert loads.count == 6
@@ -95,6 +102,22 @@ def test_what_was_begun_ends_when_another_script_is_configured(section):
     names = [one.record["JobName"] for one in asyncio.run(go())]
     verifier.close()
     assert names == ["quick", *["slow"] * 4]
+
+
+def test_the_processes_leave_when_there_is_no_script_any_more(section):
+    pids: list[int] = []
+
+    def leave(verifier):
+        workers = verifier._room._pool._workers
+        pids.extend(worker._process._process.pid for worker in workers if worker._process)
+        verifier.configured(JsvSection())
+        for thread in threading.enumerate():
+            if thread.name == "jsv ends":
+                thread.join()
+
+    run(asked(section("jsv_accept")), between=leave)
+    assert len(pids) == 1
+    assert not os.path.exists(f"/proc/{pids[0]}")  # noqa: PTH110
 
 
 def test_a_script_that_cannot_be_run_refuses_until_it_can(section):
