@@ -13,7 +13,8 @@ from lodesman.answers.jsv import JsvSection, VerifiedJob, VerifyBody
 from lodesman.commands.resolving import Resolver
 from lodesman.errors import InvalidConfig, InvalidJob, Unavailable
 from lodesman.jobclass import Classes
-from lodesman.jsv import JsvOutcome, JsvPool, Parameters, asker, server_script
+from lodesman.jsv import JsvOutcome, JsvPool, Parameters, server_script
+from lodesman.jsv.views import asker
 
 log = logging.getLogger(__name__)
 

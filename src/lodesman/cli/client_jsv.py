@@ -117,7 +117,8 @@ class ClientRequest:
 
     def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str]]:
         from lodesman.gridengine.stock import STOCK_COMPLEXES
-        from lodesman.jsv import JsvContext, after, parameters_of, verify_at_client
+        from lodesman.jsv import JsvContext, verify_at_client
+        from lodesman.jsv.views import after, parameters_of
         from lodesman.submission.native import record_of, values_of
         from lodesman.submission.resolution import JsvView
         from lodesman.submission.resolve import asked_class, changed_paths, with_class

@@ -9,7 +9,6 @@ from lodesman.jsv.parameters import JsvContext, Parameters
 from lodesman.jsv.process import OWN_LIBRARIES, ScriptLimits, ScriptSettings, check_script
 from lodesman.jsv.protocol import Dialogue, JsvLogLine, JsvOutcome, JsvVerdict, ParameterChange
 from lodesman.jsv.runner import JsvPool, JsvStep, server_script, verify_at_client
-from lodesman.jsv.views import after, asker, parameters_of
 
 __all__ = [
     "OWN_LIBRARIES",
@@ -25,12 +24,9 @@ __all__ = [
     "Parameters",
     "ScriptLimits",
     "ScriptSettings",
-    "after",
-    "asker",
     "check_modification",
     "check_script",
     "client_order",
-    "parameters_of",
     "parse_url",
     "server_script",
     "verify_at_client",
