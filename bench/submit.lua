@@ -2,6 +2,9 @@
 local token, number, id = os.getenv("BENCH_TOKEN"), 0, 0
 local seed = os.getenv("BENCH_SEED") or "0"
 local threads = 0
+-- The job class, for those that have one.
+local class = os.getenv("BENCH_JOB_CLASS")
+local prefix = class and '"JobClass":"' .. class .. '",' or ""
 
 function setup(thread)
   thread:set("id", threads)
@@ -10,7 +13,7 @@ end
 
 function request()
   number = number + 1
-  local body = '{"jobs":[{"JobName":"single","Executable":"/usr/bin/simulate","Arguments":["--seed","' .. seed .. "." ..
+  local body = '{"jobs":[{' .. prefix .. '"JobName":"single","Executable":"/usr/bin/simulate","Arguments":["--seed","' .. seed .. "." ..
     id .. "." .. number .. '"],"StdOutput":"std.out","CPUTime":' .. 3600 * (1 + number % 50) .. '}]}'
   return wrk.format("POST", "/v1/jobs",
     {["Authorization"] = "Bearer " .. token, ["Content-Type"] = "application/json"}, body)

@@ -57,6 +57,7 @@ ROWS: dict[str, Row] = {
     "black-hole": black_hole.measure,
     "pools": pools.measure,
     "jsv": jsv.measure,
+    "jsv-submit": jsv.submissions,
     "limits": limits.measure,
     "latency": latency.measure,
     "isolation": isolation.measure,
@@ -69,7 +70,7 @@ ON_POSTGRESQL = (
     "claims-process", "claims-http", "submit-single", "submit-bulk", "arrays", "why", "plan", "director", "latency", "scale",
     "pgqueuer",
 )  # fmt: skip
-NEED_WRK = ("claims-http", "submit-single", "limits")
+NEED_WRK = ("claims-http", "submit-single", "jsv-submit", "limits")
 FAILED, NO_GENERATOR, TERMINATED = 1, 2, 143
 
 

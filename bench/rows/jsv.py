@@ -1,16 +1,26 @@
-"""Job submission verifiers: dialogues of one worker, 16 parameters each, beside a loop that only writes and reads lines."""
+"""Job submission verifiers: dialogues of one worker, 16 parameters each, beside a loop that only writes and reads lines;
+and submissions through a job class and the server's verifier.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, best
+from bench.generator import LoadFault, encode, replay, wrk
+from bench.server import Server
+from bench.stats import percentile
 
 from lodesman.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, Parameters, ScriptSettings
 from lodesman.jsv.parameters import parameter_lines
@@ -44,6 +54,19 @@ jsv_on_verify() { if [ "$(jsv_get_param N)" = job ]; then jsv_accept; else jsv_r
 . "$SGE_ROOT/util/resources/jsv/jsv_include.sh"
 jsv_main
 """
+CLASS = """jcname bench
+CMDNAME {~}/usr/bin/simulate
+N {~}simulate
+l_hard {~+}{~}h_rt=3600,h_vmem=1G
+"""
+CORRECTS = """#!/usr/bin/perl
+use lib "$ENV{SGE_ROOT}/util/resources/jsv";
+use JSV qw(:ALL);
+open(my $count, '>>', "%s"); $count->autoflush(1);
+jsv_on_verify(sub { print $count "."; jsv_set_param('P', 'bench'); jsv_correct() });
+jsv_main();
+"""
+MILLION = 1_000_000
 JOB = Parameters(
     context=JsvContext.CLIENT, user="ann", group="users", command="/home/ann/run.sh", arguments=("one",),
     values={"A": "account", "N": "job", "M": "ann@host", "cwd": "/home/ann", "l_hard": "h_vmem=1G", "P": "physics",
@@ -140,3 +163,65 @@ def _rate(dialogue: Callable[[], None], seconds: float) -> float:
             dialogue()
         count += 10
     return count / spent
+
+
+@contextmanager
+def _verified(context: Context) -> Iterator[tuple[Server, str, Path]]:
+    """A server with a job class and a Perl script; a token; and the file to which the script writes a character for each
+    dialogue.
+    """
+    data = context.world(context.size())
+    token = context.tokens(data)["admin"]
+    with tempfile.TemporaryDirectory(prefix="bench-jsv-") as name:
+        Path(name).chmod(0o755)
+        script, dialogues = Path(name) / "check.pl", Path(name) / "dialogues"
+        dialogues.touch()
+        dialogues.chmod(0o666)
+        script.write_text(CORRECTS % dialogues)
+        script.chmod(0o755)
+        account = "" if os.geteuid() else "nobody@"
+        with context.server(data, settings={"jsv.server": f"script:{account}{script}"}) as server:
+            server.ask("POST", "/v1/job-classes", token, json.dumps({"text": CLASS}).encode())
+            server.wait_for_calm()
+            yield server, token, dialogues
+    context.drop(data)
+
+
+def submissions(context: Context) -> list[Figure]:
+    """Single submissions and large arrays through a class and a script with two workers."""
+    samples = []
+    with _verified(context) as (server, token, dialogues):
+        submit = partial(wrk, server.url, "submit.lua", connections=16, token=token, job_class="bench")
+        for number in range(context.samples):
+            submit(seconds=context.warm_seconds, seed=f"warm{number}")
+            meter = server.meter()
+            load = submit(seconds=context.seconds, seed=f"run{number}")
+            if load.failed:
+                raise LoadFault(f"{load.failed} refused of {load.requests}")
+            cores = meter.read(wrk=load.cpu_seconds)
+            samples.append({"rate": round(load.rate), "p50_ms": load.p50_ms, "p99_ms": load.p99_ms, **cores})
+        array = _arrays(server, token, dialogues)
+    top = best(samples, "rate")
+    single = Figure(
+        row="jsv-submit", what="single submissions through a job class and a Perl JSV, two workers, 16 connections",
+        unit="/s", value=top["rate"], target=500, floor_name="SQLite commits", floor=context.floors.sqlite_commits,
+        size=str(context.size()), samples=[one["rate"] for one in samples], details=top,
+    )  # fmt: skip
+    return [single, array]
+
+
+def _arrays(server: Server, token: str, dialogues: Path) -> Figure:
+    """Arrays of a million members through both; each is one dialogue."""
+    server.wait_for_calm()  # what was under way when the load ended
+    record = {"JobClass": "bench", "Arguments": "%s", "Parameters": MILLION}
+    request = encode("POST", "/v1/jobs", token, json.dumps({"jobs": [record]}).encode())
+    before, times = dialogues.stat().st_size, 20
+    out = replay(server.port, [request] * times)
+    asked = dialogues.stat().st_size - before
+    if out.failures or asked != times:
+        raise LoadFault(f"{asked} dialogues for {times} arrays; {out.failures[:1]}")
+    return Figure(
+        row="jsv-array", what=f"one array of {MILLION:,} members through a job class and a Perl JSV, p99", unit="ms",
+        value=1e3 * percentile(out.latencies, 99), target=500, less=True,
+        size="on a quiet server", details={"p50_ms": 1e3 * percentile(out.latencies, 50)},
+    )  # fmt: skip

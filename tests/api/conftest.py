@@ -21,9 +21,11 @@ import msgspec
 import pytest
 from tests.conftest import all_suspects, hasty
 
+from lodesman.answers import calls
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.answers.jsv import VerifyBody
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
@@ -250,7 +252,7 @@ class House:
             quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
             job_classes=ClassRules(load_classes(self._writer, policy.vocabulary, JobClassSection())),
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
-            at_end=partial(serve_parked, live),
+            at_end=partial(serve_parked, live), verify=self._ask_verifier,
         )  # fmt: skip
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.side = ReadSide(
@@ -295,9 +297,12 @@ class House:
     async def _nothing(self) -> None:
         """The daemon's part."""
 
-    async def _ask_hot(self, call: Call[Nothing, Any, Any], body: Any) -> Any:
+    async def _ask_verifier(self, body: VerifyBody) -> Any:
+        return await self._ask_hot(calls.VERIFY, body, app=self.reads)
+
+    async def _ask_hot(self, call: Call[Nothing, Any, Any], body: Any, **more: Any) -> Any:
         task, connection = self.open(
-            call.method, call.path, encode(body) if call.has_body else None, token="service"
+            call.method, call.path, encode(body) if call.has_body else None, token="service", **more
         )
         await task
         answer = connection.answer()
@@ -316,6 +321,7 @@ class House:
             task.cancel()
         self.run(asyncio.sleep(0))
         self.loop.close()
+        self.side.verifier.close()
         for db in (*self.core.readers, self.side.db, self._writer):
             db.close()
 

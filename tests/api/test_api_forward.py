@@ -8,8 +8,11 @@ from functools import partial
 
 import pytest
 
+from lodesman.answers.jsv import JsvSection, VerifyBody
+from lodesman.answers.requests import SubmitBody
 from lodesman.api import hot, wire
 from lodesman.api.hot import HotApp
+from lodesman.errors import InvalidJob, Unavailable
 
 MB = 1 << 20
 
@@ -269,3 +272,44 @@ def test_the_hot_process_forwards_what_it_does_not_answer_itself(house, upstream
     for method, path in (("GET", "/v1/jobs"), ("GET", "/"), ("PATCH", "/v1/jobs"), ("GET", "/v1/tokens")):
         house.call(method, path, token="ann")
     assert len(upstream.heads) == 4
+
+
+# --- the server's verifier --------------------------------------------------------------------------------
+
+
+def ask_verifier(house, upstream):
+    body = VerifyBody(SubmitBody(text="x"), "ann", ("physics",), JsvSection())
+    return house.run(hot.ask_verifier(upstream.path, "service-token", body))
+
+
+def test_a_submission_is_sent_to_the_verifier_with_the_token_of_the_server(house, upstream):
+    upstream.start(says(body=b'{"jobs":[{"record":{"A":1},"resolution":null,"notices":[]}]}'))
+    (job,) = ask_verifier(house, upstream).jobs
+    assert job.record == {"A": 1}
+    assert upstream.header(b"authorization") == [b"Bearer service-token"]
+
+
+def test_what_refuses_a_submission_there_refuses_it_here_with_the_same_words(house, upstream):
+    refusal = InvalidJob("Unable to run job: no.", hint="Ask.", attribute="N")
+    upstream.start(says(400, json.dumps({"error": refusal.as_dict()}).encode()))
+    with pytest.raises(InvalidJob) as caught:
+        ask_verifier(house, upstream)
+    assert caught.value.as_dict() == refusal.as_dict()
+
+
+async def breaks_off(_reader, writer):
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{")
+    await writer.drain()
+
+
+async def ends(_reader, _writer):
+    """It was killed in the middle of a dialogue."""
+
+
+@pytest.mark.parametrize("answer", [None, ends, breaks_off])
+def test_a_verifier_that_is_not_there_or_ends_is_a_refusal_that_says_to_try_again(house, upstream, answer):
+    if answer is not None:
+        upstream.start(answer)
+    with pytest.raises(Unavailable) as caught:
+        ask_verifier(house, upstream)
+    assert caught.value.hint == "Try again."

@@ -156,10 +156,10 @@ def test_others_are_served_while_a_large_submission_is_checked(house, form, monk
     """It is checked beside the event loop; the answer and what is stored are the same as for a small one."""
     begun, go = threading.Event(), threading.Event()
 
-    def slowly(*words):
+    def slowly(*words, **more):
         begun.set()
         assert go.wait(60)
-        return prepare(*words)
+        return prepare(*words, **more)
 
     monkeypatch.setattr("lodesman.api.users.prepare", slowly)
     comment = "/* " + "x" * 3_000_000 + " */"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
@@ -545,3 +546,56 @@ def test_a_password_stands_where_its_owner_alone_can_read_it(tmp_path, url):
 def test_a_file_of_sqlite_elsewhere(tmp_path):
     config = load_config(None, overrides={"store": {"url": f"sqlite://{tmp_path}/other%20place.db"}})
     assert config.database == SqliteDatabase(tmp_path / "other place.db")
+
+
+# --- the server's verifier (JSV) --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "check.sh"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_verifier_as_it_is_configured(write, script):
+    user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    path = write(f'[jsv]\nserver = "script:{user}@{script}"\nworkers = 4\ntime_out_seconds = 2\n')
+    found = load_config(path).jsv
+    assert (found.is_set, found.workers, found.time_out_seconds) == (True, 4, 2.0)
+    assert not load_config(None).jsv.is_set
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("script:/no/such/script", "not a file or not executable"),
+        ("script:check.sh", "the path is not absolute"),
+        ("java:/x", "the type 'java' is unknown"),
+        ("script:no-such-account@{script}", "there is no such account"),
+        ("script:root@{script}", "root" if os.geteuid() == 0 else "permission"),
+    ],
+)
+def test_a_verifier_that_cannot_run_is_a_fault_with_its_line(write, script, url, words):
+    path = write(f'[jsv]\nworkers = 1\nserver = "{url.format(script=script)}"\n')
+    (fault,) = refused(path).data["faults"]
+    assert words in fault["message"]
+    assert (fault["source"], fault["line"], fault["section"]) == (str(path), 3, "jsv")
+
+
+@pytest.mark.parametrize(
+    "line", ["workers = 0", "time_out_seconds = 0", 'request = "x"', 'sge_root = "/no/tree"']
+)
+def test_other_options_of_a_verifier_that_are_wrong(write, script, line):
+    account = "nobody@" if os.geteuid() == 0 else ""
+    path = write(f'[jsv]\nserver = "script:{account}{script}"\n{line}\n')
+    assert line.partition(" ")[0] in refused(path).data["faults"][0]["message"]
+
+
+def test_kept_texts_are_good_although_the_script_has_gone_since_then(write, script):
+    account = "nobody@" if os.geteuid() == 0 else ""
+    path = write(f'[jsv]\nserver = "script:{account}{script}"\n')
+    kept = load_config(path).texts
+    script.unlink()
+    assert load_config(path, texts=kept).jsv.is_set

@@ -11,6 +11,7 @@ from lodesman.answers import (
     hosts,
     job_classes,
     jobs,
+    jsv,
     nodes,
     pilots,
     plans,
@@ -29,6 +30,7 @@ from lodesman.answers.call import (
     JOIN_BODY,
     PLAN_BODY,
     REPORT_BODY,
+    SMALL_BODY,
     SUBMIT_BODY,
     Answer,
     Call,
@@ -42,6 +44,8 @@ B = TypeVar("B")
 A = TypeVar("A")
 # A plan is given up by the server after a minute, and may have waited for others.
 _PLAN_SECONDS = 180.0
+# Each description of a batch is a dialogue with a script, and others may come before it.
+_VERIFY_SECONDS = 600.0
 
 
 # `more`: members of `Call` that most calls leave alone.
@@ -325,5 +329,12 @@ RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
 CHECK_LIMITS = _service("check-limits", Nothing, service.LimitsChecked)
 FORGET_IDLE = _service("forget-idle", Nothing, Nothing)
 NOTE = _service("audit", list[accounts.AuditNote], Nothing)
+
+# --- from the hot process to the background process ---------------------------------------------------------------------
+
+VERIFY = _post(
+    "/v1/service/verify", jsv.VerifyBody, jsv.Verified, "service", "", process="reading",
+    most_bytes=SUBMIT_BODY + SMALL_BODY, timeout=_VERIFY_SECONDS,
+)  # fmt: skip
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(one for one in vars().values() if isinstance(one, Call))

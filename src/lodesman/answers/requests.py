@@ -15,8 +15,7 @@ MOST_ROWS = 10_000
 _MOST_JOBS = 10_000
 _LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
 _LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
-# A dollar alone lets a line end pass.
-END = r"(?!\n)$"
+END = r"(?!\n)$"  # a dollar alone lets a line end pass
 
 Text = Annotated[str, Meta(max_length=255)]
 Name = Annotated[str, Meta(max_length=1_024)]
@@ -186,7 +185,7 @@ class FileBody(_Sent):
 
 class PlanJobBody(_Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `ignore_unknown`: attributes of
-    other systems are kept and mean nothing.
+    other systems mean nothing. `client_jsv`: which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`).
     """
 
     text: str | None = None
@@ -196,6 +195,7 @@ class PlanJobBody(_Sent):
     group: Text = ""
     hold_if_impossible: bool = False
     ignore_unknown: bool = False
+    client_jsv: Annotated[dict[Text, Path], Meta(max_length=1_000)] = {}
 
 
 class SubmitBody(PlanJobBody):

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.hosts import HostState
+from lodesman.answers.jsv import JsvSection, Verified, VerifyBody
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
@@ -112,6 +113,9 @@ class Core:
     ticks: Callable[[], float] = time.monotonic
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     limits: LimitSection = field(default_factory=LimitSection)
+    # The server's verifier, and how the background process is asked to resolve a submission before it.
+    jsv: JsvSection = field(default_factory=JsvSection)
+    verify: Callable[[VerifyBody], Awaitable[Verified]] | None = None
     # How local pilots are isolated, in words, while the server has this number of accounts.
     local_pilots: Callable[[int], str] = lambda _: ""
     # When the usage that shares are corrected by is too old, by `ticks`.

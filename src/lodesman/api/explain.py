@@ -20,6 +20,7 @@ from lodesman.answers import calls
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
+from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.answers.pilots import PilotLog
 from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
 from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses
@@ -180,8 +181,17 @@ def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> Q
 
 @serves(calls.PLAN_JOB)
 async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody]) -> JobPlan:
+    who, verified = request.who, None
     wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
-    return await _plan(side, side.job_plans, partial(plan_job, wanted, request.who))
+    if side.jsv.is_set:
+        verified = await side.verifier.verified(VerifyBody(wanted, who.name, who.groups, side.jsv))
+    return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified))
+
+
+@serves(calls.VERIFY)
+async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> Verified:
+    """Ask the server's JSV what becomes of a submission."""
+    return Verified(await side.verifier.verified(request.body))
 
 
 @serves(calls.PLAN_RESOURCES)

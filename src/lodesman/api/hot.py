@@ -14,13 +14,15 @@ from typing import Any
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
-from lodesman.answers.call import Call
+from lodesman.answers.call import Call, encode
+from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.api import claims, hosts, job_classes, pilots, quotas, service, shares, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.fairness import origin_of
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
+from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.errors import InvalidRequest, NotFound, TooOften, Unauthorized, Unavailable
 
 _HEAD_LIMIT = 65_536
@@ -128,10 +130,11 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
         writer.write(_head(scope))
         sending = asyncio.ensure_future(_send_body(receive, writer))
         try:
-            status, headers = await _answer_head(reader, wire.content_length(scope) or 0)
+            length = wire.content_length(scope) or 0
+            status, headers = await _answer_head(reader, _ANSWER_SECONDS + length / wire.SLOWEST_BYTES)
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            length = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
-            await _answer_body(reader, send, int(length))
+            size = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
+            await _answer_body(reader, send, int(size))
         finally:
             sending.cancel()
             await asyncio.wait({sending})
@@ -139,17 +142,44 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
         writer.close()
 
 
-async def _answer_head(reader: asyncio.StreamReader, length: int) -> tuple[int, Headers]:
+async def ask_verifier(socket: str | Path, token: str, body: VerifyBody) -> Verified:
+    """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
+    is not there, or if it ends before it has answered.
+    """
+    call, raw = calls.VERIFY, encode(body)
+    head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_LIMIT)
+    except OSError:
+        raise Unavailable("The part of the server that checks jobs is starting.", hint="Try again.") from None
+    try:
+        writer.write(head.encode() + raw)
+        status, headers = await _answer_head(reader, call.timeout)
+        content = await reader.readexactly(int(dict(headers)[b"content-length"]))
+    except (ConnectionError, asyncio.IncompleteReadError):
+        raise Unavailable("The part of the server that checks jobs has ended.", hint="Try again.") from None
+    finally:
+        writer.close()
+    answer = HttpAnswer(status, "", content)
+    if not answer.good:
+        fault = fault_of(answer)
+        del fault.data["status"]  # it is said again
+        raise fault
+    return call.read(content)
+
+
+async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[int, Headers]:
     """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS + length / wire.SLOWEST_BYTES):
+        async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")
         status, *lines = head.rstrip(b"\r\n").split(b"\r\n")
         parts = [line.partition(b":") for line in lines]
         headers = [(name.lower(), value.strip()) for name, _, value in parts if name.lower() not in _HOP]
         return int(status.split(b" ", 2)[1]), headers
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
-        raise Unavailable("The part of the server that reads did not answer.") from None
+        hint = "Try again."
+        raise Unavailable("The part of the server that reads did not answer.", hint=hint) from None
 
 
 async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:

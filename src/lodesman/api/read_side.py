@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.jobs import Job
+from lodesman.answers.jsv import JsvSection
 from lodesman.answers.server import ConfigurationState
 from lodesman.api.auth import may_touch, own_vo
 from lodesman.api.metrics import UpkeepFigures
@@ -22,6 +23,7 @@ from lodesman.background.direct import Director
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.background.verifying import Verifier
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
@@ -120,6 +122,9 @@ class ReadSide:
     # What upkeep counts, for /metrics.
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     site_tests: SiteTests = field(default_factory=SiteTests)
+    # The server's verifier, for plans: submissions bring the one that is configured where they come in.
+    jsv: JsvSection = field(default_factory=JsvSection)
+    verifier: Verifier = field(init=False)
     names: MemberNames = field(init=False)
     costly: CostlyReads = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.
@@ -131,6 +136,7 @@ class ReadSide:
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
         self.costly = CostlyReads(self.db.database, patience=self.patience)
+        self.verifier = Verifier(lambda: self.costly.run(self.classes))
 
     def fresh(self) -> SnapshotKeeper:
         """The keeper of the snapshot. A loop refreshes it beside the requests; a request waits for a cheap refresh only,

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing
+from lodesman.answers.jsv import VerifiedJob, VerifyBody
 from lodesman.answers.requests import (
     AccountBody,
     ControlBody,
@@ -35,7 +36,7 @@ from lodesman.commands.control import (
 )
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
-from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
+from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
@@ -51,13 +52,16 @@ async def _submit(
 ) -> jobs.Submission | jobs.TrialSubmission:
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
+    verified = await _verified(core, body, who) if core.jsv.is_set else None
     if request.size <= (_LARGE_TEXT if body.text is not None else _LARGE_BATCH):
-        prepared, notices = prepare(body, who, core.policy, core.reader, core.job_classes.now)
+        prepared, notices = prepare(
+            body, who, core.policy, core.reader, core.job_classes.now, verified=verified
+        )
     else:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(
-                prepare, body, who, core.policy, core.second_reader, core.job_classes.now
+                prepare, body, who, core.policy, core.second_reader, core.job_classes.now, verified=verified
             )
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
@@ -66,6 +70,14 @@ async def _submit(
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
+
+
+async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifiedJob]:
+    """The submission as the server's JSV left it: the background process asks that. Raises what refuses it."""
+    if core.verify is None:
+        raise Unavailable("There is no process that asks the JSV of the server.")
+    asked = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
+    return (await core.verify(asked)).jobs
 
 
 @serves(calls.CONTROL)
@@ -112,7 +124,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
     ranges = _ranges(body.ranges)
     may = may_touch(who, core.policy.sharing_groups())
     work = ChangePreparation(
-        body.attributes, core.policy, core.second_reader, core.job_classes.now,
+        body.attributes, core.policy, core.second_reader, core.job_classes.now, core.jsv,
         hold_if_impossible=body.hold_if_impossible,
     )  # fmt: skip
     async with core.one_large:

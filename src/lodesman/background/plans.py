@@ -10,6 +10,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from lodesman.answers import plans as answers
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import ErrorBody
 from lodesman.answers.jobs import Notice
+from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.nodes import Remark
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.task_queues import TaskQueueFacts
@@ -68,15 +70,20 @@ class LiveState(Explainer):
 # --- jobs ------------------------------------------------------------------------------------------------
 
 
-def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobPlan:
-    """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered."""
+def plan_job(
+    body: SubmitBody, who: Principal, verified: list[VerifiedJob] | None, state: LiveState
+) -> answers.JobPlan:
+    """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered.
+    `verified`: what the server's JSV left of it; None: there is no JSV.
+    """
     refusal = None
+    ready = partial(prepare, who=who, policy=state.policy, db=None, classes=state.classes, verified=verified)
     try:
-        prepared, notices = prepare(body, who, state.policy, None, state.classes)
+        prepared, notices = ready(body)
     except Impossible as wrong:
         refusal = msgspec.convert(wrong.as_dict(), ErrorBody)
         held = structs.replace(body, hold_if_impossible=True)
-        prepared, notices = prepare(held, who, state.policy, None, state.classes)
+        prepared, notices = ready(held)
     pools = {pool.id: pool for pool in prepared.pools}
     judged: list[tuple[Verdict, PreparedCohort]] = []
     verdicts: Counter[str] = Counter()

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
-from lodesman.cli.faults import advise, exit_code, exit_code_of, placed
+from lodesman.cli.client_jsv import ClientRequest, client_request
+from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
 from lodesman.cli.words import plain
@@ -22,10 +23,27 @@ if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
 
 A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
 _STDIN = "-"
-ignore_unknown_option = click.option(
-    "--ignore-unknown", is_flag=True, help="Keep attributes of other systems, which mean nothing here."
-)
+_OPTIONS = (
+    click.option(
+        "--class", "job_class", default="", metavar="NAME", help="The job class, app or app.large, whatever FILE says."
+    ),
+    click.option(
+        "--jsv", multiple=True, metavar="URL",
+        help="A script that verifies the jobs here, script:PATH; of several the last one comes first.",
+    ),
+    click.option(
+        "--ignore-unknown", is_flag=True, help="Keep attributes of other systems, which mean nothing here."
+    ),
+)  # fmt: skip
+
+
+def description_options(command: F) -> F:
+    """What may be said of descriptions, whether they are submitted or planned."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +55,20 @@ class Wanted:
     form: Form | None = None
     name: str = ""
     ignore_unknown: bool = False
+    job_class: str = ""
+    jsv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyFile:
-    """A description that is good as far as can be checked here, ready to be sent, and its local input files."""
+    """A description that is good as far as can be checked here, ready to be sent, and its local input files. `as_written`:
+    its text is the file's, so that places in it can be said.
+    """
 
     label: str
     body: SubmitBody
     inputs: dict[str, Path]
+    as_written: bool = True
 
 
 @dataclass(slots=True)
@@ -63,7 +86,7 @@ class Outcome:
             try:
                 answer = call(one)
             except LodesmanError as fault:
-                self.faults.append((one.label, fault))
+                self.faults.append((one.label, fault if one.as_written else without_place(fault)))
                 if isinstance(fault, Unauthorized | Unavailable):
                     return
                 continue
@@ -82,13 +105,14 @@ class Outcome:
 
 
 def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
-    """Read and check every file; errors are gathered, so that one call shows all of them."""
+    """Read and check every file; errors are gathered, so that one call shows all of them. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     ready = []
+    request = client_request(wanted.job_class, wanted.jsv)
     for name in files:
         try:
-            ready.append(_prepare(name, wanted))
+            ready.append(_prepare(name, wanted, request))
         except LodesmanError as fault:
             outcome.faults.append((_label(name), fault))
     return ready
@@ -118,31 +142,36 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _prepare(name: str, wanted: Wanted) -> ReadyFile:
-    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge."""
+def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
+    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.jobs import ARRAY_LIMITS, input_names, locate, read_description, read_job, write_description
+    from lodesman.jobs.record import NO_POSITIONS
 
     data = _read(name)
     parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     description = read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
-    text = data.decode("utf-8-sig")
+    text, record = data.decode("utf-8-sig"), parsed.record
     if wanted.name:
-        record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
-        text = write_description({"JobName": wanted.name, **record}, parsed.form)
-        renamed = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS)
-        read_job(renamed.record, renamed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
+        others = {key: value for key, value in record.items() if key.lower() != "jobname"}
+        record = {"JobName": wanted.name, **others}
+    record, writers = request.apply(record, _label(name))
+    places, as_written = parsed.positions, record is parsed.record
+    if not as_written:
+        text, places = write_description(record, parsed.form), NO_POSITIONS
+        record = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS).record
+        description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
     base = Path() if name == _STDIN else Path(name).parent
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: _local(one, base) for one in names}
     except LodesmanError as fault:
-        locate(fault, parsed.positions)
+        locate(fault, places)
         raise
     body = SubmitBody(
         text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
-        ignore_unknown=wanted.ignore_unknown,
+        ignore_unknown=wanted.ignore_unknown, client_jsv=writers,
     )  # fmt: skip
-    return ReadyFile(label=_label(name), body=body, inputs=inputs)
+    return ReadyFile(label=_label(name), body=body, inputs=inputs, as_written=as_written)
 
 
 def _local(name: str, base: Path) -> Path:
@@ -160,10 +189,10 @@ def _local(name: str, base: Path) -> Path:
     raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")
 
 
-def warn(label: str, notices: Iterable[Notice]) -> None:
+def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:
     """What is odd about a description, on standard error."""
     for one in notices:
-        place = f":{one.line}:{one.column}" if one.line else ""
+        place = f":{one.line}:{one.column}" if one.line and as_written else ""
         note(plain(f"{label}{place}: warning: {one.message}"))
 
 

@@ -64,3 +64,10 @@ def placed(label: str, fault: LodesmanError) -> str:
     if not isinstance(line, int) or not isinstance(column, int):
         return plain(f"{label}: {fault}")
     return plain(f"{label}:{line}:{column}: {_PLACE.sub('', str(fault), count=1)}")
+
+
+def without_place(fault: LodesmanError) -> LodesmanError:
+    """The error without line and column: they are not those of the file that the user has."""
+    fault.message = _PLACE.sub("", fault.message, count=1)
+    fault.data = {name: value for name, value in fault.data.items() if name not in ("line", "column")}
+    return fault

@@ -15,7 +15,7 @@ from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, Waiting
 from lodesman.answers.requests import PlanSharesBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed
-from lodesman.cli.drafts import Outcome, Wanted, ignore_unknown_option, read_all, warn
+from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.faults import FAILED
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
@@ -40,7 +40,7 @@ plan = click.Group(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
-@ignore_unknown_option
+@description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
 @with_session
 def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:
@@ -66,13 +66,13 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
                 if not session.as_json:
                     if len(outcome.made) > 1:
                         click.echo()
-                    _show_job(one.label, answer)
+                    _show_job(one, answer)
     return outcome.finish(session, "plans") or (FAILED if refused else 0)
 
 
-def _show_job(label: str, answer: JobPlan) -> None:
-    warn(label, answer.notices)
-    click.echo(_first_line(label, answer))
+def _show_job(draft: ReadyFile, answer: JobPlan) -> None:
+    warn(draft.label, answer.notices, as_written=draft.as_written)
+    click.echo(_first_line(draft.label, answer))
     cohorts = answer.cohorts
     if len(cohorts) == 1:
         who, queue = "It" if cohorts[0].jobs == 1 else "They", cohorts[0].task_queue

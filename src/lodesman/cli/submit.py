@@ -15,7 +15,7 @@ from lodesman.answers.jobs import Submission
 from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Range
-from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, ignore_unknown_option, read_all, warn
+from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
 from lodesman.errors import LodesmanError, NotFound
@@ -31,7 +31,7 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
     is_flag=True,
     help="Keep a job that no queue could run Held, instead of refusing it.",
 )
-@ignore_unknown_option
+@description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
 @click.option("--name", default="", metavar="TEXT", help="The job's name, instead of the one in the file.")
 @click.option(
@@ -85,7 +85,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
         })  # fmt: skip
         if session.as_json:
             continue
-        warn(one.label, answer.notices)
+        warn(one.label, answer.notices, as_written=one.as_written)
         click.echo(str(ids))
         if answer.held:
             what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"

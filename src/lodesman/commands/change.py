@@ -15,14 +15,17 @@ from msgspec.structs import replace
 
 from lodesman import jobs
 from lodesman.answers.accounts import Principal
+from lodesman.answers.jsv import JsvSection
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
 from lodesman.commands.prepare import Preparation
+from lodesman.commands.resolving import Resolver
 from lodesman.commands.submit import NewPool, PreparedCohort, need_task_queues, store_pools
 from lodesman.commands.templates import payload, record_of_spec, stored_job
 from lodesman.errors import InvalidJob, LodesmanError, TooLarge
 from lodesman.jobclass import Classes, snapshot_from_json
+from lodesman.jsv import check_modification
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
@@ -31,7 +34,7 @@ from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.store.write import jobs as stored
 from lodesman.store.write import submit_pools
 from lodesman.store.write.jobs import CohortRow, Hole, JobRow
-from lodesman.submission.resolve import refuse_change
+from lodesman.submission.resolve import changed_attributes, refuse_change
 
 MOST_KINDS: Final = 100
 """Kinds of jobs, each with a description of its own, that are changed at once."""
@@ -76,15 +79,17 @@ class ChangePreparation:
     """Other values of attributes, judged for each kind of jobs; None takes an attribute away."""
 
     def __init__(
-        self, given: jobs.Record, policy: Policy, db: Reader, classes: Classes, *, hold_if_impossible: bool
-    ) -> None:
-        """Raises InvalidJob."""
+        self, given: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
+        hold_if_impossible: bool,
+    ) -> None:  # fmt: skip
+        """`jsv`: the server's, which does not verify changes. Raises InvalidJob."""
         self._fields = {_attribute_of(name): name for name in given}
         said = {name: one for name, one in given.items() if one is not None}
         self._said = jobs.read_job(said, whole=False).spec if said else jobs.JobSpec(executable="")
         self._policy = policy
         self._db = db
         self._classes = classes
+        self._jsv = jsv
         self._body = SubmitBody(hold_if_impossible=hold_if_impossible)
         self._pools: dict[str, NewPool] = {}
 
@@ -115,7 +120,9 @@ class ChangePreparation:
         after = self._with_values(before)
         self._check_class(kind, before, after, f"{key.job_class}.{key.variant}")
         who = Principal(kind="user", name=kind.owner, vo=kind.vo, groups=(kind.group,))
-        work = Preparation(self._body, who, self._policy, self._db, self._classes)
+        work = Preparation(
+            self._body, who, self._policy, self._db, Resolver(self._classes, who.name, who.groups)
+        )
         config = work.config("")
         # One: what members differ in beside text was filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))
@@ -149,7 +156,10 @@ class ChangePreparation:
         made = resolution_of_class(self._db, kind.submission, job_class)
         snapshot = snapshot_from_json(made.snapshot) if made is not None and made.snapshot else None
         old, new = record_of_spec(before, kind.group), record_of_spec(after, kind.group)
-        refusal = refuse_change(old, new, snapshot, self._classes.vocabulary.complexes)
+        complexes = self._classes.vocabulary.complexes
+        if self._jsv.is_set:
+            check_modification(changed_attributes(old, new, complexes), self._jsv.allowed_modifications)
+        refusal = refuse_change(old, new, snapshot, complexes)
         if refusal is not None:
             raise refusal.error
         if not after.executable:

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from lodesman import jobs
 from lodesman.answers.accounts import Principal
 from lodesman.answers.jobs import Notice, Resolution
+from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
+from lodesman.commands.resolving import Resolver, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
-from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
-from lodesman.jobclass import Classes, ClassSnapshot
+from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
+from lodesman.jobclass import Classes
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
@@ -28,8 +30,6 @@ from lodesman.resources import GroupConfig
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
 from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
-from lodesman.submission.resolution import NotResolved, Resolved
-from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
@@ -49,14 +49,9 @@ class Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
     def __init__(
-        self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
+        self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, resolver: Resolver
     ) -> None:
-        self._rules = SubmissionRules(
-            default_jc=classes.default_jc,
-            enforce_jc=classes.enforce_jc,
-            complexes=classes.vocabulary.complexes,
-        )
-        self._derive = lambda name: classes.get(name, who.name, who.groups)
+        self._resolver = resolver
         self.resolutions: dict[int, Resolution] = {}
         self.body = body
         self.who = who
@@ -88,35 +83,25 @@ class Preparation:
             )
         return self._config
 
-    def read(self, index: int, entry: str | jobs.Record) -> tuple[jobs.Description, PositionMap, str]:
-        """A description as its job class makes it, where its attributes stand in the text, and its language."""
-        if isinstance(entry, str):
-            parsed = _parsed(entry, self.body.form)
-            given, places, form = parsed.record, parsed.positions, parsed.form
-        else:
-            given, places, form = entry, NO_POSITIONS, "json"
-        found = self._resolve(given, places)
+    def read(
+        self, index: int, entry: str | jobs.Record, verified: VerifiedJob | None
+    ) -> tuple[jobs.Description, PositionMap, Form]:
+        """A description as the six steps make it, where its attributes stand in the text, and its language. `verified`: what
+        they made of it before the server's JSV.
+        """
+        given, places, form = read_entry(self.body, entry)
+        found = verified or self._resolver.resolve(given, places, self.body.client_jsv)
         self.notices.extend(found.notices)
-        if found.snapshot is not None or found.origins:
-            origins = {name: str(origin) for name, origin in found.origins.items()}
-            self.resolutions[index] = _stored_resolution(found.snapshot, origins)
-        description = jobs.read_job(found.record, places, ignore_unknown=self.body.ignore_unknown)
-        # What is kept is what the user wrote.
-        return (description if found.record is given else replace(description, record=given)), places, form
-
-    def _resolve(self, record: jobs.Record, places: PositionMap) -> Resolved:
-        """Steps 1 to 6; no JSV of the server is asked."""
-        steps = resolve(DraftRecord(record=record), self._rules, self._derive)
-        found: Resolved | NotResolved = NotResolved(sentence="a JSV of the server would have to be asked")
+        if found.resolution is not None:
+            self.resolutions[index] = found.resolution
+        record = given if found.record is None else found.record
         try:
-            next(steps)
-        except StopIteration as end:
-            found = end.value
-        if isinstance(found, NotResolved):
-            wrong = found.error
-            jobs.locate(wrong, places)
-            raise wrong
-        return found
+            description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
+        except InvalidJob as wrong:
+            name_writer(wrong, found.resolution)
+            raise
+        # What is kept is what the user wrote.
+        return (description if record is given else replace(description, record=given)), places, form
 
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
@@ -213,34 +198,27 @@ def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
     return group
 
 
-def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) -> Resolution:
-    if snapshot is None:
-        return Resolution(origins=origins)
-    return Resolution(
-        job_class=f"{snapshot.job_class}.{snapshot.variant}", revision=snapshot.revision, origins=origins,
-        snapshot=snapshot.to_json(),
-    )  # fmt: skip
-
-
 def prepare(
-    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes
-) -> tuple[PreparedSubmission, Sequence[Notice]]:
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
+    *, verified: Sequence[VerifiedJob] | None = None,
+) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
-    job classes of this moment.
+    job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
 
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
     """
-    work = Preparation(body, who, policy, db, classes)
-    entries = _entries(body)
+    work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups))
+    entries = entries_of(body)
+    known = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, places, form = work.read(0, entries[0])
+        single, places, form = work.read(0, entries[0], known[0])
     try:
-        parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, places))
+        parts = _batch(work, entries, known) if single is None else list(work.cohorts_of(single, 0, places))
     except LodesmanError as wrong:
         job = wrong.data.get("job")
         if body.texts is not None and job is not None and "attribute" in wrong.data:
-            places = _parsed(body.texts[job], body.form).positions
+            places = read_entry(body, body.texts[job])[1]
         jobs.locate(wrong, places)
         raise
     members = None if single is None else single.members
@@ -265,27 +243,14 @@ def prepare(
     return prepared, work.notices
 
 
-def _entries(body: SubmitBody) -> Sequence[str | jobs.Record]:
-    """The descriptions as they were given."""
-    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
-    if len(given) != 1:
-        raise InvalidRequest("Give exactly one of text, texts and jobs.")
-    if not given[0] and body.text is None:
-        raise InvalidRequest("The batch is empty.")
-    return [body.text] if body.text is not None else body.texts or body.jobs or []
-
-
-def _parsed(text: str, form: str) -> jobs.ParsedRecord:
-    return jobs.read_description(text, form=cast("Form", form) if form else None, limits=jobs.ARRAY_LIMITS)
-
-
-def _batch(work: Preparation, count: int) -> list[PreparedCohort]:
+def _batch(
+    work: Preparation, entries: Sequence[str | jobs.Record], known: Sequence[VerifiedJob | None]
+) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
-    descriptions = (work.read(index, entry)[0] for index, entry in enumerate(_entries(work.body)))
     parts: list[PreparedCohort] = []
-    for position in range(count):
-        try:
-            description = next(descriptions)
+    for position, (entry, verified) in enumerate(zip(entries, known, strict=True)):
+        with in_batch(position):
+            description = work.read(position, entry, verified)[0]
             if description.members is not None:
                 raise InvalidJob(
                     "a parametric job is submitted alone.",
@@ -293,10 +258,6 @@ def _batch(work: Preparation, count: int) -> list[PreparedCohort]:
                     attribute="Parameters",
                 )
             parts.extend(work.cohorts_of(description, position))
-        except LodesmanError as wrong:
-            wrong.message = f"Job {position} of the batch: {wrong.message}"
-            wrong.data = {**wrong.data, "job": position}
-            raise
     return parts
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
@@ -130,6 +131,7 @@ class ServerConfig(Struct, frozen=True):
     store: sections.StoreSection
     admin: sections.AdminSection
     job_classes: JobClassSection
+    jsv: JsvSection
     submit_pools: sections.SubmitPoolSection
     local: sections.LocalSection
     shares: ShareSection
@@ -216,6 +218,9 @@ class _ConfigReader:
             self._complain(("store", "url"), message)
         for message in sections.slice_faults(stated.shares, server.keep_days):
             self._complain(("shares", "slices"), message)
+        # Kept texts were good: what has become of the script since then is said of each submission.
+        for message in sections.jsv_faults(stated.jsv) if self._texts is None else ():
+            self._complain(("jsv", "server"), message)
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(texts.files.items(), faults=self._faults)
@@ -235,6 +240,7 @@ class _ConfigReader:
             store=stated.store,
             admin=stated.admin,
             job_classes=stated.job_classes,
+            jsv=stated.jsv,
             submit_pools=stated.submit_pools,
             local=stated.local,
             shares=stated.shares,

@@ -14,9 +14,11 @@ from msgspec import Meta, Struct
 
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
+from lodesman.jsv import server_script
 
 Seconds = Annotated[float, Meta(gt=0)]
 Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
@@ -110,6 +112,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     resources: ResourceSection = ResourceSection()
     gridengine: GridEngineSection = GridEngineSection()
     job_classes: JobClassSection = JobClassSection()
+    jsv: JsvSection = JsvSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()
@@ -158,6 +161,14 @@ def slice_faults(shares: ShareSection, keep_days: float) -> Iterator[str]:
     longest = max(one.time_span for one in shares.slices)
     if shares.corrector != "none" and 0 < keep_days * 86_400 < longest:
         yield f"a TimeSpan of {longest:g} s is longer than jobs are kept (keep_days = {keep_days:g} in [server])"
+
+
+def jsv_faults(jsv: JsvSection) -> Iterator[str]:
+    """Why the server's verifier could not run: then no job could be submitted."""
+    try:
+        server_script(jsv)
+    except InvalidConfig as fault:
+        yield f"{fault.message.rstrip('.')}{f'; {fault.hint}' if fault.hint else ''}".rstrip(".")
 
 
 def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:

@@ -77,7 +77,7 @@ class BackgroundProcess:
         self._watch = ConfigWatch(config, load, refused=refused)
         self._changed: ServerConfig | None = None
         self.config = config
-        token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
+        token = bootstrap.service_token(config)
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
         self._new_client = partial(Client, [hot], token)
@@ -235,6 +235,7 @@ class BackgroundProcess:
             ask_hot=lambda call, body: asyncio.to_thread(self.post, call, body),
             classes=lambda db: load_classes(db, self.policy.vocabulary, self._class_section),
             director=self.director,
+            jsv=config.jsv,
             site_tests=self._site_tests(),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -262,7 +263,8 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
-        self._class_section = config.job_classes
+        self._class_section, self.side.jsv = config.job_classes, config.jsv
+        self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days
@@ -310,6 +312,7 @@ class BackgroundProcess:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
             await asyncio.to_thread(self.side.site_tests.close)
+            await asyncio.to_thread(self.side.verifier.close)
         if self.config.pilots.stop_at_exit:
             grace = bootstrap.PILOT_GRACE_SECONDS
             left = await asyncio.gather(

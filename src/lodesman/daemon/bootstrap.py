@@ -83,6 +83,11 @@ def run_directory(config: ServerConfig) -> Path:
     return config.data / "run"
 
 
+def service_token(config: ServerConfig) -> str:
+    """The token of the server's own processes, as `prepare` made it."""
+    return (run_directory(config) / SERVICE_FILE).read_text().strip()
+
+
 def socket_path(config: ServerConfig, name: str = READS_SOCKET) -> str:
     """A socket of the server, or its own; through a descriptor of its folder where its name is too long for a socket."""
     path = run_directory(config) / name

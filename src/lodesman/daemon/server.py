@@ -19,7 +19,7 @@ import uvicorn
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
-from lodesman.api.hot import HotApp, InnerApp, forward
+from lodesman.api.hot import HotApp, InnerApp, ask_verifier, forward
 from lodesman.api.job_classes import use_configuration
 from lodesman.api.quotas import use_policy
 from lodesman.api.shares import forget_old_usage
@@ -81,6 +81,7 @@ class Server:
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._writer = writer
         isolation = self._isolate()
+        reads = bootstrap.socket_path(config)
         self.core = Core(
             writer=writer,
             live=live,
@@ -95,14 +96,14 @@ class Server:
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,
+            jsv=config.jsv,
+            verify=partial(ask_verifier, reads, bootstrap.service_token(config)),
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
         )
         self._leases = Leases(self.core)
         self._seen_reader = config.database.reader()
         self._seen_commits = 0
-        self.app = HotApp(
-            self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
-        )
+        self.app = HotApp(self.core, partial(forward, reads), on_start=self.start, on_stop=self.stop)
         self._inner = bootstrap.OwnServer(
             InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET)
         )
@@ -253,7 +254,7 @@ class Server:
             await self.core.note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
-            self.core.limits = config.limits
+            self.core.limits, self.core.jsv = config.limits, config.jsv
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             policy = await asyncio.to_thread(self._policy, config, bits)

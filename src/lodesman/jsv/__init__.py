@@ -1,14 +1,14 @@
 """Job submission verifiers: scripts of users and sites that accept, correct or reject a submission, written for Grid Engine.
 
-`parameters`, `protocol` and `chain` are pure; `process` and `runner` run scripts. `lib` is the tree with the libraries
-that scripts source, for sh, Perl, Tcl and Python.
+`parameters`, `protocol`, `chain` and `views` are pure; `process` and `runner` run scripts. `lib` is the tree with
+the libraries that scripts source, for sh, Perl, Tcl and Python.
 """
 
 from lodesman.jsv.chain import JsvUrl, check_modification, client_order, parse_url
 from lodesman.jsv.parameters import JsvContext, Parameters
 from lodesman.jsv.process import OWN_LIBRARIES, ScriptLimits, ScriptSettings, check_script
 from lodesman.jsv.protocol import Dialogue, JsvLogLine, JsvOutcome, JsvVerdict, ParameterChange
-from lodesman.jsv.runner import JsvPool, JsvStep, verify_at_client
+from lodesman.jsv.runner import JsvPool, JsvStep, server_script, verify_at_client
 
 __all__ = [
     "OWN_LIBRARIES",
@@ -28,5 +28,6 @@ __all__ = [
     "check_script",
     "client_order",
     "parse_url",
+    "server_script",
     "verify_at_client",
 ]

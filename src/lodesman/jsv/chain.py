@@ -46,7 +46,7 @@ def parse_url(text: str, context: JsvContext, *, folder: str = "") -> JsvUrl | N
     if not path.startswith("/"):
         if not path or not folder:
             raise _bad(text, "the path is not absolute", "Write the path from the root folder on.")
-        path = f"{folder.rstrip('/')}/{path}"
+        path = f"{folder.rstrip('/')}/{path.removeprefix('./')}"
     return JsvUrl(path=path, user=user)
 
 
@@ -74,7 +74,9 @@ def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATI
     if allowed.strip().lower() == "none":
         if names:
             raise Forbidden(
-                "No job modification allowed due to jsv_allowed_mod configuration", parameters=sorted(names)
+                "No job modification allowed due to jsv_allowed_mod configuration",
+                hint="It is allowed_modifications in [jsv] of the server's configuration.",
+                parameters=sorted(names),
             )
         return
     good = {name.strip() for name in allowed.split(",")} | {"w"}
@@ -84,5 +86,6 @@ def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATI
     if refused:
         raise Forbidden(
             f"rejected due to jsv_allowed_mod configuration which does not allow: {','.join(refused)}",
+            hint="It is allowed_modifications in [jsv] of the server's configuration.",
             parameters=refused,
         )

@@ -263,7 +263,9 @@ class ScriptProcess:
         if self._out or not chunk.endswith(b"\n"):
             self._out += chunk
             whole = not chunk or len(self._out) > _MOST_BYTES
-            end = len(self._out) if whole else self._out.rfind(b"\n") + 1
+            # What was there before has no line end: a long line is not searched again with each piece of it.
+            rest = len(chunk) - chunk.rfind(b"\n") - 1 if b"\n" in chunk else len(self._out)
+            end = len(self._out) - (0 if whole else rest)
             chunk = bytes(self._out[:end])
             del self._out[:end]
         return chunk.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if chunk else []

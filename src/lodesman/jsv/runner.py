@@ -8,11 +8,20 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from lodesman.answers.jsv import JsvSection
 from lodesman.errors import InvalidConfig, Unavailable
-from lodesman.jsv.chain import JsvUrl
+from lodesman.jsv.chain import JsvUrl, parse_url
 from lodesman.jsv.parameters import JsvContext, Parameters
-from lodesman.jsv.process import ScriptProcess, ScriptSettings, account_of, check_script
+from lodesman.jsv.process import (
+    OWN_LIBRARIES,
+    ScriptLimits,
+    ScriptProcess,
+    ScriptSettings,
+    account_of,
+    check_script,
+)
 from lodesman.jsv.protocol import Dialogue, JsvOutcome
 
 
@@ -133,6 +142,26 @@ class ScriptWorker:
 
 def _is_late_log(line: str) -> bool:
     return not line.strip() or line.startswith("LOG ")
+
+
+def server_script(section: JsvSection) -> tuple[JsvUrl, ScriptSettings] | None:
+    """The server's script and how it runs; None: there is none. Raises InvalidConfig if it cannot be run so."""
+    url = parse_url(section.server, JsvContext.SERVER)
+    if url is None:
+        return None
+    if section.sge_root and not Path(section.sge_root).is_dir():
+        raise InvalidConfig(f"sge_root: {section.sge_root} is no folder.")
+    settings = ScriptSettings(
+        sge_root=section.sge_root or str(OWN_LIBRARIES), account=section.account,
+        time_out_seconds=section.time_out_seconds, threshold_ms=section.threshold_ms, strict_accept=section.strict_accept,
+        limits=ScriptLimits(
+            memory_mb=section.memory_mb, cpu_seconds=section.cpu_seconds, file_size_mb=section.file_size_mb,
+            processes=section.processes,
+        ),
+    )  # fmt: skip
+    check_script(url)
+    account_of(url, JsvContext.SERVER, settings)
+    return url, settings
 
 
 class JsvPool:

@@ -70,7 +70,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotResolved:
-    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn."""
+    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn. `jsv`:
+    the verifier of the server that said it.
+    """
 
     sentence: str
     breaches: tuple[Breach, ...] = ()
@@ -78,16 +80,21 @@ class NotResolved:
     jsv_runs: int = 0
     attribute: str = ""
     forbidden: bool = False
+    jsv: str = ""
 
     @property
     def error(self) -> LodesmanError:
         """The error for the user, in the words of Grid Engine; its data name all breaches."""
         data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
+        if self.jsv:
+            data["jsv"] = self.jsv
         if self.chain:
             data["chain"] = list(self.chain)
         if self.breaches:
             data["violations"] = [_as_data(one) for one in self.breaches]
         hint = " ".join(_in_words(one) for one in self.breaches[:3])
+        if self.jsv:
+            hint = f"The JSV of the server says so: {self.jsv}."
         sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
         kind = Forbidden if self.forbidden else InvalidJob
         return kind(f"Unable to run job: {sentence}", hint=hint, **data)

@@ -41,6 +41,7 @@ from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin,
 
 _MOST_RESTARTS: Final = 10
 _NO_CLASS: Final = "NONE"
+_JC: Final = "jc"
 
 Path = tuple[str, str | None]
 """An attribute of Grid Engine, and a key of its list."""
@@ -62,7 +63,7 @@ class SubmissionRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftRecord:
     """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
-    JSV that wrote an attribute of Grid Engine last, where one did.
+    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did.
     """
 
     record: Record
@@ -78,14 +79,12 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
 
     Without class, system defaults and JSV the record comes back as it is, at once.
     """
-    wanted, variant = _class_of(draft.record)
-    if variant and wanted and "." not in wanted:
-        wanted = f"{wanted}.{variant}"
-    elif variant and split_name(wanted)[1] != variant:
+    wanted, variant = asked_class(draft.record), _class_of(draft.record)[1]
+    if variant and split_name(wanted)[1] != variant:
         what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
         return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
     chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
-    if isinstance(chosen, str) or wanted or draft.edits or rules.defaults or rules.jsv:
+    if isinstance(chosen, str) or wanted or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
         return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
     if isinstance(chosen, ClassRefusal):
         return _refused(chosen)
@@ -106,7 +105,8 @@ class _Steps:
     def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
         """Steps 1 to 6, again for each class that the JSV asks for."""
         chain: list[str] = []
-        origin = Origin(step=ValueSource.COMMAND_LINE if asked else ValueSource.DEFAULT)
+        by_user = self._origin((_JC, None), ValueSource.COMMAND_LINE)
+        origin = by_user if asked else Origin(step=ValueSource.DEFAULT)
         while True:
             snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
             if isinstance(snapshot, ClassRefusal):
@@ -115,7 +115,9 @@ class _Steps:
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
                 sentence = f"JSV keeps changing the job class: {steps}"
-                return NotResolved(sentence=sentence, chain=(*chain, name), jsv_runs=self.runs)
+                return NotResolved(
+                    sentence=sentence, chain=(*chain, name), jsv_runs=self.runs, jsv=self.rules.jsv
+                )
             chain.append(name)
             values = self._filled(snapshot)
             if isinstance(values, NotResolved) or not self.rules.jsv:
@@ -123,7 +125,7 @@ class _Steps:
             answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
             self.runs += 1
             if answer.rejected is not None:
-                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs)
+                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
             if _full_name(answer.job_class) == name:
                 values = self._changed(values, answer.values)
                 break
@@ -156,7 +158,7 @@ class _Steps:
         if edited.faults:
             return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
         found = self._canonical(edited.values)
-        self._write(_changes(merged.values, found), ValueSource.COMMAND_LINE)
+        self._write(changed_paths(merged.values, found), ValueSource.COMMAND_LINE)
         return found
 
     def _changed(self, before: JobValues, given: JobValues) -> JobValues | NotResolved:
@@ -166,16 +168,19 @@ class _Steps:
         except UnreadableValue as wrong:
             sentence = f"JSV {self.rules.jsv} sets a value that cannot be read: {wrong}"
             return NotResolved(sentence=sentence, jsv_runs=self.runs)
-        self._write(_changes(before, after), ValueSource.SERVER_JSV)
+        self._write(changed_paths(before, after), ValueSource.SERVER_JSV)
         return after
 
     def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
-        for path in paths:
-            script = self.rules.jsv if step is ValueSource.SERVER_JSV else ""
-            client = self.draft.client_jsv.get(path[0], "") if step is ValueSource.COMMAND_LINE else ""
-            self.writers[path] = Origin(
-                step=ValueSource.CLIENT_JSV if client else step, script=client or script
-            )
+        self.writers |= {path: self._origin(path, step) for path in paths}
+
+    def _origin(self, path: Path, step: ValueSource) -> Origin:
+        if step is ValueSource.COMMAND_LINE and self.draft.client_jsv:
+            by_entry = self.draft.client_jsv.get(" ".join(filter(None, path)), "")
+            client = by_entry or self.draft.client_jsv.get(path[0], "")
+            step = ValueSource.CLIENT_JSV if client else step
+            return Origin(step=step, script=client)
+        return Origin(step=step, script=self.rules.jsv if step is ValueSource.SERVER_JSV else "")
 
     def _end(
         self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
@@ -195,7 +200,7 @@ class _Steps:
         if snapshot and breaches:
             return _access_refusal(snapshot, breaches, self.runs)
         record, notices = record_of(self.draft.record, values, self.rules.complexes)
-        record = _with_class(record, snapshot)
+        record = _of_snapshot(record, snapshot)
         origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
         if snapshot:
             origins |= dict.fromkeys(("JobClass", "Variant"), of_class)
@@ -248,7 +253,7 @@ def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> NotR
 def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
     """The attributes of Grid Engine in which two records differ: what a list of allowed modifications is about."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
-    changed = {name for name, _ in _changes(before, after)}
+    changed = {name for name, _ in changed_paths(before, after)}
     return frozenset({*changed, "jc"} if _class_of(old) != _class_of(new) else changed)
 
 
@@ -260,7 +265,7 @@ def refuse_change(
         sentence = "The job class of a job cannot be changed: delete the job and submit it again"
         return NotResolved(sentence=sentence, attribute="JobClass")
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
-    changed = set(_changes(before, after))
+    changed = set(changed_paths(before, after))
     origin = Origin(step=ValueSource.COMMAND_LINE)
     breaches = [
         Breach(violation=one, origin=origin)
@@ -287,10 +292,17 @@ def _flat(values: JobValues) -> dict[Path, str | None]:
     return found
 
 
-def _changes(before: JobValues, after: JobValues) -> Iterator[Path]:
+def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
+    """What differs, by attribute and key."""
     old, new = _flat(before), _flat(after)
     missing = object()
     return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def asked_class(record: Record) -> str:
+    """The class that a description asks for, with its variant if it names one; "": none."""
+    wanted, variant = _class_of(record)
+    return f"{wanted}.{variant}" if variant and wanted and "." not in wanted else wanted
 
 
 def _class_of(record: Record) -> tuple[str, str]:
@@ -307,9 +319,14 @@ def _full_name(wanted: str) -> str:
     return ".".join(split_name(wanted)) if wanted and wanted.upper() != _NO_CLASS else _NO_CLASS
 
 
-def _with_class(record: Record, snapshot: ClassSnapshot | None) -> Record:
+def _of_snapshot(record: Record, snapshot: ClassSnapshot | None) -> Record:
     """The record with class and variant as two names, or with neither."""
-    wanted = {"JobClass": snapshot.job_class, "Variant": snapshot.variant} if snapshot else {}
+    return with_class(record, snapshot.job_class if snapshot else "", snapshot.variant if snapshot else "")
+
+
+def with_class(record: Record, job_class: str, variant: str = "") -> Record:
+    """The record with this class and variant, each only if it is given, instead of those that it names."""
+    wanted = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
     if _class_of(record) == ("", "") and not wanted:
         return record
     kept = {

@@ -222,7 +222,14 @@ def server():
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """An empty home and working directory, and no LODE_ variable but a token."""
-    for name in ("LODE_SERVER", "LODE_TOKEN_FILE", "LODE_CA_FILE", "LODE_DEBUG", "XDG_CONFIG_HOME"):
+    for name in (
+        "LODE_SERVER",
+        "LODE_TOKEN_FILE",
+        "LODE_CA_FILE",
+        "LODE_DEBUG",
+        "LODE_REQUEST",
+        "XDG_CONFIG_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LODE_TOKEN", TOKEN)

@@ -12,6 +12,7 @@ import pytest
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.answers.jsv import JsvSection
 from lodesman.answers.server import ConfigurationState
 from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.api.core import Core
@@ -243,7 +244,13 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
         return True
 
     shares = SimpleNamespace(corrector=corrector)
-    config = SimpleNamespace(limits=None, resources=resources, shares=shares, job_classes=JobClassSection())
+    config = SimpleNamespace(
+        limits=None,
+        jsv=JsvSection(server="script:/x"),
+        resources=resources,
+        shares=shares,
+        job_classes=JobClassSection(),
+    )
     core = SimpleNamespace(
         note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
@@ -256,3 +263,4 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     monkeypatch.setattr(server, "_offer_anew", offer_anew)
     asyncio.run(server._watch_config())
     assert drawn == [share]
+    assert core.jsv.is_set

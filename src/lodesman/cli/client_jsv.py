@@ -1,0 +1,177 @@
+"""What `lode submit` does before it sends a description: its job class, and the user's own verifiers (JSV).
+
+Options come from the command line and from request files, which have them as `sge_request` has: `./.lode_request`,
+`~/.lode_request`, and the one of the cluster.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lodesman.cli.tables import note
+from lodesman.cli.words import plain
+from lodesman.errors import InvalidConfig, InvalidJob
+
+if TYPE_CHECKING:
+    from lodesman.jobs.record import Record
+    from lodesman.jsv import JsvUrl, ScriptSettings
+
+REQUEST_FILE: Final = ".lode_request"
+CLUSTER_VARIABLE, CLUSTER_FILE = "LODE_REQUEST", "/etc/lodesman/request"
+_LONGEST_NAME: Final = 255  # that the server takes
+_OPTIONS: Final = {"--jsv": "jsv", "-jsv": "jsv", "--class": "class", "-jc": "class"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What one source asks for: URLs of scripts in their order, and a job class ('' for none)."""
+
+    jsv: tuple[str, ...] = ()
+    job_class: str = ""
+
+
+def read_request(text: str, source: str) -> RequestOptions:
+    """The options of a request file: `--jsv URL` and `--class NAME`, or as Grid Engine calls them `-jsv` and `-jc`; `#`
+    begins a comment. Raises InvalidConfig for anything else, with file and line.
+    """
+    urls: list[str] = []
+    job_class = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as wrong:
+            raise _wrong(source, number, f"{wrong}") from None
+        for option, value in zip(words[::2], [*words[1::2], None], strict=False):
+            kind = _OPTIONS.get(option)
+            if kind is None:
+                raise _wrong(
+                    source, number, f"{option} is no option of a request file; there are --jsv and --class"
+                )
+            if not value:
+                raise _wrong(source, number, f"{option} needs a value")
+            if kind == "jsv":
+                urls.append(value)
+            else:
+                job_class = value
+    return RequestOptions(jsv=tuple(urls), job_class=job_class)
+
+
+def _wrong(source: str, line: int, why: str) -> InvalidConfig:
+    return InvalidConfig(f"{source}:{line}: {why}.", source=source, line=line)
+
+
+def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions]:
+    """Those of the working folder, of the home folder and of the cluster, each file once; a missing one asks for nothing.
+
+    Raises InvalidConfig, also for a file that others could have written: it would run their scripts.
+    """
+    home = Path(environ.get("HOME") or "~").expanduser()
+    cluster = Path(environ.get(CLUSTER_VARIABLE) or CLUSTER_FILE)
+    found: list[RequestOptions] = []
+    seen: set[Path] = set()
+    for path in (here / REQUEST_FILE, home / REQUEST_FILE, cluster):
+        real = path.resolve()
+        if real in seen or not path.exists():
+            found.append(RequestOptions())
+            continue
+        seen.add(real)
+        try:
+            state = path.stat()
+            if state.st_uid not in (0, os.getuid()) or state.st_mode & stat.S_IWOTH:
+                hint = "It must belong to you or to root, and not everybody may write to it."
+                raise InvalidConfig(
+                    f"{path} is not used: it names programs to run.", hint=hint, source=str(path)
+                )
+            found.append(read_request(path.read_text(encoding="utf-8"), str(path)))
+        except (OSError, UnicodeDecodeError) as fault:
+            raise InvalidConfig(f"{path} cannot be read: {fault}.", source=str(path)) from None
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRequest:
+    """The class and the scripts of one call. `usual_class` counts for a description that names none."""
+
+    job_class: str = ""
+    usual_class: str = ""
+    scripts: tuple[JsvUrl, ...] = ()
+
+    def apply(self, record: Record, label: str) -> tuple[Record, dict[str, str]]:
+        """A description as it is sent, the same object if nothing changed; and which script wrote which attribute of Grid
+        Engine. Raises InvalidJob if a script rejects it, InvalidConfig if one cannot be run.
+        """
+        from lodesman.submission.resolve import asked_class, with_class
+
+        wanted = self.job_class or ("" if asked_class(record) else self.usual_class)
+        if wanted:
+            record = with_class(record, wanted)
+        return self._verified(record, label) if self.scripts else (record, {})
+
+    def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str]]:
+        from lodesman.gridengine.stock import STOCK_COMPLEXES
+        from lodesman.jsv import JsvContext, verify_at_client
+        from lodesman.jsv.views import after, parameters_of
+        from lodesman.submission.native import record_of, values_of
+        from lodesman.submission.resolution import JsvView
+        from lodesman.submission.resolve import asked_class, changed_paths, with_class
+
+        given = view = JsvView(values=values_of(record, STOCK_COMPLEXES)[0], job_class=asked_class(record))
+        account = pwd.getpwuid(os.getuid())
+        group = grp.getgrgid(account.pw_gid).gr_name
+        parameters = parameters_of(view, JsvContext.CLIENT, user=account.pw_name, group=group)
+        writers: dict[str, str] = {}
+        for step in verify_at_client(self.scripts, parameters, _settings(os.environ)):
+            path, outcome = step.url.path, step.outcome
+            for text in (*(f"{one.level}: {one.text}" for one in outcome.log), *outcome.notes):
+                note(plain(f"{label}: {path}: {text}"))
+            left = after(view, outcome)
+            if left.rejected is not None:
+                sentence = left.rejected.rstrip(".")
+                raise InvalidJob(
+                    f"Unable to run job: {sentence}.", hint=f"Your JSV says so: {path}.", jsv=path
+                )
+            names = [" ".join(filter(None, one)) for one in changed_paths(view.values, left.values)]
+            names += ["jc"] if left.job_class != view.job_class else []
+            writers |= {name: path for name in names if len(name) <= _LONGEST_NAME}
+            view = left
+        if not writers:
+            return record, {}
+        new, notices = record_of(record, view.values, STOCK_COMPLEXES)
+        for one in notices:
+            note(plain(f"{label}: warning: {one.message}"))
+        return (with_class(new, view.job_class) if view.job_class != given.job_class else new), writers
+
+
+def _settings(environ: Mapping[str, str]) -> ScriptSettings:
+    """How a user's scripts run: `SGE_JSV_TIMEOUT` is in seconds, as for Grid Engine."""
+    from lodesman.jsv import ScriptSettings
+
+    given = environ.get("SGE_JSV_TIMEOUT", "")
+    return (
+        ScriptSettings(time_out_seconds=float(given)) if given.isdigit() and int(given) else ScriptSettings()
+    )
+
+
+def client_request(job_class: str, jsv: tuple[str, ...]) -> ClientRequest:
+    """What the options of the command line and the request files say together. Raises InvalidConfig."""
+    here = Path.cwd()
+    files = read_requests(os.environ, here)
+    usual = next((one.job_class for one in files if one.job_class), "")
+    if not jsv and not any(one.jsv for one in files):
+        return ClientRequest(job_class=job_class, usual_class=usual)
+    from lodesman.jsv import JsvContext, client_order, parse_url
+
+    in_here, home, cluster = (one.jsv for one in files)
+    urls = client_order(jsv, here=in_here, home=home, cluster=cluster)
+    parsed = (parse_url(url, JsvContext.CLIENT, folder=str(here)) for url in urls)
+    return ClientRequest(
+        job_class=job_class, usual_class=usual, scripts=tuple(url for url in parsed if url is not None)
+    )

@@ -1,0 +1,126 @@
+"""Descriptions through the six steps: with the server's verifier (JSV) in the background process, without it wherever
+they are prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+from lodesman import jobs
+from lodesman.answers.jobs import Resolution
+from lodesman.answers.jsv import VerifiedJob
+from lodesman.answers.requests import PlanJobBody
+from lodesman.answers.vocabulary import Form
+from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError
+from lodesman.jobclass import Classes, ClassSnapshot
+from lodesman.jobs.record import NO_POSITIONS, PositionMap
+from lodesman.submission.resolution import JsvView, NotResolved, Resolved
+from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
+
+Ask = Callable[[JsvView], JsvView]
+"""What the server's JSV makes of a job."""
+
+
+class Resolver:
+    """The six steps for the submissions of one user. `jsv`: the name of the server's JSV, which `ask` asks."""
+
+    def __init__(
+        self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None
+    ) -> None:
+        self._rules = SubmissionRules(
+            default_jc=classes.default_jc,
+            enforce_jc=classes.enforce_jc,
+            complexes=classes.vocabulary.complexes,
+            jsv=jsv,
+        )
+        self._derive = partial(classes.get, user=user, groups=groups)
+        self._ask = ask
+
+    def resolve(self, record: jobs.Record, places: PositionMap, client_jsv: Mapping[str, str]) -> VerifiedJob:
+        """What a description is to be. Raises InvalidJob and Forbidden, with the place in the text where it is known."""
+        steps = resolve(DraftRecord(record=record, client_jsv=client_jsv), self._rules, self._derive)
+        found: Resolved | NotResolved
+        try:
+            view = next(steps)
+            while True:
+                assert self._ask is not None  # noqa: S101 - the rules name a JSV
+                view = steps.send(self._ask(view))
+        except StopIteration as end:
+            found = end.value
+        if isinstance(found, NotResolved):
+            wrong = found.error
+            jobs.locate(wrong, places)
+            raise wrong
+        resolution = None
+        if found.snapshot is not None or found.origins:
+            origins = {name: str(origin) for name, origin in found.origins.items()}
+            resolution = _stored_resolution(found.snapshot, origins)
+        same = found.record is record
+        return VerifiedJob(None if same else found.record, resolution, list(found.notices))
+
+    def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
+        """Every description of a submission. Raises what reading and `resolve` raise; of a batch with the `job`."""
+        entries = entries_of(body)
+        if len(entries) == 1:
+            return [self._resolve_entry(body, entries[0])]
+        found = []
+        for position, entry in enumerate(entries):
+            with in_batch(position):
+                found.append(self._resolve_entry(body, entry))
+        return found
+
+    def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifiedJob:
+        given, places, _ = read_entry(body, entry)
+        return self.resolve(given, places, body.client_jsv)
+
+
+def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) -> Resolution:
+    if snapshot is None:
+        return Resolution(origins=origins)
+    return Resolution(
+        job_class=f"{snapshot.job_class}.{snapshot.variant}", revision=snapshot.revision, origins=origins,
+        snapshot=snapshot.to_json(),
+    )  # fmt: skip
+
+
+def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
+    """The descriptions as they were given. Raises InvalidRequest."""
+    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
+    if len(given) != 1:
+        raise InvalidRequest("Give exactly one of text, texts and jobs.")
+    if not given[0] and body.text is None:
+        raise InvalidRequest("The batch is empty.")
+    return [body.text] if body.text is not None else body.texts or body.jobs or []
+
+
+def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record, PositionMap, Form]:
+    """A description, where its attributes stand in the text, and its language. Raises SyntaxFault, TooLarge."""
+    if not isinstance(entry, str):
+        return entry, NO_POSITIONS, "json"
+    parsed = jobs.read_description(
+        entry, form=cast("Form | None", body.form or None), limits=jobs.ARRAY_LIMITS
+    )
+    return parsed.record, parsed.positions, parsed.form
+
+
+def name_writer(wrong: InvalidJob, resolution: Resolution | None) -> None:
+    """Say which JSV wrote a value that is refused: the user does not know it."""
+    attribute = str(wrong.data.get("attribute", ""))
+    writer = "" if resolution is None else resolution.origins.get(attribute, "")
+    if "JSV" in writer:
+        wrong.hint = f"{wrong.hint} It is from the {writer}.".lstrip()
+
+
+@contextmanager
+def in_batch(position: int) -> Iterator[None]:
+    """Name the job of a batch in what is raised."""
+    try:
+        yield
+    except LodesmanError as wrong:
+        wrong.message = f"Job {position} of the batch: {wrong.message}"
+        data: Mapping[str, Any] = wrong.data
+        wrong.data = {**data, "job": position}
+        raise
