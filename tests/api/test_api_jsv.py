@@ -253,4 +253,4 @@ def test_a_verified_job_may_be_changed_only_as_far_as_the_configuration_says(hou
     server("jsv_accept", allowed_modifications="none")
     assert change(house, JobName="third").status == 403
     found = spec(house)
-    assert (found["name"], found["wall_seconds"]) == ("other", 90)
+    assert (found["name"], found["limits"]["wall_seconds"]) == ("other", 90)

@@ -16,8 +16,8 @@ _Amount = Annotated[int, Meta(ge=1, le=1 << 31)]
 class JsvSection(Struct, forbid_unknown_fields=True, frozen=True):
     """The server's verifier. `server`: `script:account@/path`, or `none`; `workers`: processes of it at one time; `account`:
     as whom it runs if the URL names none. `time_out_seconds` is between two lines of it, `cpu_seconds` for one submission.
-    `allowed_modifications`: attributes of Grid Engine in which `lode change` may change a verified job, or `none`. `sge_root`:
-    the tree with the libraries that it sources; empty: those that come with this program.
+    `allowed_modifications`: attributes of Grid Engine in which `lode change` may change a verified job, or `none`.
+    `sge_root`: the tree with the libraries that it sources; empty: those that come with this program.
     """
 
     server: str = "none"
