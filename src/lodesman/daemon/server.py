@@ -8,14 +8,10 @@ import logging
 import os
 import random
 import signal
-import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
-
-import uvicorn
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
@@ -36,9 +32,9 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import END_SECONDS, end_pilots
 from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
-from lodesman.daemon.connections import GuardedProtocol
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
+from lodesman.daemon.web import Web
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
@@ -54,16 +50,12 @@ log = logging.getLogger(__name__)
 
 _SECOND = 1.0
 _LEASE_CHECK_SECONDS = 5.0
-# Of TLS 1.2; those of 1.3 are all of this kind: forward secrecy, authenticated encryption.
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _RESTART_SECONDS = 1.0
 _MOST_RESTART_SECONDS = 15.0
 _LONG_LIFE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 # How long the last start after a fault was put off, for the next one (environment).
 _REST = "LODE_SERVER_REST"
-# How soon a second Ctrl-C is noticed.
-_FORCED_SECONDS = 0.1
 
 
 class Server:
@@ -309,28 +301,6 @@ class Server:
             await asyncio.sleep(self._rest)
 
 
-class Web(uvicorn.Server):
-    """The web server: it serves until `before_stop` is done, or until Ctrl-C is pressed again."""
-
-    def __init__(self, config: uvicorn.Config, before_stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        super().__init__(config)
-        self._before_stop = before_stop
-
-    def end(self) -> None:
-        """End as after SIGTERM. Any thread may call this."""
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Run `before_stop`, then stop listening."""
-        ending = asyncio.create_task(self._before_stop(), name="ending")
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, GuardedProtocol):
-                connection.end_waiting()
-        while not ending.done() and not self.force_exit:
-            await asyncio.wait({ending}, timeout=_FORCED_SECONDS)
-        await super().shutdown(sockets)
-
-
 def next_rest(rest: float, *, lived: float) -> float:
     """Seconds before a process that ran for `lived` seconds is started again; `rest`: those of the last time."""
     if lived > _LONG_LIFE_SECONDS:
@@ -359,28 +329,7 @@ def run_server(
         bootstrap.write_url(place.config)
     if greet is not None:
         greet(place.config, server.local_pilots)
-    tls = place.config.server
-    web = Web(
-        uvicorn.Config(
-            server.app,
-            host=tls.host,
-            port=tls.port,
-            loop="uvloop",
-            http=GuardedProtocol,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=3,
-            ssl_certfile=tls.tls_certificate or None,
-            ssl_keyfile=tls.tls_key or None,
-            ssl_ciphers=_CIPHERS,
-        ),
-        server.before_stop,
-    )
+    web = Web(server.app, place.config.server, server.before_stop)
     server.end = web.end
     web.run(sockets=place.sockets)
     if server.core.journal.fault is not None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-import uvicorn
-
+from lodesman.config.sections import ServerSection
 from lodesman.daemon.connections import GuardedProtocol
-from lodesman.daemon.server import Web
+from lodesman.daemon.web import Web
 
 
 class Listening:
@@ -42,9 +41,10 @@ async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 def web_with(before_stop: Any) -> tuple[Web, Listening]:
-    config = uvicorn.Config(nothing, lifespan="off", timeout_graceful_shutdown=0)
+    web = Web(nothing, ServerSection(), before_stop)
+    config = web.config
+    config.lifespan, config.timeout_graceful_shutdown = "off", 0
     config.load()
-    web = Web(config, before_stop)
     web.lifespan = config.lifespan_class(config)
     listening = Listening()
     web.servers = [cast("Any", listening)]
