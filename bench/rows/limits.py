@@ -20,6 +20,7 @@ from lodesman.commands.bookings import Bookings
 from lodesman.daemon.bootstrap import keep_what_was_loaded
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.matcher import place_of
 from lodesman.matching.quota_book import QuotaBook
 
 QUEUES, LIVE, HOSTS = 10_000, 10_000, 500
@@ -76,7 +77,9 @@ class _Choices:
         request, host = next(self.asks)
         undo: list[Callable[[], object]] = []
         load = self.load
-        for tq_id in load.matcher.choose(request, 1, now=0.0, rng=load.rng, undo=undo, host=host):
+        for tq_id in load.matcher.choose(
+            request, 1, now=0.0, rng=load.rng, undo=undo, place=place_of(request, host)
+        ):
             if not self.index.waiting(tq_id):
                 self.index.add_waiting(tq_id, 100, now=0.0)
             self.live.append((self.index.key(tq_id), RunPlace(request.site, request.ce, request.queue, host)))

@@ -217,6 +217,7 @@ def limits_on_what_runs(house):
     """A set is odd, changed, full and removed."""
     text = "{\n name n\n enabled true\n limit users {*} to slots=1\n limit users ann to slots=0\n}\n"
     ok(house, "POST", "/v1/quotas", {"text": text.replace("{*}", "*")}, "admin")
+    ok(house, "POST", "/v1/plan/quotas", {"text": text}, "admin")
     ok(house, "POST", "/v1/quotas", {"text": text, "how": "change"}, "admin")
     first = house.submitted({})
     assert ok(house, "GET", "/v1/quotas/use").json["uses"]  # of what runs already

@@ -172,8 +172,10 @@ class Bookings:
 
     def claimed(self, tx: Transaction, attempt: _Attempt, key: TaskQueueKey, place: RunPlace) -> None:
         """An attempt lives from now on; the matcher has booked it."""
-        self._changes(tx, attempt)
-        tx.put(self._booked, attempt, (key, place))
+        if self._next is not None:
+            self._changes(tx, attempt)
+        self._booked[attempt] = key, place
+        tx.undo.append(partial(self._booked.pop, attempt, None))
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
         """A job that the matcher has booked is not there."""

@@ -86,7 +86,7 @@ class Claim:
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(
             self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, numbers=left,
-            host=self.place.host,
+            place=self.place,
         )  # fmt: skip
         if len(chosen) > 1:
             self._return_surplus(tx, chosen, cores)
@@ -150,9 +150,10 @@ class Claim:
             return None
         facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
         live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
-        live.pilots.hold(tx, self.pilot_id, (job.id, job.attempt + 1), key)
-        live.bookings.claimed(tx, (job.id, job.attempt + 1), key, self.place)
-        return Claimed(job.id, job.attempt + 1, job.template_id, job.submission_id)
+        attempt = job.id, job.attempt + 1
+        live.pilots.hold(tx, self.pilot_id, attempt, key)
+        live.bookings.claimed(tx, attempt, key, self.place)
+        return Claimed(*attempt, job.template_id, job.submission_id)
 
     def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
         """What was answered to the same claim token, if this pilot used it before."""

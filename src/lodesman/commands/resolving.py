@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from lodesman import jobs
 from lodesman.answers.jobs import Resolution
@@ -18,10 +18,13 @@ from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError
 from lodesman.jobclass import Classes, ClassSnapshot
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.submission.resolution import JsvView, NotResolved, Resolved
-from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve
+from lodesman.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 
 Ask = Callable[[JsvView], JsvView]
 """What the server's JSV makes of a job."""
+
+
+_AS_GIVEN: Final = VerifiedJob(None, None, [])
 
 
 class Resolver:
@@ -36,11 +39,14 @@ class Resolver:
             complexes=classes.vocabulary.complexes,
             jsv=jsv,
         )
+        self._is_plain = not (classes.default_jc or classes.enforce_jc or jsv)
         self._derive = partial(classes.get, user=user, groups=groups)
         self._ask = ask
 
     def resolve(self, record: jobs.Record, places: PositionMap, client_jsv: Mapping[str, str]) -> VerifiedJob:
         """What a description is to be. Raises InvalidJob and Forbidden, with the place in the text where it is known."""
+        if self._is_plain and not client_jsv and not names_class(record):
+            return _AS_GIVEN
         steps = resolve(DraftRecord(record=record, client_jsv=client_jsv), self._rules, self._derive)
         found: Resolved | NotResolved
         try:

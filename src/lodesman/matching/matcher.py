@@ -56,10 +56,10 @@ class Matcher:
         undo: list[Callable[[], object]],
         competed: list[str] | None = None,
         numbers: Sequence[int] = (),
-        host: str = "",
+        place: RunPlace | None = None,
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `numbers` are
-        what it has left (`numbers_of`), if that is less than it presents; `host` is where it is, for limits.
+        what it has left (`numbers_of`), if that is less than it presents; `place` is where it is, if its host is known.
 
         Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
         `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
@@ -67,7 +67,8 @@ class Matcher:
         view = self._views.of(request)
         numbers = numbers or numbers_of(request)
         index = self.index
-        draw, limits, place = self.lottery.draw, index.limits, place_of(request, host)
+        draw, limits, place = self.lottery.draw, index.limits, place or place_of(request, "")
+        is_limited = limits.active
         chosen: list[int] = []
         as_of, among = (-1, -1), ""
         for _ in range(count):
@@ -82,7 +83,8 @@ class Matcher:
             if not chosen:
                 undo.append(partial(_give_back, index, chosen, place, now))
             index.take(queue.tq_id, 1, now=now)
-            index.starts(queue.key, place)
+            if is_limited:
+                index.starts(queue.key, place)
             chosen.append(queue.tq_id)
         return chosen
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from lodesman.jobs.spec import JobSpec
@@ -41,17 +43,25 @@ class TaskQueueKey:
     consumables: tuple[str, ...] = ()
 
 
-_OF_SPEC = tuple(field.name for field in fields(TaskQueueKey) if field.name in JobSpec.__struct_fields__)
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind))
+
+
+_SAID = [one for one in _defaults(TaskQueueKey) if one[0] in JobSpec.__struct_fields__]
+_OF_SPEC = tuple(name for name, default in _SAID if default != ())
+_LISTS = tuple(name for name, default in _SAID if default == ())
+_VALUES = attrgetter(*_OF_SPEC)
 
 
 def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
     """The key of a job; owner, group and VO come from the token, never from the text."""
-    of_spec: dict[str, Any] = {name: _canonical(getattr(spec, name)) for name in _OF_SPEC}
+    of_spec: dict[str, Any] = dict(zip(_OF_SPEC, _VALUES(spec), strict=True))
+    for name in _LISTS:
+        value = getattr(spec, name)
+        if value:
+            of_spec[name] = value if len(value) == 1 else tuple(sorted(set(value)))
     return TaskQueueKey(owner=owner, group=group, vo=vo, submit_pool=submit_pool, **of_spec)
-
-
-def _canonical(value: Any) -> Any:
-    return tuple(sorted(set(value))) if isinstance(value, tuple) and len(value) > 1 else value
 
 
 def key_to_json(key: TaskQueueKey) -> str:
@@ -59,9 +69,8 @@ def key_to_json(key: TaskQueueKey) -> str:
 
     What is at its default is left out, so a field that is added later changes no stored key. A default never changes.
     """
-    said = {
-        field.name: value for field in fields(key) if (value := getattr(key, field.name)) != field.default
-    }
+    kind: Any = type(key)
+    said = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
     return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

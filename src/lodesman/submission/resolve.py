@@ -32,7 +32,7 @@ from lodesman.jobclass.access import Deed
 from lodesman.jobclass.attributes import AttributeKind, kind_of
 from lodesman.jobclass.request import RequestChange
 from lodesman.jobclass.rights import RefusalReason, split_name
-from lodesman.jobs.attributes import by_name
+from lodesman.jobs.attributes import BY_SPELLING, by_name
 from lodesman.jobs.record import Record, shown
 from lodesman.submission.native import record_of, values_of
 from lodesman.submission.native_table import FILES, path_of
@@ -41,6 +41,9 @@ from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin,
 
 _MOST_RESTARTS: Final = 10
 _NO_CLASS: Final = "NONE"
+_OF_CLASSES: Final = frozenset(
+    spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
+)
 _JC: Final = "jc"
 
 Path = tuple[str, str | None]
@@ -297,6 +300,11 @@ def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
     old, new = _flat(before), _flat(after)
     missing = object()
     return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def names_class(record: Record) -> bool:
+    """Whether a description has JobClass or Variant at all."""
+    return not _OF_CLASSES.isdisjoint(map(str.lower, record))
 
 
 def asked_class(record: Record) -> str:
