@@ -1,4 +1,4 @@
-"""Every vector of access specifiers in the reference, on jobs that wait."""
+"""Every vector of access specifiers in the reference, and all that each allows, on jobs that wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.kits.class_vectors import VECTORS, job_of, resources
+from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.api.job_classes import use_configuration
@@ -18,7 +18,7 @@ COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, ki
 
 
 @pytest.mark.parametrize(
-    "vector", VECTORS, ids=lambda one: f"{one.row['class value']} {one.variant} {one.text}"
+    "vector", [*VECTORS, *ALLOWED], ids=lambda one: f"{one.row['class value']} {one.variant} {one.text}"
 )
 def test_a_vector_on_a_waiting_job(house, vector):
     house.user("eva", "physics", admin=True)
@@ -31,7 +31,7 @@ def test_a_vector_on_a_waiting_job(house, vector):
     variant = "default" if vector.variant == "-" else vector.variant
     job = f'JobClass = "app.{variant}";'
     assert house.call("POST", "/v1/jobs", {"text": job}, token="ann").status == 200
-    wanted = job_of(attribute, vector.text)
+    wanted = job_of(vector.text, attribute)
     values = {"JobName": wanted.get("N")} if attribute == "N" else {"Consumables": resources(wanted) or None}
     body = {"ranges": [[1, 1]], "attributes": values}
     answer = house.call("POST", "/v1/jobs/change", body, token="ann")
@@ -39,7 +39,7 @@ def test_a_vector_on_a_waiting_job(house, vector):
         assert (answer.status, answer.json.get("changed")) == (200, 1), answer.json
         return
     error = answer.json["error"]
-    (violation,) = error["data"]["violations"]
+    violation = error["data"]["violations"][0]
     assert (answer.status, violation["attribute"]) == (400, attribute)
     assert "reject" in outcome or outcome in error["message"]
     named = re.search(r"\b([abc]) (changed|added|removed)\b", outcome)

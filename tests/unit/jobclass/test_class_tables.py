@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from itertools import product
 
 import pytest
+from tests.kits.class_vectors import NEEDS, lists_of
+from tests.kits.class_vectors import job_of as job_of_list
 from tests.kits.jobclass_kit import canonical, class_of, read, rows, snapshot_of
 
 from lodesman.jobclass import (
@@ -29,7 +30,6 @@ from lodesman.jobclass.model import ClassState
 from lodesman.jobclass.rights import split_name
 
 NO_LISTS = lambda user, name: False  # noqa: E731
-SUBSETS = ["".join(letters) for letters in product(("", "+"), ("", "-"), ("", "~"))]
 
 
 def job_of(attribute, cell):
@@ -55,32 +55,13 @@ def test_what_the_specifier_of_a_scalar_allows(row):
         }[row[column]]
 
 
-def permits(permission, whole, entry):
-    """Whether these letters of the list and of its entries are what a cell asks for."""
-    found = []
-    for place, letter in re.findall(r"(attribute level|entry has|entry) ([-+~])", permission):
-        found.append(letter in (whole if place == "attribute level" else entry))
-    assert len(found) == permission.count(" or ") + 1
-    return any(found)
-
-
-NEEDS = {
-    "entry added": {"l_hard": {"a": "1", "b": "2", "c": "3"}},
-    "entry value changed": {"l_hard": {"a": "1", "b": "7"}},
-    "one entry removed": {"l_hard": {"a": "1"}},
-    "all removed (-clearp)": {},
-}
-
-
 @pytest.mark.parametrize("row", rows("lists"), ids=lambda row: row["need"])
 def test_what_the_specifiers_of_a_list_allow(row):
     """With every specifier of the list, and every specifier of its entries (in a variant both can be written)."""
-    job = NEEDS[row["need"]]
-    for whole, entry in product(SUBSETS, [letters for letters in SUBSETS if "+" not in letters]):
-        list_letters, letters = (f"{{{one}}}" if one else "" for one in (whole, entry))
-        value = f"UNSPECIFIED,[{list_letters}v={letters}a=1,{letters}b=2]"
-        snapshot = snapshot_of("v", "default,v", l_hard=value)
-        assert (check(snapshot, job, canonical) == ()) == permits(row["permission"], whole, entry), value
+    for vector in lists_of(row):
+        snapshot = snapshot_of("large", "default,large", l_hard=vector.row["class value"])
+        found = check(snapshot, job_of_list(vector.text), canonical)
+        assert (found == ()) == (vector.outcome == "ok"), vector
 
 
 def test_all_needs_are_in_the_table():
