@@ -333,6 +333,18 @@ def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
     used_limits.check()
 
 
+def test_places_of_pilots_that_run_nothing_are_prepared_before_they_claim(limited, monkeypatch):
+    small_portions(monkeypatch, 1)
+    house = limited.house
+    for site in ("S1", "S2"):
+        house.pilot(site)
+    assert house.do(limited.sets("{\nname a\nenabled true\nlimit queues {*} to slots=2\n}\n")) is False
+    while not house.do(Change(go_on, limited.rules)):
+        pass
+    assert {place.site for place in house.live.queues.index.limits._by_place} == {"S1", "S2"}
+    limited.check()
+
+
 def test_attempts_that_are_read_again_count_for_rules_that_are_prepared(used_limits, monkeypatch):
     small_portions(monkeypatch, 1)
     house = used_limits.house

@@ -8,12 +8,13 @@ the same rules are prepared once more, and what is used by them is compared with
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final
 
+from lodesman.commands.sessions import host_of
 from lodesman.gridengine.values import Number
 from lodesman.matching.delays import NO_DELAYS, DelayRules
 from lodesman.matching.index import Index
@@ -22,7 +23,7 @@ from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.read.pilots import live_attempts, live_sums
+from lodesman.store.read.pilots import joined_pilots, live_attempts, live_sums
 from lodesman.store.read.task_queues import keys_by_id
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,11 @@ def booked(db: Reader) -> list[tuple[int, _Attempt, TaskQueueKey, RunPlace]]:
     found = live_attempts(db)
     keys = keys_by_id(db, {one.tq_id for one in found})
     return [(one.pilot, one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found]
+
+
+def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
+    """Where pilots have joined: where claims will come from."""
+    return (RunPlace(one.site, one.ce, one.queue, host_of(one.node)) for one in joined_pilots(db))
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
@@ -91,6 +97,8 @@ class Bookings:
             tx.undo.append(partial(self._set_next, self._next))
         queues = [tq_id for tq_id, _, _ in self._index.queues()]
         places = {place for _, place in self._booked.values()}
+        if tx is not None and not is_proof:
+            places.update(_places_of_pilots(tx.reader()))
         self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
