@@ -204,7 +204,8 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
 def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
     """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: there is no such limit."""
     index = live.queues.index
-    new = sum(not index.waiting(index.find(key) or 0) for key in set(keys))
+    different = {id(key): key for key in keys}  # a preparation makes each once
+    new = sum(not index.waiting(index.find(key) or 0) for key in different.values())
     _need(owner, "task_queues", index.load(owner).queues + new, most)
 
 
