@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.e2e.conftest import wait_until
 from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
+from tests.kits.backend_kit import emptied
 from tests.kits.sshd import sshd_of_this_session
 
 from lodesman.batch.backend import Backend, NativeState
@@ -36,6 +38,7 @@ class Engine:
     queue: str
     service: Callable[[str], object]
     push: Callable[[], object] = lambda: None
+    shared: bool = True
 
 
 def slurm(_request: Any) -> Engine:
@@ -78,7 +81,7 @@ def arc(request: Any) -> Engine:
         "url": service["LODE_TEST_ARC"],
     }
     act = partial(arc_kit.run_service, service)
-    return Engine({"type": "arc", **files}, "pilots", act, lambda: act("refresh"))
+    return Engine({"type": "arc", **files}, "pilots", act, lambda: act("refresh"), shared=False)
 
 
 @pytest.fixture
@@ -92,9 +95,20 @@ ENGINES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def used(tmp_path):
+    """The engines of a test; it leaves those that tests share empty, since pilots outlive their server for a while."""
+    engines: list[Engine] = []
+    yield engines
+    for one in engines:
+        if one.shared:
+            emptied(backend_of(one, tmp_path / "left"), lambda: threading.Event().wait(0.2), PATIENCE)
+
+
 @pytest.fixture(params=ENGINES)
-def engine(request):
-    return request.param(request)
+def engine(request, used):
+    used.append(request.param(request))
+    return used[-1]
 
 
 def start(make_server, engine: Engine, *, total: int = 2, **settings: Any):
@@ -125,8 +139,8 @@ def server(make_server, engine):
     return start(make_server, engine)
 
 
-def backend_of(server, engine: Engine) -> Backend:
-    return make_backend(msgspec.convert(engine.section, BackendSection), server.home / "sockets")
+def backend_of(engine: Engine, sockets: Path) -> Backend:
+    return make_backend(msgspec.convert(engine.section, BackendSection), sockets)
 
 
 def job(code: int) -> dict[str, Any]:
@@ -156,7 +170,7 @@ def test_jobs_run_on_a_real_batch_system_and_nothing_is_left_there(server, engin
     assert {one["backend"] for one in pilots_of(server)} == {"engine"}
     known = {one["stamp"]: one["native_id"] for one in pilots_of(server)}
     assert server.stop() == 0, server.tail()
-    backend = backend_of(server, engine)
+    backend = backend_of(engine, server.home / "sockets")
 
     def gone():
         engine.push()
@@ -219,7 +233,7 @@ def killed_in_submissions(server, engine: Engine, rows: Rows, rng: random.Random
 
 def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice(make_server, engine):
     server = start(make_server, engine, total=40, **{"pilots.idle_seconds": 1})
-    backend = backend_of(server, engine)
+    backend = backend_of(engine, server.home / "sockets")
     of_others = backend.census().keys()  # the engine has pilots of earlier tests, too
     rows = Rows(server)
     jobs = killed_in_submissions(server, engine, rows, random.Random(11))
@@ -288,8 +302,9 @@ def faults(server) -> bool:
 
 
 @pytest.mark.engines
-def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server):
+def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server, used):
     engine = replace(slurm(None), queue="down")
+    used.append(engine)
     server = start(
         make_server,
         engine,
@@ -297,7 +312,7 @@ def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_bac
         **{"director.maxPilotWaitingHours": 0.002, "director.excessConfirmSeconds": 1},
     )
     server.submit(*[job(0)] * 50)
-    backend, queue = backend_of(server, engine), QueueId("Far", "ce", engine.queue)
+    backend, queue = backend_of(engine, server.home / "sockets"), QueueId("Far", "ce", engine.queue)
     most = 0
 
     def given_back():

@@ -181,7 +181,7 @@ def test_sites_on_slurm(make_server, tmp_path, by_ssh):
             "identity": str(there.identity),
         }
     server = on_slurm(make_server, folder, outputs, **where)
-    code, rows = checked(server, "Far/ce/pilots")
+    code, rows = checked(server, "Far/ce/pilots", "--timeout", "120")
     assert (code, results(rows, "ce/pilots")) == (0, dict.fromkeys(ALL, "ok")), rows
     code, rows = checked(server, "Far", "--queue", "ce/down", "--timeout", "2")
     expected = {"submit": "ok", "status": "unknown", "cancel": "ok", "forget": "ok"}

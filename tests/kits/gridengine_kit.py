@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.kits.backend_kit import Kit, missing
+from tests.kits.backend_kit import Kit, emptied, missing
 
 from lodesman.batch.gridengine import GridEngineBackend
 from lodesman.batch.run.here import Here
@@ -72,15 +72,15 @@ def gridengine_kit(root: Path) -> Iterator[Kit]:
     service = the_gridengine()
     with tempfile.TemporaryDirectory(prefix="lode-place-") as place:
         Path(place).chmod(0o777)
-        backend = gridengine_backend(service)
-        yield Kit(
-            backend=backend,
+        kit = Kit(
+            backend=gridengine_backend(service),
             queue=QUEUE,
             place=Path(place),
             again=lambda: gridengine_backend(service),
             advance=lambda: threading.Event().wait(0.2),
         )
-        backend.cancel(backend.census())
+        yield kit
+        emptied(kit.backend, kit.advance, kit.patience)
 
 
 GRIDENGINE_KITS = [pytest.param(gridengine_kit, id="gridengine", marks=pytest.mark.engines)]

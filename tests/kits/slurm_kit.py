@@ -13,10 +13,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.kits.backend_kit import Kit, missing
+from tests.kits.backend_kit import Kit, emptied, missing
 from tests.kits.sshd import sshd_of_this_session
 
-from lodesman.batch.backend import NativeState
 from lodesman.batch.run import Runner
 from lodesman.batch.run.here import Here
 from lodesman.batch.slurm import SlurmBackend
@@ -84,9 +83,7 @@ def _kit(root: Path, runner: Runner) -> Iterator[Kit]:
         advance=lambda: time.sleep(0.05),
     )
     yield kit
-    left = kit.backend.census()
-    kit.backend.cancel(left)
-    kit.wait_for(left, NativeState.ENDED, NativeState.UNKNOWN)
+    emptied(kit.backend, kit.advance, kit.patience)
 
 
 marks = pytest.mark.engines
