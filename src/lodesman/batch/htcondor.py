@@ -201,7 +201,9 @@ class HTCondorBackend:
             named = [*self._where(), "-constraint", text.exactly(some)]
             # A schedd elsewhere would give the output once more while the job is there: it goes at once, as a removed one.
             edit = ["condor_qedit", *named, "LeaveJobInQueue", "false"]
-            self._believed(self._run(*(["condor_rm", *named] if self.schedd else edit)))
+            done = self._run(*(["condor_rm", *named] if self.schedd else edit))
+            if done.code and some.keys() & {job.stamp for job in self._view(some).queue}:
+                self._believed(done)  # otherwise they left the queue just before it
         needed = {_submission(job.stamp) for job in view.queue if job.state is not NativeState.ENDED}
         names = ["/".join(stamp.rsplit("-", 1)) + ".out" for stamp in ended]
         self._remove(*names, *(f"{name}/script" for name in {*map(_submission, ended)} - needed))

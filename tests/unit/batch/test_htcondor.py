@@ -513,6 +513,24 @@ def test_a_script_stays_while_a_copy_may_need_it():
     assert fake.stdins[-1].split() == [b"abc/2.out", b"abc/script"]
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_job_that_left_the_queue_just_before_it_was_let_go_is_forgotten(stays):
+    class Leaving(Fake):
+        def run(self, words, **more):
+            if words[0] == "condor_qedit" and not stays:
+                self.queue.clear()
+            return super().run(words, **more)
+
+    failed = Done(1, "", "Queue transaction failed.  No attributes were set.\n")
+    fake = Leaving(queue=[job("7.0", status=4)], answers={"condor_qedit": failed})
+    if stays:
+        with pytest.raises(BackendFault, match="No attributes were set"):
+            backend(fake).forget({"abc-1": "7.0"})
+    else:
+        backend(fake).forget({"abc-1": "7.0"})
+        assert fake.stdins[-1].split() == [b"abc/1.out", b"abc/script"]
+
+
 def test_what_is_not_known_to_have_ended_is_not_forgotten():
     fake = Fake(queue=[job("7.0"), job("8.0", "other", status=4)])
     backend(fake).forget({"abc-1": "7.0", "abc-2": "7.1", "third-1": "8.0"})
