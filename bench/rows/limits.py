@@ -16,7 +16,7 @@ from bench.figures import Figure
 from bench.rows.claims import claims_of_one
 from bench.server import Server
 
-from lodesman.commands.bookings import Bookings
+from lodesman.commands.bookings import Attempt, Bookings, Held
 from lodesman.daemon.bootstrap import keep_what_was_loaded
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.limit_rules import RunPlace
@@ -62,7 +62,7 @@ class _Choices:
         self.live: deque[tuple[TaskQueueKey, RunPlace]] = deque()
         self.asks = self._asks()
         if limited:
-            bookings = Bookings(self.index, ())
+            bookings = Bookings(self.index, {})
             bookings.prepare(None, QuotaBook(limit_world.sets(), limit_world.VOCABULARY))
             while not bookings.go_on(None):
                 pass
@@ -115,14 +115,10 @@ def _choice(context: Context) -> Figure:
 def _change(context: Context) -> Figure:
     world = _Choices(QUEUES // 10 if context.quick else QUEUES, limited=False)
     rng, keys = random.Random(3), [key for _, key, _ in world.index.queues()]
-    live = [
-        (
-            (number, 1),
-            rng.choice(keys),
-            RunPlace(f"LCG.Site{number % 1_000:04}.org", "ce1", "long", f"n{number % HOSTS}"),
-        )
-        for number in range(LIVE)
-    ]
+    live: dict[int, dict[Attempt, Held]] = {}
+    for number in range(LIVE):
+        place = RunPlace(f"LCG.Site{number % 1_000:04}.org", "ce1", "long", f"n{number % HOSTS}")
+        live[number] = {(number, 1): (1, 0, rng.choice(keys), place)}
     bookings = Bookings(world.index, live)
     thresholds = gc.get_threshold()
     keep_what_was_loaded()  # as the server does

@@ -252,7 +252,8 @@ def test_the_reconciler_mends_what_limits_count(admin):
     admin.submitted(MERGE, MERGE)
     admin.claim(pilot)
     live = admin.core.live
-    (_, (key, place)) = next(iter(live.bookings._booked.items()))
+    ((held,),) = (one.values() for one in live.pilots.held.values() if one)
+    _, _, key, place = held
     live.queues.index.limits.give(key, place)
     assert used(admin) == {}
     assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 1

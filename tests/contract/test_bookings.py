@@ -154,7 +154,7 @@ def test_a_claim_and_an_end_of_a_batch_that_failed_are_none(limited):
     class Ends:
         def apply(self, tx):
             for one in (first, second):
-                house.live.bookings.ended(tx, (one.job_id, one.attempt))
+                house.live.bookings.ended(tx, pilot, (one.job_id, one.attempt))
 
     fails(house, Ends(), house.claim_command(pilot, 2))
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 2}
@@ -301,6 +301,12 @@ def used_limits(limited):
     return limited
 
 
+def forgotten(house):
+    """Forget one live attempt; returns what it held."""
+    held = next(filter(None, house.live.pilots.held.values()))
+    return held.pop(next(iter(held)))
+
+
 def test_a_proof_of_right_limits_changes_nothing(used_limits):
     limits = used_limits.limits
     assert prove(used_limits) == 0
@@ -323,9 +329,7 @@ def test_a_limit_that_counts_too_much_is_reported_and_mended(used_limits, caplog
 
 def test_attempts_that_are_forgotten_are_read_again(used_limits, caplog):
     house = used_limits.house
-    attempt, (key, place) = next(iter(house.live.bookings._booked.items()))
-    del house.live.bookings._booked[attempt]
-    used_limits.limits.give(key, place)
+    used_limits.limits.give(*forgotten(house)[2:])
     live = len(live_attempts(house.reader))
     assert prove(used_limits) == 1
     (said,) = [one for one in caplog.records if one.message == "limits counted other attempts than live"]
@@ -348,7 +352,7 @@ def test_places_of_pilots_that_run_nothing_are_prepared_before_they_claim(limite
 def test_attempts_that_are_read_again_count_for_rules_that_are_prepared(used_limits, monkeypatch):
     small_portions(monkeypatch, 1)
     house = used_limits.house
-    del house.live.bookings._booked[next(iter(house.live.bookings._booked))]
+    forgotten(house)
     assert house.do(used_limits.sets(TEXTS[0])) is False
     assert prove(used_limits) == 0
     used_limits.check()

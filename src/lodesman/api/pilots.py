@@ -21,7 +21,7 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.api.hosts import probe_ended, probe_of, probe_runs
 from lodesman.commands.accounts import JOINING
-from lodesman.commands.live import Attempt
+from lodesman.commands.bookings import Attempt
 from lodesman.commands.pilots import (
     believed,
     drain_pilots,

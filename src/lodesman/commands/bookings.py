@@ -8,7 +8,7 @@ the same rules are prepared once more, and what is used by them is compared with
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -28,8 +28,15 @@ from lodesman.store.read.task_queues import keys_by_id
 
 log = logging.getLogger(__name__)
 
-# Job and number of the attempt.
-_Attempt = tuple[int, int]
+Attempt = tuple[int, int]
+"""Job and number."""
+Held = tuple[int, int, TaskQueueKey, RunPlace]
+"""What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in; and what
+limits count: its task queue and its place.
+"""
+_Booked = tuple[TaskQueueKey, RunPlace]
+# A live attempt, and the pilot that has it.
+_Name = tuple[int, Attempt]
 # For how long a portion holds the writer.
 _HELD_SECONDS: Final = 0.01
 _MOST_SAID: Final = 20
@@ -45,17 +52,10 @@ class _Next:
     limits: RunLimits
     places: list[RunPlace]
     queues: list[int]
-    stale: set[_Attempt]
+    stale: set[_Name]
     delays: DelayRules
     is_proof: bool
-    taken: dict[_Attempt, tuple[TaskQueueKey, RunPlace]] = field(default_factory=dict)
-
-
-def booked(db: Reader) -> list[tuple[int, _Attempt, TaskQueueKey, RunPlace]]:
-    """The pilot, the task queue and the place of each attempt that is stored as live."""
-    found = live_attempts(db)
-    keys = keys_by_id(db, {one.tq_id for one in found})
-    return [(one.pilot, one.attempt, keys[one.tq_id], RunPlace(*one.place)) for one in found]
+    taken: dict[_Name, _Booked] = field(default_factory=dict)
 
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
@@ -71,13 +71,35 @@ def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
 
 
 class Bookings:
-    """The task queue and the place of each live attempt. `wrong`: how many buckets were found to have another use."""
+    """What live attempts take of the limits; `held` has them by pilot. `wrong`: how many buckets were found to have another
+    use.
+    """
 
-    def __init__(self, index: Index, live: Iterable[tuple[_Attempt, TaskQueueKey, RunPlace]]) -> None:
+    def __init__(self, index: Index, held: dict[int, dict[Attempt, Held]]) -> None:
         self._index = index
-        self._booked = {attempt: (key, place) for attempt, key, place in live}
+        self._held = held
         self._next: _Next | None = None
         self.wrong = 0
+
+    def read(self, db: Reader) -> None:
+        """Take the attempts that are stored as live for those that live."""
+        found = live_attempts(db)
+        keys = keys_by_id(db, {one.tq_id for one in found})
+        before = {name: self._held[name[0]][name[1]] for name in self._names()}
+        self._held.clear()
+        for one in found:
+            key = keys[one.tq_id]
+            of_pilot = self._held.setdefault(one.pilot, {})
+            known = before.get((one.pilot, one.attempt))  # it may be handed in
+            of_pilot[one.attempt] = known or (key.cores, key.memory_mb, key, RunPlace(*one.place))
+
+    def _names(self) -> list[_Name]:
+        return [(pilot, attempt) for pilot, held in self._held.items() for attempt in held]
+
+    def _booked(self, name: _Name) -> _Booked | None:
+        pilot, attempt = name
+        found = self._held.get(pilot, {}).get(attempt)
+        return found and found[2:]
 
     # --- rules -----------------------------------------------------------------------------------------------
 
@@ -96,10 +118,11 @@ class Bookings:
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
         queues = [tq_id for tq_id, _, _ in self._index.queues()]
-        places = {place for _, place in self._booked.values()}
+        names = self._names()
+        places = {place for held in self._held.values() for _, _, _, place in held.values()}
         if tx is not None and not is_proof:
             places.update(_places_of_pilots(tx.reader()))
-        self._set_next(_Next(RunLimits(book), [*places], queues, set(self._booked), delays, is_proof))
+        self._set_next(_Next(RunLimits(book), [*places], queues, set(names), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
@@ -138,14 +161,14 @@ class Bookings:
         use can be proved now: no others are prepared.
         """
         stored = live_sums(tx.reader())
-        known = len(self._booked), sum(job for job, _ in self._booked), sum(n for _, n in self._booked)
+        before = self._names()
+        known = len(before), sum(job for _, (job, _) in before), sum(n for _, (_, n) in before)
         if known != stored:
             log.error("limits counted other attempts than live", extra={"counted": known, "stored": stored})
-            before = self._booked
-            tx.undo.append(partial(setattr, self, "_booked", before))
-            self._booked = {attempt: (key, place) for _, attempt, key, place in booked(tx.reader())}
+            tx.undo.append(partial(self._held_again, dict(self._held)))
+            self.read(tx.reader())
             if self._next is not None:
-                self._next.stale.update(before, self._booked)
+                self._next.stale.update(before, self._names())
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
@@ -158,13 +181,17 @@ class Bookings:
         self.wrong += len(wrong)
         return len(wrong)
 
-    def _catch_up(self, found: _Next, attempt: _Attempt) -> None:
-        taken, now = found.taken.pop(attempt, None), self._booked.get(attempt)
+    def _held_again(self, before: dict[int, dict[Attempt, Held]]) -> None:
+        self._held.clear()
+        self._held.update(before)
+
+    def _catch_up(self, found: _Next, name: _Name) -> None:
+        taken, now = found.taken.pop(name, None), self._booked(name)
         if taken is not None:
             found.limits.give(*taken)
         if now is not None:
             found.limits.take(*now)
-            found.taken[attempt] = now
+            found.taken[name] = now
 
     def _set_next(self, found: _Next | None) -> None:
         self._next = found
@@ -178,22 +205,21 @@ class Bookings:
 
     # --- attempts --------------------------------------------------------------------------------------------
 
-    def claimed(self, tx: Transaction, attempt: _Attempt, key: TaskQueueKey, place: RunPlace) -> None:
-        """An attempt lives from now on; the matcher has booked it."""
+    def claimed(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
+        """An attempt lives from now on, as its pilot holds it; the matcher has booked it."""
         if self._next is not None:
-            self._changes(tx, attempt)
-        self._booked[attempt] = key, place
-        tx.undo.append(partial(self._booked.pop, attempt, None))
+            self._changes(tx, (pilot, attempt))
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
         """A job that the matcher has booked is not there."""
         self._index.starts_not(key, place)
         tx.undo.append(partial(self._index.starts, key, place))
 
-    def ended(self, tx: Transaction, attempt: _Attempt) -> None:
-        """An attempt lives no more."""
-        self._changes(tx, attempt)
-        found = tx.drop(self._booked, attempt)
+    def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
+        """An attempt lives no more: its pilot is about to hold it no more."""
+        name = pilot, attempt
+        self._changes(tx, name)
+        found = self._booked(name)
         if found is not None:
             self._index.limits.give(*found)
             tx.undo.append(partial(self._take, *found))
@@ -201,11 +227,11 @@ class Bookings:
     def _take(self, key: TaskQueueKey, place: RunPlace) -> None:
         self._index.limits.take(key, place)
 
-    def _changes(self, tx: Transaction, attempt: _Attempt) -> None:
+    def _changes(self, tx: Transaction, name: _Name) -> None:
         if self._next is not None:
-            self._is_stale(attempt)
-            tx.undo.append(partial(self._is_stale, attempt))
+            self._is_stale(name)
+            tx.undo.append(partial(self._is_stale, name))
 
-    def _is_stale(self, attempt: _Attempt) -> None:
+    def _is_stale(self, name: _Name) -> None:
         if self._next is not None:
-            self._next.stale.add(attempt)
+            self._next.stale.add(name)

@@ -113,7 +113,7 @@ class Claim:
         held = self.live.pilots.held.get(self.pilot_id)
         if not held:
             return (), min(self.count, asked.cores + 1), asked.cores
-        cores, memory_mb = _left(offer.cores, offer.memory_mb, held.values())
+        cores, memory_mb = _left(offer.cores, offer.memory_mb, (one[:2] for one in held.values()))
         if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
@@ -151,8 +151,8 @@ class Claim:
         facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
         live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
         attempt = job.id, job.attempt + 1
-        live.pilots.hold(tx, self.pilot_id, attempt, key)
-        live.bookings.claimed(tx, attempt, key, self.place)
+        live.pilots.hold(tx, self.pilot_id, attempt, key, self.place)
+        live.bookings.claimed(tx, self.pilot_id, attempt)
         return Claimed(*attempt, job.template_id, job.submission_id)
 
     def _asked_before(self, tx: Transaction) -> list[Claimed] | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lodesman.answers.hosts import HostName, HostRecord, HostState
-from lodesman.commands.live import Attempt, Live
+from lodesman.commands.bookings import Attempt
+from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.hosts import may_probe
 from lodesman.store.hosts import forget_failures, put_records

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from lodesman.commands.bookings import Bookings, booked
+from lodesman.commands.bookings import Attempt, Bookings, Held
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.limit_rules import RunPlace
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
@@ -26,9 +27,6 @@ from lodesman.store.read.pilots import joined_pilots, pilots_with_stalled_jobs, 
 from lodesman.store.read.submit_pools import PassRow, last_pass
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
-
-# Job and number of the attempt.
-Attempt = tuple[int, int]
 
 
 class _LivePools(PoolMap):
@@ -61,9 +59,8 @@ class _LivePilots:
 
     `running`: only these are given jobs; `silent`: of them, those whose silence was noted. `stop_orders`: pilot -> attempt
     -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
-    lost answer can be asked for again. `held`: pilot -> live attempt -> the cores and MB that it holds (0: its cores'
-    part); nothing any more of one that is handed in. `freed`: pilots that hold less since this batch. `offers`: what a
-    queue offers a VO on a host (None: on any), by the configuration; None at the start.
+    lost answer can be asked for again. `held`: pilot -> live attempt -> what it holds. `freed`: pilots that hold less since
+    this batch. `offers`: what a queue offers a VO on a host (None: on any), by the configuration; None at the start.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -72,7 +69,7 @@ class _LivePilots:
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
         self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
-        self.held: dict[int, dict[Attempt, tuple[int, int]]] = {}
+        self.held: dict[int, dict[Attempt, Held]] = {}
         self.freed: set[int] = set()
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
@@ -84,19 +81,21 @@ class _LivePilots:
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
-    def hold(self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey) -> None:
+    def hold(
+        self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace
+    ) -> None:
         """A pilot has a live attempt from now on."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}
-        held[attempt] = (key.cores, key.memory_mb)
+        held[attempt] = (key.cores, key.memory_mb, key, place)
         tx.undo.append(partial(held.pop, attempt, None))
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""
         held = self.held.get(pilot_id, {})
         if attempt in held:
-            tx.put(held, attempt, (0, 0))
+            tx.put(held, attempt, (0, 0, *held[attempt][2:]))
             self.freed.add(pilot_id)
 
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
@@ -135,8 +134,6 @@ class Live:
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
         self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
-        found = booked(db)
-        for pilot, attempt, key, _ in found:
-            self.pilots.held.setdefault(pilot, {})[attempt] = (key.cores, key.memory_mb)
         self.hosts = HostLoads(row.node for row in joined_pilots(db))
-        self.bookings = Bookings(self.queues.index, (one[1:] for one in found))
+        self.bookings = Bookings(self.queues.index, self.pilots.held)
+        self.bookings.read(db)

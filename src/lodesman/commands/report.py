@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from lodesman.answers.hosts import HostName
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
-from lodesman.commands.live import Attempt, Live
+from lodesman.commands.bookings import Attempt
+from lodesman.commands.live import Live
 from lodesman.director.hosts import Failure, failed_at_once
 from lodesman.jobs.spec import TERMINAL
 from lodesman.store.hosts import note_failure
@@ -147,8 +148,8 @@ def end_attempt(
     once, without an order, is held against the `host`.
     """
     attempts.end_attempt(tx, row.last_attempt, report)
+    live.bookings.ended(tx, pilot_id, (row.id, row.attempt))
     ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
-    live.bookings.ended(tx, (row.id, row.attempt))
     if row.state in TERMINAL:
         # Killed by its owner while it ran: the attempt ends now, the job ended then.
         return

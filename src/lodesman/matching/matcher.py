@@ -13,6 +13,7 @@ from lodesman.matching.index import Index
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.request import ResourceRequest
+from lodesman.matching.spots import NONE_SHUT
 from lodesman.matching.views import Views, numbers_of
 
 
@@ -71,8 +72,10 @@ class Matcher:
         is_limited = limits.active
         chosen: list[int] = []
         as_of, among = (-1, -1), ""
+        shut = NONE_SHUT
         for _ in range(count):
-            shut = limits.shut(place)
+            if is_limited:
+                shut = limits.shut(place)
             if competed is not None and (index.changes, shut.number) != as_of:
                 as_of, among = (index.changes, shut.number), self.lottery.competing(view, numbers, shut)
             queue = draw(view, numbers, rng, shut)

@@ -18,7 +18,7 @@ from lodesman.matching.request import ResourceRequest
 from lodesman.matching.spots import NONE_SHUT, Shut
 
 _VIEWS_AT_MOST: Final = 2048
-_VIEW_BYTES: Final = 48 << 20
+_VIEW_BYTES: Final = 96 << 20
 
 _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
@@ -82,7 +82,9 @@ class Found:
 class View:
     """One description against the index. `version`: when the ballot was made."""
 
-    __slots__ = ("_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo")
+    __slots__ = (
+        "_fits", "_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo",
+    )  # fmt: skip
 
     def __init__(self, request: ResourceRequest) -> None:
         self.vo = request.vo
@@ -93,6 +95,8 @@ class View:
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []
         self._seen: list[int] = []
+        # By group: the numbers that asked last, and the slots that they and all else admit, once as many had arrived.
+        self._fits: list[tuple[int, Sequence[int], int]] = []
         self._found: list[Found | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
@@ -103,6 +107,7 @@ class View:
         more = group_numbers - len(self._masks)
         self._masks += [0] * more
         self._seen += [0] * more
+        self._fits += [(-1, (), 0)] * more
         self._found = [None] * len(self._masks)
 
     def mask(self, group: GroupIndex, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> int:
@@ -111,9 +116,16 @@ class View:
         closed = shut[number]
         if closed:
             left &= ~closed
+        arrived, of_numbers, fits = self._fits[number]
+        if arrived == group.arrived and of_numbers == numbers:
+            return fits & left
         if self._seen[number] == group.arrived:
-            mask = self._masks[number] & left
-            return group.narrow_numbers(mask, numbers) if mask else 0
+            mask = self._masks[number]
+            if not mask & left:
+                return 0
+            fits = group.narrow_numbers(mask, numbers)
+            self._fits[number] = group.arrived, numbers, fits
+            return fits & left
         # A node too small for anything must not pay for task queues that come and go.
         mask = group.narrow_numbers(left, numbers)
         if mask:
@@ -159,7 +171,7 @@ class Views:
         view = self._young.get(described)
         if view is None:
             view = self._old.pop(described, None) or View(request)
-            each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
+            each = len(self._index) // 4 + 128 * self._index.group_numbers() + 1024
             if len(self._young) >= max(64, min(_VIEWS_AT_MOST, _VIEW_BYTES // each)):
                 self._old = self._young
                 self._young = {}
