@@ -13,9 +13,9 @@ from typing import Final
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket, Waiter
-from lodesman.answers.service import Limited
+from lodesman.answers.service import Limited, LimitsAt
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import HostLoads, PilotSession
+from lodesman.commands.sessions import HostLoads
 from lodesman.errors import Conflict, NotFound, SyntaxFault
 from lodesman.gridengine.values import Value
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ from lodesman.matching.spots import Spot
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
-from lodesman.resources import PlaceLimit, QueueId
+from lodesman.resources import PlaceLimit
 from lodesman.store.audit import note as noted
 from lodesman.store.journal import Transaction
 from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
@@ -205,16 +205,17 @@ def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def places(sessions: Iterable[PilotSession], queues: Collection[tuple[str, str, str]]) -> set[RunPlace]:
-    """Where jobs may run: in these CE queues, on hosts that are not known yet, and where pilots are."""
-    return {*(one.place for one in sessions), *(RunPlace(*queue) for queue in queues)}
+def places(asked: LimitsAt) -> set[RunPlace]:
+    """Where pilots that are sent to these CE queues will be: on hosts that are not known yet, but for those of one host."""
+    here = {*asked.here}
+    return {RunPlace(*queue, asked.host if queue in here else "") for queue in asked.queues}
 
 
-def alike_queues(_tx: Transaction, live: Live, queues: Iterable[QueueId]) -> list[list[QueueId]]:
-    """Those CE queues that some limit is about, in groups that limits see alike; reads memory only."""
-    limits, found = live.queues.index.limits, defaultdict[Spot, list[QueueId]](list)
-    for queue in queues:
-        found[limits.spot(RunPlace(*queue))].append(queue)
+def alike_places(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[list[RunPlace]]:
+    """Those places that some limit is about, in groups that limits see alike; reads memory only."""
+    limits, found = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
+    for place in there:
+        found[limits.spot(place)].append(place)
     return [some for spot, some in found.items() if spot.sets]
 
 
@@ -233,17 +234,29 @@ def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[int
     ]
 
 
-def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: int) -> Limited:
-    """The buckets that keep jobs of a task queue from starting at these places; reads memory only."""
+def limits_of(
+    _tx: Transaction, live: Live, there: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
+    jobs: int | TaskQueueKey,
+) -> Limited:  # fmt: skip
+    """The buckets that keep jobs of a task queue, or with that key, from starting where pilots will be and where `pilots`
+    are, and which of these; reads memory only.
+    """
     index = live.queues.index
-    if not index.limits.active or not index.has(tq_id):
+    if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
         return Limited()
-    spots = {index.limits.spot(place): place for place in there}
-    key, found, everywhere = index.key(tq_id), dict[FullBucketKey, FullBucket](), bool(spots)
+    spots = defaultdict[Spot, list[int]](list)
+    sample = {index.limits.spot(place): place for place in there}
+    for pilot, place in pilots.items():
+        spot = index.limits.spot(place)
+        sample.setdefault(spot, place)
+        spots[spot].append(pilot)
+    key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
+    found, everywhere, limited = dict[FullBucketKey, FullBucket](), bool(sample), list[int]()
     shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
-    for place in spots.values():
+    for spot, place in sample.items():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
+        limited += spots[spot] if refusals else ()
         for use, need in refusals:
             of = values_shown(use.of_key, use.of_place)
             used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
@@ -251,7 +264,8 @@ def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: in
                 rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need)
             )
             found.setdefault((use.rule, *of, use.resource), bucket)
-    return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
+    shown_ones = list(islice(found.values(), _MOST_SHOWN))
+    return Limited(buckets=shown_ones, pilots=sorted(limited), everywhere=everywhere)
 
 
 def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:
