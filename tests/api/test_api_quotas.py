@@ -226,6 +226,20 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert director.tick(admin.now + 60.0) > 0
 
 
+def test_an_idle_pilot_on_a_full_host_is_no_supply(admin, backend):
+    """Pilots go to hosts where the job may start."""
+    director = admin.director(backend)
+    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
+    put(admin, "{\n name n\n enabled true\n limit hosts n1 to slots=0\n}\n")
+    admin.pilot(node={"cores": 4, "host": "n1"})
+    admin.submitted({})
+    seen = director.look(admin.now)
+    assert [one.barred for one in seen.pilots] == [frozenset({1})]
+    assert director.tick(admin.now) > 0
+    put(admin, "{\n name n\n enabled true\n limit hosts n2 to slots=0\n}\n", "change")
+    assert [one.barred for one in director.look(admin.now).pilots] == [frozenset()]
+
+
 def test_a_planned_job_is_held_against_limits(admin):
     put(admin, EACH)
     pilot = admin.pilot()

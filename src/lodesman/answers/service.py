@@ -95,13 +95,22 @@ class LimitedAt(Struct):
     ids: list[int]
 
 
+class LimitedPilots(Struct):
+    """Task queues that limits keep from starting where these idle pilots are."""
+
+    pilots: list[int]
+    ids: list[int]
+
+
 class Limited(Struct):
-    """Task queues of which limits keep every job from starting at all these places and where live pilots are, and those at
-    `some`; or the buckets that keep those of one from it, `everywhere` or at some, and the `pilots` where they do.
+    """Task queues of which limits keep every job from starting at all these places and where live pilots are, those at
+    `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, and
+    the `pilots` where they do.
     """
 
     ids: list[int] = []
     some: list[LimitedAt] = []
+    idle: list[LimitedPilots] = []
     buckets: list[FullBucket] = []
     pilots: list[int] = []
     everywhere: bool = False
