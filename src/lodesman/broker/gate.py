@@ -20,7 +20,7 @@ from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import STRICT, is_true, lower
 
 LEDGER_S: Final = 900.0
-"""An ad that comes so many seconds after a match has seen its pilot, or the site does not list pilots."""
+"""An ad that comes this long after a match has counted its pilot, or the site lists none."""
 _NO_REQUEST: Final = MatchSide(EMPTY)
 
 
