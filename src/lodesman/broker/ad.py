@@ -33,6 +33,9 @@ from lodesman.errors import Forbidden, InvalidRequest
 LIFETIME_S: Final = 900.0
 """How long an ad counts that does not say so itself."""
 
+MOST_SHOWN: Final = 8
+"""Names of a cycle that a message has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAd:
@@ -165,7 +168,8 @@ def _check_cycles(ad: Ad) -> None:
             elif key in path:
                 circle = [*path, key][list(path).index(key) :]
                 names = [ad.entries[one].name for one in circle]
-                raise InvalidRequest(f"Attributes ask for each other: {' -> '.join(names)}.", cycle=names)
+                shown = names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."]
+                raise InvalidRequest(f"Attributes ask for each other: {' -> '.join(shown)}.", cycle=shown)
             elif key in asked and key not in done:
                 path[key] = None
                 todo.append((key, False))

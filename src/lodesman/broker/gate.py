@@ -7,7 +7,7 @@ of pilots say what was matched. There is no second book that could differ from t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,7 +65,7 @@ class SiteGate:
         self._first = _first_value(rules, mode)
         self._count(sum(_counts(one, ad, mode, ledger_s) for one in matches))
         if mode is GateMode.STRICT:
-            self.notice = _notice(self._first, rules.counts["currentjobs"])
+            self.notice = _notice(rules.counts)
 
     # --- decisions -----------------------------------------------------------------------------------------------
 
@@ -150,7 +150,6 @@ class SiteGate:
         since: Value = matched
         if self.mode is GateMode.STRICT:
             since = STRICT["-"](cur_matches, self._rules.counts["currentjobs"])
-            since = max(0, since) if isinstance(since, (int, float)) else since
         for side in (self._whole, self._own):
             side.set(CUR_MATCHES, cur_matches)
             side.set(SINCE_AD, since)
@@ -166,29 +165,30 @@ def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bo
 def _first_value(rules: GateRules, mode: GateMode) -> Value:
     """CurMatches before any match that the ad does not show.
 
-    Strict: what the site published, else CurrentJobs. Ledger: all jobs that it counts; a state that it does not publish
+    Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not publish
     is part of another one.
     """
     counts = rules.counts
+    total = counts["currentjobs"]
     if mode is GateMode.STRICT:
         published = counts[CUR_MATCHES]
-        return counts["currentjobs"] if published is UNDEFINED else published
-    total = counts["currentjobs"]
+        return total if published is UNDEFINED or _is_less(published, total) else published
     for key in ("currentsubmittingjobs", "currentpendingjobs"):
         if key in rules.published:
             total = STRICT["+"](total, counts[key])
     return total
 
 
-def _notice(cur_matches: Value, current_jobs: Value) -> str:
+def _is_less(left: Value, right: Value) -> bool:
+    return STRICT["<"](left, right) is True
+
+
+def _notice(counts: Mapping[str, Value]) -> str:
     """What to say of a site that counts less as matched than it has."""
-    fewer = STRICT["<"](cur_matches, current_jobs)
-    if fewer is not True:
+    published, current = counts[CUR_MATCHES], counts["currentjobs"]
+    if not _is_less(published, current):
         return ""
-    return (
-        f"CurMatches = {write_value(cur_matches)} is less than CurrentJobs = {write_value(current_jobs)}; "
-        "JobsMatchedSinceLastAdvertisement counts as 0"
-    )
+    return f"its CurMatches = {write_value(published)} is less than CurrentJobs, and counts as {write_value(current)}"
 
 
 def _said(clause: Clause) -> str:
