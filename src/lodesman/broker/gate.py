@@ -20,16 +20,19 @@ from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import STRICT, is_true, lower
 
 LEDGER_S: Final = 900.0
-"""An ad that comes this long after a match has counted its pilot, or the site lists none."""
+"""An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
 _NO_REQUEST: Final = MatchSide(EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteMatch:
-    """A pilot of ours that was placed at the site; `ended`: it has left, or never came there."""
+    """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
+    certain; `ended`: it has left, or never came there.
+    """
 
     stamp: str
     matched_at: float
+    submitted_at: float | None = None
     ended: bool = False
 
 
@@ -159,7 +162,9 @@ def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bo
     """Whether a match is not in the numbers of the ad yet."""
     if mode is GateMode.STRICT:
         return match.matched_at >= ad.received_at
-    return not (match.ended or match.stamp in ad.stamps or ad.received_at - match.matched_at >= ledger_s)
+    if match.ended or match.stamp in ad.stamps:
+        return False
+    return match.submitted_at is None or ad.received_at - match.submitted_at < ledger_s
 
 
 def _first_value(rules: GateRules, mode: GateMode) -> Value:
