@@ -13,7 +13,8 @@ from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import SiteAd
-from lodesman.broker.rules import CUR_MATCHES, GATE_NAMES, SINCE_AD, GateRules, rules_of
+from lodesman.broker.questions import CUR_MATCHES, SINCE_AD
+from lodesman.broker.rules import GATE_NAMES, GateRules, rules_of
 from lodesman.classad import EMPTY, UNDEFINED, Ad, Run, Value, write_value
 from lodesman.classad.clauses import Clause, explain
 from lodesman.classad.fast import MatchSide
@@ -21,7 +22,7 @@ from lodesman.classad.values import STRICT, is_true, lower
 
 LEDGER_S: Final = 900.0
 """An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
-_NO_REQUEST: Final = MatchSide(EMPTY)
+_NOTHING: Final = MatchSide(EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,16 @@ class SiteGate:
         self._count(before)
         return found
 
+    @property
+    def side(self) -> MatchSide:
+        """The site's side of a match, with the numbers of now. A site that never advertised has no attributes."""
+        return _NOTHING if self.ad is None else self._whole
+
+    @property
+    def rules(self) -> GateRules | None:
+        """The clauses that the ad has; None if there is no ad."""
+        return None if self.ad is None else self._rules
+
     # --- explanations --------------------------------------------------------------------------------------------
 
     @property
@@ -141,7 +152,7 @@ class SiteGate:
         return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
 
     def _is_open(self) -> bool:
-        return self._own.accepts(_NO_REQUEST, Run(now=self.now))
+        return self._own.accepts(_NOTHING, Run(now=self.now))
 
     def _own_clauses(self) -> Iterator[Clause]:
         for node in self._rules.own_clauses:
