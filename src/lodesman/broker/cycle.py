@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from lodesman.broker.gate import SiteGate
-from lodesman.broker.questions import Question, question_of, unsettled
+from lodesman.broker.questions import SiteQuestion, question_of, unsettled
 from lodesman.broker.rules import GateRules, side_with
 from lodesman.classad import EMPTY, Ad, Run, evaluate
 from lodesman.classad.fast import MatchSide
@@ -34,11 +34,11 @@ class BrokerRequest:
 
     ad: Ad
     side: MatchSide
-    wants: Question
-    rank: Question | None
+    wants: SiteQuestion
+    rank: SiteQuestion | None
     stations: frozenset[str]
     count: int = 1
-    facts: dict[frozenset[str], Question] = field(default_factory=dict, compare=False, repr=False)
+    facts: dict[frozenset[str], SiteQuestion] = field(default_factory=dict, compare=False, repr=False)
 
 
 def request_of(ad: Ad, *, stations: Iterable[str] = (), count: int = 1) -> BrokerRequest:
@@ -75,7 +75,7 @@ class CycleOutcome:
 class _Memo:
     """What one expression says of each site. `fits`: may be true there; `stale`: sites to judge; `used`: in this cycle."""
 
-    question: Question
+    question: SiteQuestion
     side: MatchSide
     stale: Mask
     fits: Mask = 0
@@ -85,7 +85,7 @@ class _Memo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _SiteView:
     """One site between two ads: its side of matches, its clauses that only a request decides, what those ask for."""
 
     side: MatchSide
@@ -94,7 +94,7 @@ class _View:
     asked: frozenset[str]
 
 
-_NEVER_ADVERTISED: Final = _View(
+_NEVER_ADVERTISED: Final = _SiteView(
     side=MatchSide(EMPTY),
     unsettled=_NO_NAMES,
     welcome=side_with({}, ()),
@@ -108,7 +108,7 @@ class SiteBook:
     def __init__(self) -> None:
         self._bits: dict[str, int] = {}
         self._versions: dict[str, tuple[str, int] | None] = {}
-        self._views: dict[int, _View] = {}
+        self._views: dict[int, _SiteView] = {}
         self._asked: Counter[str] = Counter()
         self._names: frozenset[str] = frozenset()
         self._memos: dict[str, dict[str, _Memo]] = {"wants": {}, "facts": {}, "rank": {}}
@@ -166,14 +166,14 @@ class SiteBook:
 
     # --- what is remembered --------------------------------------------------------------------------------------
 
-    def _replace(self, bit: int, view: _View) -> None:
+    def _replace(self, bit: int, view: _SiteView) -> None:
         before = self._views.get(bit)
         self._views[bit] = view
         self._asked.update(view.asked)
         if before:
             self._asked.subtract(before.asked)
 
-    def _memo(self, kind: str, question: Question) -> _Memo:
+    def _memo(self, kind: str, question: SiteQuestion) -> _Memo:
         memos = self._memos[kind]
         memo = memos.get(question.key)
         if memo is None:
@@ -184,7 +184,7 @@ class SiteBook:
         memo.used = True
         return memo
 
-    def _fitting(self, kind: str, question: Question) -> Mask:
+    def _fitting(self, kind: str, question: SiteQuestion) -> Mask:
         memo = self._memo(kind, question)
         judge = _may_want if kind == "wants" else _may_welcome
         if memo.stale:
@@ -209,11 +209,11 @@ class SiteBook:
         memo.stale = 0
 
 
-def _view_of(rules: GateRules) -> _View:
+def _view_of(rules: GateRules) -> _SiteView:
     ad = rules.whole.ad
     live = unsettled(ad)
     settled = [one for one in rules.request_clauses if one.is_settled_by(_NO_NAMES) and not one.own & live]
-    return _View(
+    return _SiteView(
         side=rules.whole,
         unsettled=live,
         welcome=side_with(ad.entries, [one.ad.entries["requirements"].node for one in settled]),
@@ -221,11 +221,11 @@ def _view_of(rules: GateRules) -> _View:
     )
 
 
-def _may_want(memo: _Memo, view: _View) -> bool:
+def _may_want(memo: _Memo, view: _SiteView) -> bool:
     return not memo.question.is_settled_by(view.unsettled) or memo.side.accepts(view.side)
 
 
-def _may_welcome(memo: _Memo, view: _View) -> bool:
+def _may_welcome(memo: _Memo, view: _SiteView) -> bool:
     """Of the facts of a request: those that depend on the site are not known."""
     return bool(view.asked & memo.question.unsettled) or view.welcome.accepts(memo.side)
 

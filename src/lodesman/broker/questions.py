@@ -18,7 +18,7 @@ _WHOLE: Final = frozenset({"my", "target", "parent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SiteQuestion:
     """Attributes of an ad with all that they need of it. Those with equal texts (`key`) have equal answers.
 
     `own`, `others`: what they ask for, of their ad and of the other one. `unsettled`: attributes in it that only the other
@@ -38,7 +38,7 @@ class Question:
         return not (self.asks_ad or self.asks_clock or self.others & unsettled)
 
 
-def question_of(ad: Ad, *names: str) -> Question:
+def question_of(ad: Ad, *names: str) -> SiteQuestion:
     """The question that attributes of an ad are, by their names in small letters; those that it lacks are left out."""
     own: set[str] = set()
     others: set[str] = set()
@@ -51,7 +51,7 @@ def question_of(ad: Ad, *names: str) -> Question:
     kept = {name: ad.entries[name] for name in sorted({*asked, *own} & ad.entries.keys())}
     part = Ad(kept)
     nodes = [entry.node for name, entry in kept.items() if name not in part.constants]
-    return Question(
+    return SiteQuestion(
         key=write_ad(part),
         ad=part,
         own=frozenset(own),
@@ -62,7 +62,7 @@ def question_of(ad: Ad, *names: str) -> Question:
     )
 
 
-def clause_of(ad: Ad, clause: Node) -> Question:
+def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
     """The question that one clause of the Requirements of an ad is."""
     return question_of(
         Ad({**ad.entries, "requirements": AdAttribute("Requirements", clause)}), "requirements"

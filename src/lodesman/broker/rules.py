@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.questions import LIVE, Question, clause_of
+from lodesman.broker.questions import LIVE, SiteQuestion, clause_of
 from lodesman.classad import UNDEFINED, Ad, Node, Value, evaluate, parse_expression, write_expression
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.fast import MatchSide
@@ -46,7 +46,7 @@ class GateRules:
 
     requirements: Node | None
     own_clauses: tuple[Node, ...]
-    request_clauses: tuple[Question, ...]
+    request_clauses: tuple[SiteQuestion, ...]
     whole: MatchSide
     own: MatchSide
     counts: dict[str, Value]
