@@ -12,6 +12,7 @@ from tests.api.conftest import resources
 from lodesman.answers import calls
 from lodesman.answers.service import LimitsAt
 from lodesman.background.limit_use import limits_at
+from lodesman.background.reasons import MainReasons
 from lodesman.commands.claim import Claim
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import use_limits
@@ -221,6 +222,9 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert (why["verdict"], why["main_reason"]) == ("not now", "limited")
     assert step_of(why, "limits")["holds"] is False
     assert director.tick(admin.now) == 0
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), lambda: director.limited_in)
+    judged = reasons.judge(admin.side.policy, admin.now)
+    assert [(one.reason, one.next_jobs) for one in judged.values()] == [("limited", 0)]
     admin.report(pilot, job)
     assert admin.get("/v1/jobs/2/why")["main_reason"] != "limited"
     assert director.tick(admin.now + 60.0) > 0

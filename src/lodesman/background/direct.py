@@ -92,8 +92,9 @@ class Director:
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
-    # The queues where limits keep a task queue from starting, and the task queues that they keep from idle pilots.
-    _shut: dict[int, int] = field(init=False, default_factory=dict)
+    limited_in: Mapping[int, int] = field(init=False, default_factory=dict)
+    """The queues where limits keep a task queue from starting, at the last iteration."""
+    # The task queues that limits keep from idle pilots.
     _barred: dict[int, frozenset[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,13 +142,14 @@ class Director:
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere: pilots for them would run nothing."""
-        found, self._shut, self._barred = Limited(), {}, {}
+        found, shut_in, self._barred = Limited(), dict[int, int](), {}
         if waiting:
             found = self.limited(list(self.policy.config.tree.queue_ids()))
         for one in found.some:
             mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
             for tq_id in one.ids:
-                self._shut[tq_id] = self._shut.get(tq_id, 0) | mask
+                shut_in[tq_id] = shut_in.get(tq_id, 0) | mask
+        self.limited_in = shut_in
         for idle in found.idle:
             self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
         shut = set(found.ids)
@@ -214,7 +216,7 @@ class Director:
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
-            limited=self._shut,
+            limited=self.limited_in,
         )
 
     def _launch(self, decision: Decision) -> None:

@@ -110,7 +110,9 @@ class BackgroundProcess:
         self.retention = Retention(
             config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
-        self.reasons = MainReasons(config.database.reader(), self.side.keeper)
+        self.reasons = MainReasons(
+            config.database.reader(), self.side.keeper, lambda: self.director.limited_in
+        )
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
