@@ -258,6 +258,15 @@ def test_a_plan_says_what_why_says(house):
     assert cohort["verdict"] == why["verdict"] == "never"
 
 
+def test_a_plan_of_resources_says_which_expressions_other_queues_fulfil(house):
+    house.submitted({"Requirements": {"Constraint": "Memory >= 3000 || Disk > 5"}, "CPUTime": 500})
+    keep(house)
+    files = [{"name": "s.toml", "text": MOVED.replace("Memory = 2000", "Memory = 3000")}]
+    plan = house.call("POST", "/v1/plan/resources", {"files": files}, token="admin").json
+    (row,) = plan["submit_pools"]["changed"]["rows"]
+    assert (row["before"], row["after"]) == (1, 2)
+
+
 def test_members_of_an_array_may_differ_in_it(house):
     text = (
         '[ Executable = "/bin/true"; CPUTime = 500; Parameters.mem = {1000, 5000}; '

@@ -52,6 +52,10 @@ def test_an_identifier_never_changes_between_processes_and_releases():
     assert found == submit_pool_id({"softwaretag": "a, b", "memory": "4000 MB"}, TYPES)
     plain = submit_pool_id({"P": 1}, TypeTable())
     assert plain == "req2:0a353631a38002fc85039a2b8c02dce7c1fe1ba4b0f73075bc6c4e8ca042bbe8"
+    expression = submit_pool_id(
+        {"Constraint": 'Net && (Memory > 5 || member("a", Tag)) && CurMatches < 5'}, TypeTable()
+    )
+    assert expression == "req2:31f41c298bb7d83b7495506cb532ebaf0ba36509873762193e9faa68b7b0d4c3"
 
 
 def test_an_empty_set_needs_no_pool():
