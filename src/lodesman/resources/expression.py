@@ -53,6 +53,8 @@ from lodesman.resources.model import ANY, Scalar, as_scalars, fold
 
 MOST_CHARACTERS: Final = 4_096
 MOST_PARTS: Final = 250
+MOST_ASKED: Final = 250
+"""Values of a list of the job."""
 MOST_OF_PATTERNS: Final = 100
 """Steps of all regular expressions: about their characters."""
 _MOST_SHOWN: Final = 80
@@ -106,7 +108,7 @@ class Expression:
 @lru_cache(maxsize=1_024)
 def expression_of(text: str, request: str = "") -> Expression:
     """The expression of a text as it is stored. Raises SyntaxFault."""
-    return read_expression(text, parse_ad(request) if request else EMPTY)
+    return _read(text, parse_ad(request) if request else EMPTY)
 
 
 def read_expression(text: str, request: Ad) -> Expression:
@@ -114,17 +116,26 @@ def read_expression(text: str, request: Ad) -> Expression:
     if len(text) > MOST_CHARACTERS:
         message = f"an expression of {len(text):,} characters; at most {MOST_CHARACTERS:,}"
         raise fault_at(text, MOST_CHARACTERS, message)
+    return _read(text, request)
+
+
+def _read(text: str, request: Ad) -> Expression:
     node = parse_expression(text)
     _check(node, text)
-    found = tuple(_clause(one, request) for one in clauses(node))
-    by_key = {one.key: one.node for one in found}
-    parts = tuple(by_key[key] for key in sorted(by_key))
-    asked = {name: value for one in found for name, value in one.given.items()}
+    by_key: dict[str, ExpressionClause] = {}
+    for one in clauses(node):
+        clause = _clause(one, request)
+        by_key.setdefault(clause.key, clause)
+    parts = tuple(by_key[key].node for key in sorted(by_key))
+    asked = {name: value for one in by_key.values() for name, value in one.given.items()}
+    for name, value in asked.items():
+        if isinstance(value, tuple) and len(value) > MOST_ASKED:
+            raise fault_at(text, 0, f"{name} of the job has {len(value):,} values; at most {MOST_ASKED}")
     inner = "; ".join(f"{write_name(name)} = {write_value(asked[name])}" for name in sorted(asked))
     return Expression(
         text=write_expression(node),
         request=f"[{inner}]" if inner else "",
-        clauses=found,
+        clauses=tuple(by_key.values()),
         canonical=write_expression(Logic(operator="&&", operands=parts) if len(parts) > 1 else parts[0]),
     )
 

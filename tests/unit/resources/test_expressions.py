@@ -187,6 +187,32 @@ def test_what_is_refused(table, value, words):
     assert caught.value.hint
 
 
+def test_a_long_list_of_the_job_cannot_be_asked_for(table):
+    text = 'size(RequestTag) > 5 && member("t1", MY.RequestTag)'
+    for count, fits in ((250, True), (251, False)):
+        request = ad_of({"RequestTag": tuple(f"t{n}" for n in range(count))})
+        if fits:
+            assert table.eligible_mask(compiled(table, text, request)) == table.full
+        else:
+            with pytest.raises(InvalidJob, match="RequestTag of the job has 251 values; at most 250"):
+                compiled(table, text, request)
+
+
+def test_a_text_that_fills_its_limit_is_read_again_as_it_is_stored(table):
+    """It is stored with blanks, so it is longer then."""
+    parts = "&&".join(f'"{"x" * 30}{n}"!=Site' for n in range(80))
+    text = f'{parts}&&"{"y" * (4_096 - len(parts) - 11)}"!=CE'
+    (found,) = compiled(table, text + " " * (4_096 - len(text)))
+    assert len(found.wanted[0]) > 4_096
+    assert table.eligible_mask([found]) == table.full
+    assert compile_requirements({"Constraint": [*found.wanted]}, table.types) == (found,)
+
+
+def test_a_clause_that_comes_twice_is_one(table):
+    names = [one.parameter for one in by_clause(compiled(table, "Memory > 5 && Net && memory>5"))]
+    assert names == ["Constraint (Memory > 5)", "Constraint (Net)"]
+
+
 def test_a_list_of_one_is_its_value(table):
     assert compiled(table, ["Memory > 5"]) == compiled(table, "Memory>5")
 
