@@ -16,6 +16,7 @@ from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, S
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed, named
 from lodesman.cli.session import Session, with_session
+from lodesman.cli.site_ads import advertise, gate, site_token
 from lodesman.cli.site_tests import test_site
 from lodesman.cli.tables import Cell, note, say, show_table
 from lodesman.cli.words import counted, path_of, shown, states
@@ -40,7 +41,11 @@ _VO = click.option(
 )
 
 
-site = click.Group("site", help="List sites, close, open and test them.", commands=[test_site])
+site = click.Group(
+    "site",
+    help="List sites, close, open, test and advertise them.",
+    commands=[test_site, site_token, advertise, gate],
+)
 
 
 @site.command("ls")
