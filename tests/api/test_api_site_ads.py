@@ -348,3 +348,13 @@ def test_the_token_of_a_user_is_refused_with_what_to_do(house):
         403,
         "Administrators make one: lode site token SITE",
     )
+
+
+def test_the_list_of_sites_says_how_old_their_ads_are(house, north):
+    taken(house, north, ad())
+    house.now += 100.0
+    north_row, south = house.get("/v1/sites", "ann")["sites"]
+    assert (north_row["ad_at"], north_row["ad_is_too_old"]) == (house.now - 100.0, False)
+    assert "ad_at" not in south
+    house.now += LIFETIME_S
+    assert house.get("/v1/sites", "ann")["sites"][0]["ad_is_too_old"]

@@ -176,7 +176,7 @@ async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> no
     if vo:
         closings = [one for one in closings if tree.find(one.node) is not None]
     found = following(
-        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits),
+        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=side.clock()),
         asked.after,
         asked.limit,
         name,
