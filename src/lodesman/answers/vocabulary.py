@@ -89,6 +89,7 @@ class ClampName(StrEnum):
     MAX_HELD = "max-held"
     RAMP = "ramp"
     TOKEN_BUCKET = "token-bucket"
+    SITE_GATE = "site-gate"
     NO_POOL = "no-pool"
     CREDENTIAL = "credential"
 

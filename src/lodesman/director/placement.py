@@ -12,14 +12,15 @@ from itertools import islice
 from random import Random
 
 from lodesman.answers.vocabulary import RefusalKind
-from lodesman.director.limits import Clamp
+from lodesman.director.budgets import Budget, gate_limit, shared_budgets
+from lodesman.director.limits import Clamp, Limit
 from lodesman.director.orders import PilotOrder, PoolState
 from lodesman.director.places import Places
 from lodesman.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
-from lodesman.masks.bits import Tally, bits, mask_of
+from lodesman.masks.bits import Tally, bits
 from lodesman.matching.criteria import Reason
 from lodesman.matching.request import ResourceRequest
-from lodesman.resources import NodePath, QueueId
+from lodesman.resources import QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +96,8 @@ class PlacementResult:
 
 
 class _Seats:
-    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms`: by bit. `spare`: the submissions
-    that each submission pool takes beyond the first of each order.
+    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms` and `budgets`: by bit. `spare`: the
+    submissions that each submission pool takes beyond the first of each order.
     """
 
     def __init__(
@@ -104,18 +105,14 @@ class _Seats:
         queues: Mapping[int, CandidateQueue],
         rooms: Mapping[int, Room],
         *,
-        tokens: Mapping[NodePath, int],
+        budgets: Mapping[int, Sequence[Budget]],
         spare: Counter[str],
     ) -> None:
         self.taken: Counter[tuple[int, int]] = Counter()
         self._used: defaultdict[int, int] = defaultdict(int)
         self._spare = spare
-        self._ce_ids = {bit: queue.queue_id.ce_path for bit, queue in queues.items()}
-        self._tokens = dict(tokens)
-        siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
-        for bit, ce_path in self._ce_ids.items():
-            siblings[ce_path].append(bit)
-        self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
+        self._budgets = budgets
+        self.rooms = rooms
         # What each queue would still take; and of these, how many pilots would start at once.
         self.left = Tally({bit: room.room for bit, room in rooms.items()})
         self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
@@ -144,11 +141,11 @@ class _Seats:
             self._spare[pool] -= bool(used)
         self.left.take_one(1 << bit)
         self._at_once.take_one(1 << bit)
-        ce_path = self._ce_ids[bit]
-        if ce_path in self._tokens:
-            self._tokens[ce_path] -= 1
-            for tally in (self.left, self._at_once):
-                tally.limit(self._siblings[ce_path], self._tokens[ce_path])
+        for budget in self._budgets[bit]:
+            budget.take()
+            if budget.binds:
+                for tally in (self.left, self._at_once):
+                    tally.limit(budget.mask, budget.left)
 
 
 def place(
@@ -165,15 +162,7 @@ def place(
     What an order sends to one queue is one submission. `pools` bound them; each order is sure of one.
     """
     eligible = [places.eligible(order) for order in orders]
-    wanted = Tally()
-    for order, mask in zip(orders, eligible, strict=True):
-        wanted.add(mask, order.count)
-    rooms = {
-        bit: room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in places.queues.items()
-    }
-    spare = Counter({name: pool.room for name, pool in pools.items()})
-    spare.subtract(order.pool for order in orders)
-    seats = _Seats(places.queues, rooms, tokens=gates.tokens, spare=spare)
+    seats = _empty_seats(orders, eligible, places, pools=pools, gates=gates, now=now)
     pending = [number for number, order in enumerate(orders) for _ in range(order.count)]
     rng.shuffle(pending)
     for number in pending:
@@ -190,10 +179,51 @@ def place(
             for number, queue_id, bit in seated
         ),
         outcomes=tuple(_outcomes(orders, eligible, places, seats)),
-        rooms={queue.queue_id: rooms[bit] for bit, queue in places.queues.items()},
+        rooms={queue.queue_id: seats.rooms[bit] for bit, queue in places.queues.items()},
         left={queue.queue_id: seats.left.number(bit) for bit, queue in places.queues.items()},
         places=places,
     )
+
+
+def _empty_seats(
+    orders: Sequence[PilotOrder],
+    eligible: Sequence[int],
+    places: Places,
+    *,
+    pools: Mapping[str, PoolState],
+    gates: QueueGates,
+    now: float,
+) -> _Seats:
+    wanted = Tally()
+    for order, mask in zip(orders, eligible, strict=True):
+        wanted.add(mask, order.count)
+    cut = _cut_by_gates(places, gates, wanted)
+    rooms = {
+        bit: room_of(queue, wanted.number(bit), gates=gates, now=now, site=cut.get(queue.queue_id.site))
+        for bit, queue in places.queues.items()
+    }
+    budgets = shared_budgets(
+        {bit: room.room for bit, room in rooms.items()},
+        {bit: queue.queue_id for bit, queue in places.queues.items()},
+        tokens=gates.tokens,
+        sites=gates.sites,
+        limits=cut,
+    )
+    spare = Counter({name: pool.room for name, pool in pools.items()})
+    spare.subtract(order.pool for order in orders)
+    return _Seats(places.queues, rooms, budgets=budgets, spare=spare)
+
+
+def _cut_by_gates(places: Places, gates: QueueGates, wanted: Tally) -> dict[str, Limit]:
+    """The gates of sites that let through less than is wanted there: of a single pilot, where none is."""
+    most: dict[str, int] = {}
+    for bit, queue in places.queues.items():
+        site = queue.queue_id.site
+        if site in gates.sites:
+            most[site] = max(most.get(site, 1), wanted.number(bit))
+    return {
+        site: cut for site, count in most.items() if (cut := gate_limit(gates.sites[site], count)) is not None
+    }
 
 
 def _outcomes(
