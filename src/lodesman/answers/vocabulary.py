@@ -94,6 +94,16 @@ class ClampName(StrEnum):
     CREDENTIAL = "credential"
 
 
+class Waking(StrEnum):
+    """What the hot process tells the background one, in a byte: that there may be work before the time for it comes."""
+
+    JOBS = "j"
+    """Jobs joined a task queue that was empty, and wait."""
+    AD = "a"
+    """A site has advertised itself."""
+    PILOT_ENDED = "p"
+
+
 class BreakerState(StrEnum):
     """How much trust a CE queue has."""
 

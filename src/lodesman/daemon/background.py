@@ -51,6 +51,7 @@ from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
+from lodesman.daemon.wakings import heard
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
@@ -68,6 +69,8 @@ B = TypeVar("B")
 _PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 _FIRST_POLL_SECONDS: Final = 10.0
+# The least time between two iterations of the director, however much happens.
+_GAP_SECONDS: Final = 5.0
 
 
 class BackgroundProcess:
@@ -299,7 +302,7 @@ class BackgroundProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
+        loop.add_reader(sys.stdin.fileno(), partial(self._hear, stop))
         reads = bootstrap.OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
@@ -322,11 +325,20 @@ class BackgroundProcess:
             if any(left):
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
+    def _hear(self, stop: asyncio.Event) -> None:
+        """The hot process tells of what may bring work; the end of what it says is its own end."""
+        words = os.read(sys.stdin.fileno(), 4_096)
+        if heard(words):
+            self.loops.wake("director")
+        elif not words:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            stop.set()
+
     def _loops(self) -> list[Loop]:
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
-            Loop("director", self.config.polling_seconds, self._direct),
+            Loop("director", self.config.polling_seconds, self._direct, gap=_GAP_SECONDS),
             Loop("cancel", 0.5, self.cancelling.tick),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
@@ -347,13 +359,6 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
         )
-
-
-def _hot_ended(stop: asyncio.Event) -> None:
-    """The hot process's end of our standard input is closed: it is gone."""
-    if not os.read(sys.stdin.fileno(), 4_096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:
