@@ -12,7 +12,7 @@ from lodesman.answers.vocabulary import Waking
 def told(house):
     """All that was told since."""
     found: list[Waking] = []
-    house.core.tell = found.append
+    house.core.announce = found.append
     return found
 
 

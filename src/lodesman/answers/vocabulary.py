@@ -105,7 +105,7 @@ class ClampName(StrEnum):
 
 
 class Waking(StrEnum):
-    """What the hot process tells the background one, in a byte: that there may be work before the time for it comes."""
+    """What the hot process announces to the background one, in a byte: there may be work before the time for it comes."""
 
     JOBS = "j"
     """Jobs joined a task queue that was empty, and wait."""

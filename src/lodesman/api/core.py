@@ -121,8 +121,8 @@ class Core:
     local_pilots: Callable[[int], str] = lambda _: ""
     # When the usage that shares are corrected by is too old, by `ticks`.
     usage_until: float = math.inf
-    # Tells the background process, on the event loop. What is told while it cannot hear is lost.
-    tell: Callable[[Waking], None] = lambda _: None
+    # To the background process, on the event loop. What is announced while it cannot hear is lost.
+    announce: Callable[[Waking], None] = lambda _: None
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
     claims: int = 0
@@ -131,7 +131,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.silent_seconds = silent_seconds(self.lease_seconds)
-        self.live.tell = lambda what: self.tell(what)  # noqa: PLW0108 - the server sets it later
+        self.live.announce = lambda what: self.announce(what)  # noqa: PLW0108 - the server sets it later
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()

@@ -174,7 +174,7 @@ def unpark(tx: Transaction, claim: Claim) -> None:
 
 
 def serve_parked(live: Live, tx: Transaction) -> None:
-    """Let parked requests claim what this batch brought, and tell of what is left; called at the end of each batch."""
+    """Let parked requests claim what this batch brought, and announce what is left; called at the end of each batch."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
@@ -183,7 +183,7 @@ def serve_parked(live: Live, tx: Transaction) -> None:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
     if live.queues.begun and live.queues.take_begun():
-        tx.answers.append((live.tell, Waking.JOBS))
+        tx.answers.append((live.announce, Waking.JOBS))
     live.queues.write_claims(tx, only_if_due=True)
 
 

@@ -121,8 +121,8 @@ class _LivePilots:
 
 
 class Live:
-    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `tell`: what tells
-    the background process of what may bring work, after the commit.
+    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `announce`: how
+    the background process hears of what may bring work, after the commit.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Live:
     ) -> None:
         replay(db)
         self.rng = rng
-        self.tell: Callable[[Waking], None] = lambda _: None
+        self.announce: Callable[[Waking], None] = lambda _: None
         self.ids = Ids(db)
         self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)

@@ -153,7 +153,7 @@ def end_pilot(
     before = row.state in PILOT_ENDED
     if not before and not pilots.set_state(tx, row, state, reason):
         return 0
-    tx.answers.append((live.tell, Waking.PILOT_ENDED))
+    tx.answers.append((live.announce, Waking.PILOT_ENDED))
     live.parked.end_of_pilot(tx, pilot_id)
     ended = end_all_attempts(live, tx, pilot_id, cause)
     lost = (row.state if before else state) is PilotState.LOST

@@ -326,7 +326,7 @@ class BackgroundProcess:
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
     def _hear(self, stop: asyncio.Event) -> None:
-        """The hot process tells of what may bring work; the end of what it says is its own end."""
+        """The hot process announces what may bring work; the end of what it says is its own end."""
         words = os.read(sys.stdin.fileno(), 4_096)
         if heard(words):
             self.loops.wake("director")

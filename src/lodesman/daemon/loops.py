@@ -87,7 +87,7 @@ class Loop:
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Wait for it so long at most."""
+    """Wait for it, these seconds at most."""
     if seconds > 0 and not event.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

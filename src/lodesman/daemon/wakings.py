@@ -1,4 +1,4 @@
-"""What the hot process tells the background one: bytes on the standard input that also says whether it lives.
+"""What the hot process announces to the background one: bytes on the standard input that also says whether it lives.
 
 Words that are lost do no harm, since time wakes the loops, too. So none is kept for a process that cannot hear.
 """
@@ -17,14 +17,14 @@ _SOON_SECONDS: Final = 0.1
 _WORDS: Final = {ord(one.value): one for one in Waking}
 
 
-class Teller:
-    """Tells soon, and of many things of a kind once; on the event loop. `process`: the background process now."""
+class Announcer:
+    """Announces soon, and many things of a kind once; on the event loop. `process`: the background process now."""
 
     def __init__(self, process: Callable[[], Process | None]) -> None:
         self._process = process
         self._waiting: set[Waking] = set()
 
-    def tell(self, what: Waking) -> None:
+    def announce(self, what: Waking) -> None:
         """There may be work."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(_SOON_SECONDS, self._say)
@@ -40,5 +40,5 @@ class Teller:
 
 
 def heard(words: bytes) -> set[Waking]:
-    """What was told; what is not known is left out."""
+    """What was announced; what is not known is left out."""
     return {_WORDS[one] for one in words if one in _WORDS}

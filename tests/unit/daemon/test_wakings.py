@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.daemon import loops as module
 from lodesman.daemon.background import BackgroundProcess
 from lodesman.daemon.loops import Loop, Loops
-from lodesman.daemon.wakings import Teller, heard
+from lodesman.daemon.wakings import Announcer, heard
 
 PATIENCE = 20.0
 
@@ -149,10 +149,10 @@ async def child_that(code):
 def test_many_words_of_a_kind_are_told_once():
     async def main():
         child = await child_that("import os; print(os.read(0, 99).decode())")
-        teller = Teller(lambda: child)
+        announcer = Announcer(lambda: child)
         for _ in range(1_000):
-            teller.tell(Waking.JOBS)
-        teller.tell(Waking.AD)
+            announcer.announce(Waking.JOBS)
+        announcer.announce(Waking.AD)
         said, _ = await child.communicate()
         return said
 
@@ -167,10 +167,10 @@ def test_nothing_is_kept_for_a_process_that_does_not_read():
         assert child.stdin is not None
         child.stdin.write(b"?" * (1 << 22))
         full = child.stdin.transport.get_write_buffer_size()
-        teller = Teller(lambda: child)
+        announcer = Announcer(lambda: child)
         for _ in range(3):
-            teller.tell(Waking.JOBS)
-            teller._say()
+            announcer.announce(Waking.JOBS)
+            announcer._say()
         left = child.stdin.transport.get_write_buffer_size()
         child.kill()
         await child.wait()
@@ -185,11 +185,11 @@ def test_what_is_told_while_there_is_no_process_is_lost(state):
     async def main():
         child = await child_that("")
         await child.wait()
-        teller = Teller(lambda: child if state == "ended" else None)
-        teller.tell(Waking.JOBS)
-        assert teller._waiting
-        teller._say()
-        assert not teller._waiting
+        announcer = Announcer(lambda: child if state == "ended" else None)
+        announcer.announce(Waking.JOBS)
+        assert announcer._waiting
+        announcer._say()
+        assert not announcer._waiting
 
     asyncio.run(main())
 
