@@ -141,6 +141,8 @@ class RefusalKind(StrEnum):
     PRIVATE_ONLY = "the queue takes private pilots only (GenericPilots)"
     NO_CREDENTIAL = "nothing may be submitted there with its identity"
     INELIGIBLE = "a pilot there could not run these jobs"
+    UNMATCHED = "the site and the pilots do not match as it advertises itself"
+    NOT_ADMITTED = "the gate of the site does not admit these pilots now"
     NO_ROOM = "no new pilots may be sent there"
     FILLED = "its room was used up in this iteration"
     POOL_FULL = "the submission pool takes no more submissions (totalThreadsInPool)"

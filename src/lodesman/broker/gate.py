@@ -104,6 +104,16 @@ class SiteGate:
         self._count(before)
         return found
 
+    @property
+    def side(self) -> MatchSide:
+        """The site as it is now, as one side of a match; without an ad it says nothing."""
+        return _NO_REQUEST if self.ad is None else self._whole
+
+    @property
+    def rules(self) -> GateRules | None:
+        """Those of its ad."""
+        return None if self.ad is None else self._rules
+
     # --- explanations --------------------------------------------------------------------------------------------
 
     @property
@@ -113,6 +123,14 @@ class SiteGate:
             return ""
         return self._whole_answer() or next(
             (_said(one) for one in self._own_clauses() if not is_true(one.value)), ""
+        )
+
+    def refusal(self, request: Ad) -> str:
+        """Why it does not take this request now, '' if it does."""
+        if self.ad is None:
+            return ""
+        return self._whole_answer() or next(
+            (_said(one) for one in self.clauses(request) if not is_true(one.value)), ""
         )
 
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director.budgets import SiteBudget
 from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
+from lodesman.director.site_matching import NO_SITES, SiteMatching
 from lodesman.matching.offers import PilotShape
 from lodesman.matching.request import ResourceRequest
 
@@ -123,14 +123,14 @@ class CandidateQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueGates:
     """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
-    CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the gates of the sites that
-    advertise themselves.
+    CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the sites that advertise
+    themselves.
     """
 
     breakers: Mapping[QueueId, Breaker]
     tokens: Mapping[NodePath, int]
     max_load_age_s: float
-    sites: Mapping[str, SiteBudget] = field(default_factory=dict)
+    sites: SiteMatching = NO_SITES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

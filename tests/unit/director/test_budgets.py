@@ -45,6 +45,16 @@ class Gate:
         self.taken += 1
 
 
+@dataclass
+class Sites:
+    """Sites that differ only in what their gates have left."""
+
+    gates: dict[str, Gate]
+
+    def request(self, wanted):
+        return None
+
+
 class Fickle(Gate):
     """Was to admit many, and shuts after the second."""
 
@@ -63,7 +73,7 @@ def ask(demand):
 
 
 def put(asks, queues, *, sites, tokens=None, seed=1):
-    gates = QueueGates(breakers={}, tokens=tokens or {}, max_load_age_s=600.0, sites=sites)
+    gates = QueueGates(breakers={}, tokens=tokens or {}, max_load_age_s=600.0, sites=Sites(sites))
     pools = {"Local": PoolState(name="Local", max=0, total=10**6)}
     return place(asks, Places(queues, PoolMap()), pools=pools, gates=gates, now=NOW, rng=random.Random(seed))
 
