@@ -40,7 +40,8 @@ def ledger(ad: SiteAd | None, *matches: SiteMatch, now: float = 0.0) -> SiteGate
 
 
 def match(stamp: str, at: float = 1.0, *, ended: bool = False) -> SiteMatch:
-    return SiteMatch(stamp=stamp, matched_at=at, ended=ended)
+    """A pilot that was submitted when it was matched."""
+    return SiteMatch(stamp=stamp, matched_at=at, submitted_at=at, ended=ended)
 
 
 def filled(gate: SiteGate, most: int = 1_000) -> int:

@@ -13,23 +13,27 @@ from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import SiteAd
-from lodesman.broker.rules import CUR_MATCHES, GATE_NAMES, SINCE_AD, GateRules, rules_of
+from lodesman.broker.questions import CUR_MATCHES, SINCE_AD
+from lodesman.broker.rules import GATE_NAMES, GateRules, rules_of
 from lodesman.classad import EMPTY, UNDEFINED, Ad, Run, Value, write_value
 from lodesman.classad.clauses import Clause, explain
 from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import STRICT, is_true, lower
 
 LEDGER_S: Final = 900.0
-"""An ad that comes this long after a match has counted its pilot, or the site lists none."""
-_NO_REQUEST: Final = MatchSide(EMPTY)
+"""An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
+_NOTHING: Final = MatchSide(EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteMatch:
-    """A pilot of ours that was placed at the site; `ended`: it has left, or never came there."""
+    """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
+    certain; `ended`: it has left, or never came there.
+    """
 
     stamp: str
     matched_at: float
+    submitted_at: float | None = None
     ended: bool = False
 
 
@@ -106,12 +110,12 @@ class SiteGate:
 
     @property
     def side(self) -> MatchSide:
-        """The site as it is now, as one side of a match; without an ad it says nothing."""
-        return _NO_REQUEST if self.ad is None else self._whole
+        """The site's side of a match, with the numbers of now. A site that never advertised has no attributes."""
+        return _NOTHING if self.ad is None else self._whole
 
     @property
     def rules(self) -> GateRules | None:
-        """Those of its ad."""
+        """The clauses that the ad has; None if there is no ad."""
         return None if self.ad is None else self._rules
 
     # --- explanations --------------------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ class SiteGate:
         return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
 
     def _is_open(self) -> bool:
-        return self._own.accepts(_NO_REQUEST, Run(now=self.now))
+        return self._own.accepts(_NOTHING, Run(now=self.now))
 
     def _own_clauses(self) -> Iterator[Clause]:
         for node in self._rules.own_clauses:
@@ -177,7 +181,9 @@ def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bo
     """Whether a match is not in the numbers of the ad yet."""
     if mode is GateMode.STRICT:
         return match.matched_at >= ad.received_at
-    return not (match.ended or match.stamp in ad.stamps or ad.received_at - match.matched_at >= ledger_s)
+    if match.ended or match.stamp in ad.stamps:
+        return False
+    return match.submitted_at is None or ad.received_at - match.submitted_at < ledger_s
 
 
 def _first_value(rules: GateRules, mode: GateMode) -> Value:

@@ -5,11 +5,12 @@ The limits are those of SAM-Grid. An ad with limits and without Requirements has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
+from lodesman.broker.questions import LIVE, SiteQuestion, clause_of
 from lodesman.classad import UNDEFINED, Ad, Node, Value, evaluate, parse_expression, write_expression
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.fast import MatchSide
@@ -17,9 +18,6 @@ from lodesman.classad.nodes import Binary, Constant, Logic, clauses
 from lodesman.classad.partial import references
 from lodesman.classad.values import lower
 
-CUR_MATCHES: Final = "curmatches"
-SINCE_AD: Final = "jobsmatchedsincelastadvertisement"
-_LIVE: Final = frozenset({CUR_MATCHES, SINCE_AD})
 GATE_NAMES: Final = (
     "MaxJobs",
     "MaxSubmittingJobs",
@@ -40,7 +38,7 @@ _LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
-    """The clauses of a gate: all (None: the ad has none), and its own, which ask nothing of a request.
+    """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
 
     `whole`, `own`: the site's side of matches by these. `counts`: what the ad says, by GATE_NAMES in small letters;
     `published`: those that it has. `grows`: once an own clause is false it stays so, however many more are matched.
@@ -48,6 +46,7 @@ class GateRules:
 
     requirements: Node | None
     own_clauses: tuple[Node, ...]
+    request_clauses: tuple[SiteQuestion, ...]
     whole: MatchSide
     own: MatchSide
     counts: dict[str, Value]
@@ -62,16 +61,19 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
     entries = dict(ad.entries)
     for name in GATE_NAMES:
         key = lower(name)
-        if key not in entries or key in _LIVE:
+        if key not in entries or key in LIVE:
             entries[key] = AdAttribute(name, Constant(value=UNDEFINED))
     base = Ad(entries)
     parts = () if requirements is None else tuple(clauses(requirements))
-    own = tuple(one for one in parts if not references(one, base).other)
+    asked = [clause_of(base, one) for one in parts]
+    other = tuple(one for one in asked if one.others or one.asks_ad)
+    own = tuple(node for node, one in zip(parts, asked, strict=True) if not (one.others or one.asks_ad))
     return GateRules(
         requirements=requirements,
         own_clauses=own,
-        whole=_side(entries, parts),
-        own=_side(entries, own),
+        request_clauses=other,
+        whole=side_with(entries, parts),
+        own=side_with(entries, own),
         counts=counts,
         published=frozenset(counts.keys() & ad.entries.keys()),
         grows=all(_grows(one, base) for one in own),
@@ -93,22 +95,23 @@ def _both(*parts: Node) -> Node:
     return parts[0] if len(parts) == 1 else Logic(operator="&&", operands=parts)
 
 
-def _side(entries: dict[str, AdAttribute], parts: tuple[Node, ...]) -> MatchSide:
+def side_with(entries: Mapping[str, AdAttribute], parts: Sequence[Node]) -> MatchSide:
+    """A side of matches with these attributes and these clauses as its Requirements."""
     node = _both(*parts) if parts else Constant(value=True)
     return MatchSide(Ad({**entries, "requirements": AdAttribute("Requirements", node)}))
 
 
 def _grows(clause: Node, base: Ad) -> bool:
     """Whether it compares a sum that only matches change with what they do not change."""
-    if not references(clause, base).own & _LIVE:
+    if not references(clause, base).own & LIVE:
         return True
     match clause:
         case (
             Binary(operator="<" | "<=", left=low, right=high)
             | Binary(operator=">" | ">=", left=high, right=low)
         ):
-            return not references(high, base).own & _LIVE and all(
-                getattr(one, "key", "") in _LIVE or not references(one, base).own & _LIVE
+            return not references(high, base).own & LIVE and all(
+                getattr(one, "key", "") in LIVE or not references(one, base).own & LIVE
                 for one in _summands(low)
             )
         case _:

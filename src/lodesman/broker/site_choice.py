@@ -1,8 +1,8 @@
-"""One match-making cycle: at which sites pilots of a request may be placed, and at which of them first.
+"""At which sites the pilots of an iteration may be placed, and at which of them first.
 
-A pilot goes to a site only if the gate admits it at that moment, and what it wishes of the site's ad is true; among these
-to the sites with the greatest Rank. Who is drawn among equals decides who places it. The seed's cycle of five minutes is an
-iteration of the director here.
+A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
+to the sites with the greatest Rank of its submission pool. The director draws among equals. The seed's match making cycle,
+every five minutes, is an iteration of the director here; `cycle` is the same for requests that need only a site.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
-from lodesman.broker.ad_table import AdTable, Wish
+from lodesman.broker.cycle import BrokerRequest, SiteBook, request_of
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.request_ad import RunsAs, request_ad
 from lodesman.classad import EMPTY, Ad, Node, Run, evaluate
-from lodesman.classad.fast import MatchSide
+from lodesman.classad.ads import AdAttribute
+from lodesman.classad.nodes import Constant
 from lodesman.classad.partial import references
 from lodesman.masks.bits import Mask, bits
 from lodesman.matching.task_queue import TaskQueueKey
+
+_MOST_KNOWN: Final = 20_000
 
 
 class PilotsWanted(Protocol):
@@ -42,14 +45,44 @@ class PilotsWanted(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueWish:
-    """A wish of jobs about the site's ad, for pilots in these CE queues: of other queues it asks nothing."""
+class SiteWish:
+    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`: an expression about that ad alone."""
 
-    wish: Wish
+    text: str
+    request: BrokerRequest
     queues: Mask
 
 
-class _LoggedGate:
+def site_wish(text: str, node: Node, queues: Mask) -> SiteWish:
+    """A wish, ready to be judged."""
+    return SiteWish(text=text, request=request_of(_requiring(EMPTY, node)), queues=queues)
+
+
+def _requiring(ad: Ad, node: Node) -> Ad:
+    return Ad({**ad.entries, "requirements": AdAttribute("Requirements", node)})
+
+
+class SiteMemory:
+    """What is kept from one iteration to the next: masks between two ads, and requests made ready."""
+
+    def __init__(self) -> None:
+        self.book = SiteBook()
+        self._requests: dict[Hashable, BrokerRequest] = {}
+
+    def request(self, wanted: PilotsWanted) -> BrokerRequest:
+        """What these pilots ask of sites."""
+        who = wanted.identity
+        name = (wanted.key, wanted.pool, who.private, who.owner, who.group)
+        found = self._requests.get(name)
+        if found is None:
+            if len(self._requests) >= _MOST_KNOWN:
+                self._requests.clear()
+            ad = request_ad(wanted.key, who, submission_pool=wanted.pool)
+            found = self._requests[name] = request_of(_requiring(ad, Constant(value=True)))
+        return found
+
+
+class _NotedGate:
     """A gate that notes in a log what it took."""
 
     __slots__ = ("_gate", "_log", "room")
@@ -68,9 +101,9 @@ class _LoggedGate:
         self._log.append(self._gate.site)
 
 
-class Cycle:
-    """The sites of one cycle. `sites`: the gates of those that have an ad; `places`: the CE queues of each site as bits;
-    `ranks`: the Rank of submission pools that have one; `wishes`: by SubmitPool; `table`: what earlier cycles found.
+class SiteChoice:
+    """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues of
+    each as bits; `ranks`: the Rank of submission pools that have one; `wishes`: of jobs, by SubmitPool.
     """
 
     def __init__(
@@ -79,103 +112,85 @@ class Cycle:
         places: Mapping[str, Mask],
         *,
         now: float,
-        table: AdTable | None = None,
+        memory: SiteMemory | None = None,
         ranks: Mapping[str, Node] = MappingProxyType({}),
-        wishes: Callable[[str], Sequence[QueueWish]] = lambda _pool: (),
+        wishes: Callable[[str], Sequence[SiteWish]] = lambda _pool: (),
     ) -> None:
         self.sites = sites
         self.places = places
         self.now = now
-        self.table = AdTable() if table is None else table
-        self.table.update(sites)
         self.wishes = wishes
+        self.memory = SiteMemory() if memory is None else memory
+        self.memory.book.update(sites)
         self.log: list[str] = []
         """The sites of the pilots that were placed, in their order."""
-        self.gates = {site: _LoggedGate(gate, self.log) for site, gate in sites.items()}
+        self.gates = {site: _NotedGate(gate, self.log) for site, gate in sites.items() if gate.ad is not None}
+        self.asking = frozenset(
+            site for site, gate in sites.items() if gate.rules and gate.rules.request_clauses
+        )
+        """Those whose Requirements ask something of a request."""
         self._ranks = ranks
         self._rankings: dict[Hashable, Ranking] = {}
-        self._names = {bit: site for site, bit in self.table.bits.items()}
+        self._names = {self.memory.book.bit(site): site for site in sites}
+        self._all = reduce(or_, (1 << bit for bit in self._names), 0)
         self._spread: dict[Mask, Mask] = {}
 
-    def request(self, wanted: PilotsWanted) -> SiteRequest | None:
-        """What pilots find at the sites; None if all sites are alike for them, but for what their gates have left."""
-        asked = SiteRequest(self, wanted)
-        return asked if asked.refusing or asked.is_choosy else None
+    def request(self, wanted: PilotsWanted) -> OrderChoice | None:
+        """What pilots find at the sites; None if all are alike for them, but for what the gates have left."""
+        pool = wanted.key.submit_pool
+        wishes = self.wishes(pool) if pool else ()
+        if not (self.asking or wishes or wanted.pool in self._ranks):
+            return None
+        return OrderChoice(self, wanted, wishes)
 
-    def spread(self, sites: Mask) -> Mask:
-        """The CE queues of some sites."""
+    def spread_all_but(self, fitting: Mask) -> Mask:
+        """The CE queues of all sites but some."""
+        sites = self._all & ~fitting
         found = self._spread.get(sites)
         if found is None:
-            found = self._spread[sites] = reduce(
-                or_, (self.places.get(self._names[bit], 0) for bit in bits(sites)), 0
-            )
+            masks = (self.places.get(self._names[bit], 0) for bit in bits(sites))
+            found = self._spread[sites] = reduce(or_, masks, 0)
         return found
 
-    @cached_property
-    def silent(self) -> Mask:
-        """The CE queues of sites without an ad."""
-        return reduce(or_, (mask for site, mask in self.places.items() if site not in self.sites), 0)
-
-    def ranking(self, pool: str, request: SiteRequest) -> Ranking | None:
+    def ranking(self, pool: str, request: Ad) -> Ranking | None:
         """The sites in the order of a pool's Rank; None if it has none."""
         node = self._ranks.get(pool)
         if node is None:
             return None
-        asked = references(node, EMPTY)
-        values = request.side.ad.constants
-        key = (pool, *((name, values.get(name)) for name in sorted(asked.own | asked.other)))
+        asked = references(node)
+        key = (pool, *((name, request.constants.get(name)) for name in sorted(asked.own | asked.other)))
         found = self._rankings.get(key)
         if found is None:
-            found = self._rankings[key] = Ranking(self, node, request.side.ad)
+            found = self._rankings[key] = Ranking(self, node, request)
         return found
 
 
-class SiteRequest:
-    """Pilots that are wanted, before the sites of a cycle. `refusing`: CE queues of sites that do not match, whatever their
-    numbers are.
-    """
+class OrderChoice:
+    """An order before the sites. `refusing`: CE queues of sites that do not match it until they advertise anew."""
 
-    def __init__(self, cycle: Cycle, wanted: PilotsWanted) -> None:
-        self._cycle = cycle
-        self._wanted = wanted
+    def __init__(self, choice: SiteChoice, wanted: PilotsWanted, wishes: Sequence[SiteWish]) -> None:
+        self._choice = choice
+        self._wishes = wishes
+        self._request = choice.memory.request(wanted)
+        book = choice.memory.book
         self.refusing: Mask = 0
-        self._open: list[tuple[Wish, Mask]] = []
-        self._asked: list[QueueWish] = []
-        groups = cycle.table.groups
-        for asked in groups:
-            self.refusing |= cycle.spread(cycle.table.refusing(asked, self.side))
-        pool = wanted.key.submit_pool
-        for one in cycle.wishes(pool) if pool else ():
-            self._wish(one)
-        self._ranking = cycle.ranking(wanted.pool, self)
-        self.is_choosy = bool(cycle.table.asking or self._open or self._ranking)
-        """Whether it has to be asked at each placement."""
-
-    def _wish(self, one: QueueWish) -> None:
-        cycle = self._cycle
-        known = cycle.table.wished(one.wish)
-        refusing = cycle.spread(cycle.table.all & ~known.true & ~known.open)
-        refusing |= 0 if one.wish.holds(None, cycle.now) else cycle.silent
-        self.refusing |= one.queues & refusing
-        still = one.queues & cycle.spread(cycle.table.all & known.open)
-        self._asked.append(one)
-        if still:
-            self._open.append((one.wish, still))
-
-    @cached_property
-    def side(self) -> MatchSide:
-        """It as one side of a match."""
-        wanted = self._wanted
-        return MatchSide(request_ad(wanted.key, wanted.identity, submission_pool=wanted.pool))
+        if choice.asking:
+            self.refusing = choice.spread_all_but(book.welcoming(self._request))
+        for wish in wishes:
+            self.refusing |= wish.queues & choice.spread_all_but(book.wanted(wish.request))
+        self._ranking = choice.ranking(wanted.pool, self._request.ad)
 
     def admits(self, site: str, bit: int) -> bool:
         """Whether a pilot may go to a CE queue of a site now."""
-        cycle, gate = self._cycle, self._cycle.sites.get(site)
+        gate = self._choice.sites.get(site)
         if gate is None:
-            return True
-        if cycle.table.asking >> cycle.table.bits[site] & 1 and not gate.admits(self.side):
+            return not self._wishes
+        if site in self._choice.asking and not gate.admits(self._request.side):
             return False
-        return all(wish.holds(gate.side, cycle.now) for wish, mask in self._open if mask >> bit & 1)
+        return all(self._holds(wish, gate) for wish in self._wishes if wish.queues >> bit & 1)
+
+    def _holds(self, wish: SiteWish, gate: SiteGate) -> bool:
+        return wish.request.side.accepts(gate.side, Run(now=self._choice.now))
 
     def best(self, free: Mask) -> Mask:
         """The CE queues of the sites with the greatest Rank."""
@@ -183,52 +198,52 @@ class SiteRequest:
 
     def refusal(self, site: str, bit: int) -> str:
         """Why a pilot may not go to a CE queue of a site now, '' if it may."""
-        gate = self._cycle.sites.get(site)
-        side = None if gate is None else gate.side
-        if gate is not None and (words := gate.refusal(self.side.ad)):
+        gate = self._choice.sites.get(site)
+        if gate is not None and (words := gate.refusal(self._request.ad)):
             return words
-        for one in self._asked:
-            if one.queues >> bit & 1 and not one.wish.holds(side, self._cycle.now):
-                about = "the site has advertised nothing" if gate is None else "as the site advertises itself"
-                return f"{one.wish.key} is not true: {about}"
+        for wish in self._wishes:
+            if wish.queues >> bit & 1 and (gate is None or not self._holds(wish, gate)):
+                is_silent = gate is None or gate.ad is None
+                about = "the site has not advertised" if is_silent else "as the site advertises itself"
+                return f"{wish.text} is not true: {about}"
         return ""
 
 
 class Ranking:
     """CE queues by the Rank of their sites. What is no number is 0, so is a site that says nothing of what is asked."""
 
-    def __init__(self, cycle: Cycle, node: Node, request: Ad) -> None:
-        self._cycle = cycle
+    def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:
+        self._choice = choice
         self._node = node
         self._request = request
-        self._seen = len(cycle.log)
+        self._seen = len(choice.log)
         self._ranks: dict[str, float] = {}
         self._levels: defaultdict[float, Mask] = defaultdict(int)
-        self._set(cycle.places)
+        self._rank(choice.places)
 
     def best(self, free: Mask) -> Mask:
         """Those of a mask that have the greatest rank."""
-        log = self._cycle.log
+        log = self._choice.log
         if self._seen < len(log):
             taken, self._seen = set(log[self._seen :]), len(log)
-            self._set(taken)
-        for mask in (self._levels[rank] for rank in self._order):
-            if mask & free:
-                return mask & free
+            self._rank(taken)
+        for rank in self._order:
+            if found := self._levels[rank] & free:
+                return found
         return free
 
-    def _set(self, sites: Iterable[str]) -> None:
+    def _rank(self, sites: Iterable[str]) -> None:
         """Rank some sites anew."""
         for site in sites:
-            mask, before, rank = self._cycle.places.get(site, 0), self._ranks.get(site), self._rank(site)
+            mask, before, rank = self._choice.places.get(site, 0), self._ranks.get(site), self._value(site)
             if before is not None:
                 self._levels[before] &= ~mask
             self._ranks[site] = rank
             self._levels[rank] |= mask
         self._order = sorted((rank for rank, mask in self._levels.items() if mask), reverse=True)
 
-    def _rank(self, site: str) -> float:
-        gate = self._cycle.sites.get(site)
+    def _value(self, site: str) -> float:
+        gate = self._choice.sites.get(site)
         ad = EMPTY if gate is None else gate.side.ad
-        value = evaluate(self._node, self._request, ad, run=Run(now=self._cycle.now))
-        return float(value) if isinstance(value, (int, float)) and value == value else 0.0  # noqa: PLR0124 - no NaN
+        value = evaluate(self._node, self._request, ad, run=Run(now=self._choice.now))
+        return float(value) if isinstance(value, (int, float)) else 0.0

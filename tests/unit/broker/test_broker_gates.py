@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.broker_kit import filled, ledger, match, site_ad, strict
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.gate import LEDGER_S, SiteGate
-from lodesman.classad import ERROR, UNDEFINED, parse_ad
+from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
+from lodesman.classad import ERROR, UNDEFINED, evaluate, parse_ad
 from lodesman.classad.fast import MatchSide
+from lodesman.classad.values import is_true
 
 BOTH = pytest.mark.parametrize("gate_of", [ledger, strict])
 JOB = parse_ad('[Owner = "anna"; Memory = 4000; MaxJobs = 1000000; CurMatches = 0]')
@@ -100,6 +103,9 @@ def test_e1_an_ad_that_comes_long_after_the_match_ends_it_too():
     assert ledger(site_ad(at=1.0 + LEDGER_S), old, now=901.0).matched == 0
     # Time alone does not: no ad says that it is not there.
     assert ledger(site_ad(at=0.0, ClassAdLifetime=9_000), old, now=5_000.0).matched == 1
+    # Nor does it for a pilot that the batch system has perhaps not taken yet.
+    waiting = SiteMatch(stamp="a", matched_at=1.0)
+    assert ledger(site_ad(at=5_000.0), waiting, now=5_000.0).matched == 1
     assert SiteGate("FNAL", site_ad(at=61.0), matches=[old], now=61.0, ledger_s=60.0).matched == 0
 
 
@@ -346,3 +352,36 @@ def test_room_is_what_can_be_matched_one_by_one(clauses, mode, counts, most, tak
     room = gate.room(most)
     assert gate.matched == taken
     assert room == filled(gate, most)
+
+
+COUNTS = st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 30), st.integers(0, 12))
+
+
+def literally(ad, cur_matches):
+    """The Requirements of the text that was published, with CurMatches replaced by a number."""
+    text = re.sub(r"(?m)^ *CurMatches = .*;$", f"CurMatches = {cur_matches};", ad.text)
+    return is_true(evaluate("Requirements", parse_ad(text)))
+
+
+@given(ads=st.lists(st.tuples(COUNTS, st.lists(st.integers(0, 9), max_size=3)), min_size=1, max_size=4))
+def test_strict_mode_is_the_text_of_the_seed(ads):
+    """Some ads, each with some cycles in which up to so many jobs are matched; a restart between any two cycles."""
+    pilots = []
+    for number, ((max_jobs, max_submitting, jobs, submitting), cycles) in enumerate(ads):
+        begun = 300.0 * number
+        ad = site_ad(
+            sequence=number, at=begun, MaxJobs=max_jobs, MaxSubmittingJobs=max_submitting, CurrentJobs=jobs,
+            CurrentSubmittingJobs=submitting,
+        )  # fmt: skip
+        cur_matches = jobs
+        for place, wanted in enumerate(cycles):
+            now = begun + 50.0 * (place + 1)
+            gate = strict(ad, *pilots, now=now)
+            for _ in range(wanted):
+                assert gate.values()["CurMatches"] == cur_matches
+                assert gate.admits() == literally(ad, cur_matches)
+                if not gate.admits():
+                    break
+                gate.take()
+                cur_matches += 1
+                pilots.append(match(f"p{len(pilots)}", at=now, ended=len(pilots) % 2 == 0))

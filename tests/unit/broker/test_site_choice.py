@@ -1,4 +1,4 @@
-"""A match-making cycle: which sites pilots may go to, which first, and what is asked anew at each match."""
+"""The choice among sites for pilots: which may be, which come first, and what is asked anew at each match."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.kits.broker_kit import match, site_ad
 from tests.unit.broker.test_request_ad import GENERIC, Who
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker import ad_table
-from lodesman.broker.ad_table import AdTable, Wish
-from lodesman.broker.cycle import Cycle, QueueWish
+from lodesman.broker import cycle as cycle_module
+from lodesman.broker import site_choice
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.request_ad import request_ad
-from lodesman.classad import parse_expression
-from lodesman.masks.bits import bits, mask_of
+from lodesman.broker.site_choice import SiteChoice, SiteMemory, site_wish
+from lodesman.classad import Run, parse_expression
+from lodesman.masks.bits import bits
 from lodesman.matching.task_queue import TaskQueueKey
 
 OPEN = "CurMatches < MaxJobs"
@@ -42,21 +42,17 @@ def gate(site, *, mode=GateMode.LEDGER, matches=(), **changes):
     return SiteGate(site, site_ad(site, **given_ad), mode=mode, matches=matches, now=10.0)
 
 
-def cycle(gates, *, table=None, ranks=None, wishes=(), silent="", now=10.0):
+def choice(gates, *, memory=None, ranks=None, wishes=(), silent="", now=10.0):
     """Each site has two CE queues: bits 2n and 2n + 1; those of `silent`, too, have no ad."""
-    sites = {one.site: one for one in gates}
-    names = [*sites, *silent]
-    return Cycle(
+    sites = {one.site: one for one in (*gates, *(SiteGate(name, None, now=now) for name in silent))}
+    wished = [(pool, site_wish(text, parse_expression(text), queues)) for pool, text, queues in wishes]
+    return SiteChoice(
         sites,
-        {name: 0b11 << 2 * n for n, name in enumerate(names)},
+        {name: 0b11 << 2 * n for n, name in enumerate(sites)},
         now=now,
-        table=table,
+        memory=memory,
         ranks={pool: parse_expression(text) for pool, text in (ranks or {}).items()},
-        wishes=lambda pool: [
-            QueueWish(wish=Wish(text, parse_expression(text)), queues=queues)
-            for name, text, queues in wishes
-            if name == pool
-        ],
+        wishes=lambda pool: [one for name, one in wished if name == pool],
     )
 
 
@@ -68,12 +64,12 @@ def about(pool="req2:x", **changes):
 
 
 def test_sites_that_ask_nothing_of_requests_make_no_difference():
-    assert cycle([gate("A"), gate("B", MaxJobs=1)]).request(Wanted()) is None
-    assert cycle([], silent="AB").request(Wanted()) is None
+    assert choice([gate("A"), gate("B", MaxJobs=1)]).request(Wanted()) is None
+    assert choice([], silent="AB").request(Wanted()) is None
 
 
 def test_sites_whose_requirements_refuse_a_request_are_left_out():
-    one = cycle(
+    one = choice(
         [
             gate("A", Requirements=f'{OPEN} && TARGET.VO == "other"'),
             gate("B", Requirements=f"{OPEN} && Cpus < 4"),
@@ -88,7 +84,7 @@ def test_sites_whose_requirements_refuse_a_request_are_left_out():
 
 
 def test_a_clause_with_the_numbers_of_the_gate_is_asked_at_each_match():
-    one = cycle([gate("A", MaxJobs=8, Requirements="CurMatches + TARGET.Cpus <= MaxJobs")])
+    one = choice([gate("A", MaxJobs=8, Requirements="CurMatches + TARGET.Cpus <= MaxJobs")])
     asked = one.request(Wanted(key=replace(KEY, cores=6)))
     assert asked.refusing == 0
     answers = []
@@ -106,7 +102,7 @@ def test_an_attribute_of_the_site_may_bring_the_numbers_in():
         "MaxJobs": 2,
         "Requirements": "TARGET.Cpus <= Better",
     }
-    one = cycle([gate("A", **ad)])
+    one = choice([gate("A", **ad)])
     asked = one.request(Wanted(key=replace(KEY, cores=2)))
     assert (asked.refusing, asked.admits("A", 0)) == (0, True)
     one.gates["A"].take()
@@ -114,7 +110,7 @@ def test_an_attribute_of_the_site_may_bring_the_numbers_in():
 
 
 def test_a_site_that_has_not_advertised_admits_all():
-    asked = cycle([gate("A", Requirements='TARGET.VO == "lab"')], silent="B").request(Wanted())
+    asked = choice([gate("A", Requirements='TARGET.VO == "lab"')], silent="B").request(Wanted())
     assert asked.admits("B", 2)
     assert asked.refusal("B", 2) == ""
 
@@ -125,23 +121,23 @@ def test_a_site_that_has_not_advertised_admits_all():
 def test_a_station_list_selects_the_sites_that_advertise_one_of_it():
     wishes = [("req2:x", 'member(StationName, {"fnal", "cern"})', 0b111111)]
     gates = [gate("A", StationName='"fnal"'), gate("B", StationName='"lyon"')]
-    one = cycle(gates, wishes=wishes, silent="C")
+    one = choice(gates, wishes=wishes, silent="C")
     assert one.request(about()).refusing == 0b111100
     assert one.request(about("req2:other")) is None
     asked = one.request(about())
     assert asked.refusal("B", 2) == f"{wishes[0][1]} is not true: as the site advertises itself"
-    assert asked.refusal("C", 4) == f"{wishes[0][1]} is not true: the site has advertised nothing"
+    assert asked.refusal("C", 4) == f"{wishes[0][1]} is not true: the site has not advertised"
     assert asked.refusal("A", 0) == ""
 
 
 def test_a_wish_counts_only_in_the_queues_that_it_is_for():
-    asked = cycle([gate("A")], wishes=[("req2:x", "false", 0b01)], silent="B").request(about())
+    asked = choice([gate("A")], wishes=[("req2:x", "false", 0b01)], silent="B").request(about())
     assert asked.refusing == 0b01
     assert (asked.refusal("A", 1), bool(asked.refusal("A", 0))) == ("", True)
 
 
 def test_a_wish_that_is_true_of_nothing_is_true_of_sites_without_an_ad():
-    asked = cycle([gate("A")], wishes=[("req2:x", "CurMatches =?= undefined", 0b1111)], silent="B").request(
+    asked = choice([gate("A")], wishes=[("req2:x", "CurMatches =?= undefined", 0b1111)], silent="B").request(
         about()
     )
     assert asked.refusing == 0
@@ -149,7 +145,7 @@ def test_a_wish_that_is_true_of_nothing_is_true_of_sites_without_an_ad():
 
 
 def test_a_wish_about_the_numbers_of_a_gate_is_asked_at_each_match():
-    one = cycle([gate("A"), gate("B")], wishes=[("req2:x", "CurMatches < 2", 0b1111)])
+    one = choice([gate("A"), gate("B")], wishes=[("req2:x", "CurMatches < 2", 0b1111)])
     asked = one.request(about())
     assert asked.refusing == 0
     for left in (True, True, False):
@@ -160,10 +156,10 @@ def test_a_wish_about_the_numbers_of_a_gate_is_asked_at_each_match():
 
 def test_a_wish_about_the_time_is_asked_at_each_match():
     wishes = [("req2:x", "time() < 100", 0b11)]
-    table = AdTable()
+    memory = SiteMemory()
     ad = gate("A")
-    assert cycle([ad], table=table, wishes=wishes, now=10.0).request(about()).admits("A", 0)
-    late = cycle([ad], table=table, wishes=wishes, now=200.0).request(about())
+    assert choice([ad], memory=memory, wishes=wishes, now=10.0).request(about()).admits("A", 0)
+    late = choice([ad], memory=memory, wishes=wishes, now=200.0).request(about())
     assert (late.refusing, late.admits("A", 0)) == (0, False)
 
 
@@ -172,7 +168,7 @@ def test_a_wish_about_the_time_is_asked_at_each_match():
 
 def test_the_sites_with_the_greatest_rank_come_first():
     gates = [gate("A", Speed=1), gate("B", Speed=3), gate("C", Speed=3)]
-    one = cycle(gates, ranks={"Grid": "Speed"}, silent="D")
+    one = choice(gates, ranks={"Grid": "Speed"}, silent="D")
     asked = one.request(Wanted())
     assert asked.best(0b11111111) == 0b111100
     assert asked.best(0b11000011) == 0b11
@@ -182,21 +178,21 @@ def test_the_sites_with_the_greatest_rank_come_first():
 
 @pytest.mark.parametrize("rank", ["Text", "Missing", "1/0", "Flag * -1", "0.0"])
 def test_what_is_no_number_ranks_as_zero(rank):
-    one = cycle([gate("A", Text='"x"', Flag="false"), gate("B", Missing=-1)], ranks={"Grid": f"{rank}"})
+    one = choice([gate("A", Text='"x"', Flag="false"), gate("B", Missing=-1)], ranks={"Grid": f"{rank}"})
     assert one.request(Wanted()).best(0b0011) == 0b0011
-    low = cycle([gate("A", Speed=-1), gate("B", Text='"x"')], ranks={"Grid": "Speed"})
+    low = choice([gate("A", Speed=-1), gate("B", Text='"x"')], ranks={"Grid": "Speed"})
     assert low.request(Wanted()).best(0b1111) == 0b1100
 
 
 def test_a_rank_may_ask_of_the_request_and_true_is_one():
     gates = [gate("A", Big="false"), gate("B", Big="true")]
-    one = cycle(gates, ranks={"Grid": "(MY.Memory > 1000) =?= Big"})
+    one = choice(gates, ranks={"Grid": "(MY.Memory > 1000) =?= Big"})
     assert one.request(Wanted()).best(0b1111) == 0b1100
     assert one.request(Wanted(key=replace(KEY, memory_mb=10))).best(0b1111) == 0b0011
 
 
 def test_a_rank_by_matches_spreads_pilots():
-    one = cycle([gate("A"), gate("B"), gate("C", CurrentJobs=1)], ranks={"Grid": "-CurMatches"})
+    one = choice([gate("A"), gate("B"), gate("C", CurrentJobs=1)], ranks={"Grid": "-CurMatches"})
     asked, went = one.request(Wanted()), []
     for _ in range(5):
         best = asked.best(0b111111)
@@ -209,62 +205,37 @@ def test_a_rank_by_matches_spreads_pilots():
 # --- what is kept ------------------------------------------------------------------------------------------------
 
 
-class Counting:
-    """Counts the pairs that are judged."""
-
-    def __init__(self, monkeypatch):
-        self.count = 0
-        judge = AdTable._judge
-
-        def counted(known, bit, *, is_true):
-            self.count += 1
-            judge(known, bit, is_true=is_true)
-
-        monkeypatch.setattr(AdTable, "_judge", staticmethod(counted))
-
-    def since(self):
-        found, self.count = self.count, 0
-        return found
-
-
 def test_only_new_ads_are_judged_anew(monkeypatch):
-    counting, table = Counting(monkeypatch), AdTable()
+    judged, memory = [], SiteMemory()
+    for name in ("_may_want", "_may_welcome"):
+        judge = getattr(cycle_module, name)
+        monkeypatch.setattr(cycle_module, name, lambda *pair, judge=judge: judged.append(1) or judge(*pair))
     asking = f'{OPEN} && TARGET.VO == "lab" && TARGET.Memory < 3000'
     gates = [gate(f"S{n}", Requirements=asking, StationName=f'"s{n % 3}"') for n in range(10)]
     wishes = [("req2:x", 'StationName == "s1"', (1 << 20) - 1)]
     requests = [about(), about(memory_mb=5000), about(owner="bob"), about()]
 
     def run(gates):
-        one = cycle(gates, table=table, wishes=wishes)
-        return [one.request(wanted).refusing for wanted in requests]
+        judged.clear()
+        one = choice(gates, memory=memory, wishes=wishes)
+        return [one.request(wanted).refusing for wanted in requests], len(judged)
 
-    first = run(gates)
-    assert counting.since() == 3 * 10, "two kinds of requests that the sites tell apart, and one wish"
-    assert run(gates) == first
-    assert counting.since() == 0
+    first, count = run(gates)
+    assert count == 3 * 10, "two kinds of requests that the sites tell apart, and one wish"
+    assert run(gates) == (first, 0)
     gates[1] = gate("S1", Requirements=asking, StationName='"s2"', sequence=2)
-    second = run(gates)
-    assert counting.since() == 3
-    assert second[0] == first[0] | 0b1100
-    assert run(list(reversed(gates)))
-    assert counting.since() == 0, "sites keep their bits"
+    second, count = run(gates)
+    assert (count, second[0]) == (3, first[0] | 0b1100)
 
 
-def test_the_table_forgets_what_is_not_asked_any_more(monkeypatch):
-    monkeypatch.setattr(ad_table, "_MOST_KNOWN", 3)
-    table = AdTable()
-    gates = [gate("A", Requirements="TARGET.Memory < 3000")]
-    for memory in range(5):
-        cycle(gates, table=table).request(about(memory_mb=memory))
-    assert len(table._known) <= 4 + 1
-
-
-def test_another_mode_of_a_gate_is_another_ad():
-    table = AdTable()
-    wishes = [("req2:x", "MaxJobs > 5", 0b11)]
-    assert cycle([gate("A")], table=table, wishes=wishes).request(about()) is None
-    strict = cycle([gate("A", mode=GateMode.STRICT, MaxJobs=1)], table=table, wishes=wishes)
-    assert strict.request(about()).refusing == 0b11
+def test_requests_are_kept_up_to_a_number(monkeypatch):
+    monkeypatch.setattr(site_choice, "_MOST_KNOWN", 3)
+    memory = SiteMemory()
+    for memory_mb in range(8):
+        choice([gate("A", Requirements="TARGET.Memory < 3000")], memory=memory).request(
+            about(memory_mb=memory_mb)
+        )
+    assert len(memory._requests) <= 3
 
 
 # --- all cases ---------------------------------------------------------------------------------------------------
@@ -294,7 +265,7 @@ WISHES = st.sampled_from(
 )
 def test_it_says_what_both_sides_say_pair_by_pair(sites, wishes, requests, moves):
     """`refusing` and `admits` together are the exact match of gate and wishes, at every moment."""
-    table, names = AdTable(), [f"S{n}" for n in range(len(sites))]
+    memory, names = SiteMemory(), [f"S{n}" for n in range(len(sites))]
     wished = [("req2:x", text, queues) for text, queues in wishes]
 
     def begin():
@@ -303,7 +274,7 @@ def test_it_says_what_both_sides_say_pair_by_pair(sites, wishes, requests, moves
                  matches=[match(f"m{n}") for n in range(matched)])
             for name, (most, parts, matched) in zip(names, sites, strict=True)
         ]  # fmt: skip
-        return cycle(gates, table=table, wishes=wished, silent="X")
+        return choice(gates, memory=memory, wishes=wished, silent="X")
 
     for _ in range(2):
         one = begin()
@@ -319,22 +290,27 @@ def test_it_says_what_both_sides_say_pair_by_pair(sites, wishes, requests, moves
 def hold_against_each_site(one, wanted, asked, wishes):
     ad = request_ad(wanted.key, wanted.identity, submission_pool=wanted.pool)
     for site, mask in one.places.items():
-        exact = one.sites.get(site)
+        exact = one.sites[site]
         for bit in bits(mask):
-            side = None if exact is None else exact.side
-            wished = all(
-                Wish(text, parse_expression(text)).holds(side, 10.0)
+            wished = [
+                site_wish(text, parse_expression(text), queues)
                 for text, queues in wishes
                 if queues >> bit & 1
+            ]
+            truth = exact.admits(ad) and all(
+                wish.request.side.accepts(exact.side, Run(now=10.0)) for wish in wished
             )
-            truth = wished and (exact is None or exact.admits(ad))
             said = asked is None or (not asked.refusing >> bit & 1 and asked.admits(site, bit))
             # What a gate says whoever asks is asked as a budget.
-            assert (said and (exact is None or exact.admits())) == truth
+            assert (said and exact.admits()) == truth
             assert asked is None or bool(asked.refusal(site, bit)) == (not truth)
 
 
-def test_the_queues_of_sites():
-    one = cycle([gate("A"), gate("B")], silent="C")
-    assert one.spread(mask_of([one.table.bits["B"]])) == 0b1100
-    assert one.silent == 0b110000
+def test_a_site_of_which_nothing_is_known_has_no_gate_and_no_ad():
+    one = choice([gate("A")], wishes=[("req2:x", "MaxJobs > 1", 0b1111)])
+    asked = one.request(about())
+    assert (asked.admits("X", 2), asked.refusal("X", 2)) == (
+        False,
+        "MaxJobs > 1 is not true: the site has not advertised",
+    )
+    assert choice([gate("A")], ranks={"Grid": "1"}).request(Wanted()).admits("X", 2)
