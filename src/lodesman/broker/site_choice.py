@@ -8,7 +8,7 @@ every five minutes, is an iteration of the director here; `cycle` is the same fo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -114,7 +114,7 @@ class SiteChoice:
         now: float,
         memory: SiteMemory | None = None,
         ranks: Mapping[str, Node] = MappingProxyType({}),
-        wishes: Callable[[str], Sequence[SiteWish]] = lambda _pool: (),
+        wishes: Mapping[str, Sequence[SiteWish]] = MappingProxyType({}),
     ) -> None:
         self.sites = sites
         self.places = places
@@ -137,8 +137,7 @@ class SiteChoice:
 
     def request(self, wanted: PilotsWanted) -> OrderChoice | None:
         """What pilots find at the sites; None if all are alike for them, but for what the gates have left."""
-        pool = wanted.key.submit_pool
-        wishes = self.wishes(pool) if pool else ()
+        wishes = self.wishes.get(wanted.key.submit_pool, ())
         if not (self.asking or wishes or wanted.pool in self._ranks):
             return None
         return OrderChoice(self, wanted, wishes)

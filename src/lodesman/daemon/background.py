@@ -34,6 +34,7 @@ from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
+from lodesman.background.site_matching import GateOptions, SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -219,6 +220,7 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
+            sites=SiteMatcher(options=_gate_options(config)),
             limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
             rng=random.Random(),
         )
@@ -266,6 +268,7 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
+        self.director.sites.options = _gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
@@ -359,6 +362,10 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
         )
+
+
+def _gate_options(config: ServerConfig) -> GateOptions:
+    return GateOptions(mode=config.broker.mode, ledger_s=config.broker.ledger_seconds)
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:

@@ -52,7 +52,7 @@ def choice(gates, *, memory=None, ranks=None, wishes=(), silent="", now=10.0):
         now=now,
         memory=memory,
         ranks={pool: parse_expression(text) for pool, text in (ranks or {}).items()},
-        wishes=lambda pool: [one for name, one in wished if name == pool],
+        wishes={name: [one for pool, one in wished if pool == name] for name, _ in wished},
     )
 
 
