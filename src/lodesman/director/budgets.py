@@ -73,7 +73,7 @@ def gate_limit(gate: SiteBudget, wanted: int) -> Limit | None:
     room = gate.room(wanted)
     if room >= wanted:
         return None
-    detail = f"the gate of the site: {gate.shut}" if gate.shut else f"the gate of the site admits {room} more"
+    detail = f"the gate of the site admits {room} more" if room else f"the gate of the site: {gate.shut}"
     return Limit(name=ClampName.SITE_GATE, limit=room, detail=detail)
 
 
