@@ -44,6 +44,7 @@ class SiteMatcher:
     wishes: Callable[[Policy], Mapping[str, Sequence[SiteWish]]] = lambda _policy: {}
     options: GateOptions = GateOptions()
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
+    _places: tuple[Policy | None, Mapping[str, Mask]] = field(init=False, default=(None, {}))
 
     def look(self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float) -> SiteMatching:
         """The sites as they are now. Belongs to the thread of the director."""
@@ -51,8 +52,9 @@ class SiteMatcher:
         if not (ads or ranks or wishes):
             return NO_SITES
         gates = self.gates(db, policy, ads, now)
-        places = places_of(policy)
-        return SiteChoice(gates, places, now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+        if self._places[0] is not policy:
+            self._places = policy, places_of(policy)
+        return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
 
     def gates(self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float) -> dict[str, SiteGate]:
         """The gate of each configured site, with these ads."""

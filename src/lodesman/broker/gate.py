@@ -65,7 +65,8 @@ class SiteGate:
             return
         rules = ad.rules.get(mode) or ad.rules.setdefault(mode, rules_of(ad.ad, mode))
         self._rules = rules
-        self._whole, self._own = rules.whole.copy(), rules.own.copy()
+        self._own = rules.own.copy()
+        self._whole: MatchSide | None = None
         self._first = _first_value(rules, mode)
         self._count(sum(_counts(one, ad, mode, ledger_s) for one in matches))
         if mode is GateMode.STRICT:
@@ -82,7 +83,7 @@ class SiteGate:
         if request is None:
             return self._is_open()
         other = request if isinstance(request, MatchSide) else MatchSide(request)
-        return self._whole.accepts(other, Run(now=self.now))
+        return self.side.accepts(other, Run(now=self.now))
 
     def take(self) -> None:
         """One match with this site: it counts at once."""
@@ -111,7 +112,12 @@ class SiteGate:
     @property
     def side(self) -> MatchSide:
         """The site's side of a match, with the numbers of now. A site that never advertised has no attributes."""
-        return _NOTHING if self.ad is None else self._whole
+        if self.ad is None:
+            return _NOTHING
+        if self._whole is None:
+            self._whole = self._rules.whole.copy()
+            self._write(self._whole)
+        return self._whole
 
     @property
     def rules(self) -> GateRules | None:
@@ -141,13 +147,13 @@ class SiteGate:
         """Each clause with its value now."""
         if self.ad is None or self._rules.requirements is None:
             return ()
-        return explain(self._rules.requirements, self._whole.ad, request, now=self.now)
+        return explain(self._rules.requirements, self.side.ad, request, now=self.now)
 
     def values(self) -> dict[str, Value]:
         """What the attributes of gates are worth now, by their names; none if there is no ad."""
         if self.ad is None:
             return {}
-        live = self._whole.ad.constants
+        live = self.side.ad.constants
         return {name: live.get(lower(name), self._rules.counts[lower(name)]) for name in GATE_NAMES}
 
     # --- numbers -------------------------------------------------------------------------------------------------
@@ -164,17 +170,22 @@ class SiteGate:
 
     def _own_clauses(self) -> Iterator[Clause]:
         for node in self._rules.own_clauses:
-            yield from explain(node, self._whole.ad, now=self.now)
+            yield from explain(node, self.side.ad, now=self.now)
 
     def _count(self, matched: int) -> None:
         self.matched = matched
+        self._write(self._own)
+        if self._whole is not None:
+            self._write(self._whole)
+
+    def _write(self, side: MatchSide) -> None:
+        matched = self.matched
         cur_matches = STRICT["+"](self._first, matched)
         since: Value = matched
         if self.mode is GateMode.STRICT:
             since = STRICT["-"](cur_matches, self._rules.counts["currentjobs"])
-        for side in (self._whole, self._own):
-            side.set(CUR_MATCHES, cur_matches)
-            side.set(SINCE_AD, since)
+        side.set(CUR_MATCHES, cur_matches)
+        side.set(SINCE_AD, since)
 
 
 def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bool:

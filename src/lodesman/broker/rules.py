@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.questions import LIVE, SiteQuestion, clause_of
+from lodesman.broker.questions import LIVE, SiteQuestion, clause_of, question_of
 from lodesman.classad import UNDEFINED, Ad, Node, Value, evaluate, parse_expression, write_expression
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.fast import MatchSide
@@ -40,8 +40,9 @@ _LIMITS: Final = {
 class GateRules:
     """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
 
-    `whole`, `own`: the site's side of matches by these. `counts`: what the ad says, by GATE_NAMES in small letters;
-    `published`: those that it has. `grows`: once an own clause is false it stays so, however many more are matched.
+    `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what
+    the ad says, by GATE_NAMES in small letters; `published`: those that it has. `grows`: once an own clause is false it
+    stays so, however many more are matched.
     """
 
     requirements: Node | None
@@ -73,7 +74,7 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
         own_clauses=own,
         request_clauses=other,
         whole=side_with(entries, parts),
-        own=side_with(entries, own),
+        own=MatchSide(question_of(side_with(entries, own).ad, "requirements").ad),
         counts=counts,
         published=frozenset(counts.keys() & ad.entries.keys()),
         grows=all(_grows(one, base) for one in own),

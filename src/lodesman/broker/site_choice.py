@@ -85,12 +85,13 @@ class SiteMemory:
 class _NotedGate:
     """A gate that notes in a log what it took."""
 
-    __slots__ = ("_gate", "_log", "room")
+    __slots__ = ("_gate", "_log", "admits", "room")
 
     def __init__(self, gate: SiteGate, log: list[str]) -> None:
         self._gate = gate
         self._log = log
         self.room = gate.room
+        self.admits = gate.admits
 
     @property
     def shut(self) -> str:

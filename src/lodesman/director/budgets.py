@@ -27,6 +27,9 @@ class SiteBudget(Protocol):
     def room(self, most: int) -> int:
         """How many more pilots it admits now, whoever they are for, up to `most`."""
 
+    def admits(self) -> bool:
+        """Whether it admits one more now."""
+
     def take(self) -> None:
         """One more pilot goes to the site."""
 
@@ -65,7 +68,7 @@ class GateBudget(Budget):
     def take(self) -> None:
         """One of the queues gets a pilot."""
         self._gate.take()
-        self.left = max(1, self.left - 1) if self._gate.room(1) else 0
+        self.left = max(1, self.left - 1) if self._gate.admits() else 0
 
 
 def gate_limit(gate: SiteBudget, wanted: int) -> Limit | None:

@@ -40,6 +40,9 @@ class Gate:
         self.asked += 1
         return min(most, max(0, self.most - self.taken))
 
+    def admits(self) -> bool:
+        return self.room(1) > 0
+
     def take(self) -> None:
         assert self.taken < self.most
         self.taken += 1
