@@ -25,6 +25,7 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import standing_of
+from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import presented_by
@@ -81,6 +82,7 @@ class Director:
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
+    sites: SiteMatcher = field(default_factory=SiteMatcher)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -210,6 +212,7 @@ class Director:
             breakers=self.breakers,
             buckets=self.buckets,
             limited=self._shut,
+            sites=self.sites.look(self.db, self.policy, self.options.pools, now),
         )
 
     def _launch(self, decision: Decision) -> None:

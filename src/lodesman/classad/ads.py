@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lodesman.classad.nodes import Node, constant_of
+from lodesman.classad.nodes import Constant, Node, constant_of
 from lodesman.classad.values import NestedAd, Value, lower
 
 MOST_STEPS: Final = 10_000
@@ -74,6 +74,11 @@ class Ad(NestedAd):
 
 
 EMPTY: Final = Ad({})
+
+
+def ad_of(values: Mapping[str, Value]) -> Ad:
+    """An ad of these values."""
+    return Ad({lower(name): AdAttribute(name, Constant(value=value)) for name, value in values.items()})
 
 
 @dataclass(slots=True)

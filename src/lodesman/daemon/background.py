@@ -34,6 +34,7 @@ from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
+from lodesman.background.site_matching import GateOptions, SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -51,6 +52,7 @@ from lodesman.daemon.bootstrap import Load, build_zipapp
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
+from lodesman.daemon.wakings import heard
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
@@ -68,6 +70,8 @@ B = TypeVar("B")
 _PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 _FIRST_POLL_SECONDS: Final = 10.0
+# The least time between two iterations of the director, however much happens.
+_GAP_SECONDS: Final = 5.0
 
 
 class BackgroundProcess:
@@ -216,6 +220,7 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
+            sites=SiteMatcher(options=_gate_options(config)),
             limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
             rng=random.Random(),
         )
@@ -263,6 +268,7 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
+        self.director.sites.options = _gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
@@ -299,7 +305,7 @@ class BackgroundProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
+        loop.add_reader(sys.stdin.fileno(), partial(self._hear, stop))
         reads = bootstrap.OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
@@ -322,11 +328,20 @@ class BackgroundProcess:
             if any(left):
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
+    def _hear(self, stop: asyncio.Event) -> None:
+        """The hot process announces what may bring work; the end of what it says is its own end."""
+        words = os.read(sys.stdin.fileno(), 4_096)
+        if heard(words):
+            self.loops.wake("director")
+        elif not words:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            stop.set()
+
     def _loops(self) -> list[Loop]:
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
-            Loop("director", self.config.polling_seconds, self._direct),
+            Loop("director", self.config.polling_seconds, self._direct, gap=_GAP_SECONDS),
             Loop("cancel", 0.5, self.cancelling.tick),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
@@ -349,11 +364,8 @@ class BackgroundProcess:
         )
 
 
-def _hot_ended(stop: asyncio.Event) -> None:
-    """The hot process's end of our standard input is closed: it is gone."""
-    if not os.read(sys.stdin.fileno(), 4_096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
+def _gate_options(config: ServerConfig) -> GateOptions:
+    return GateOptions(mode=config.broker.mode, ledger_s=config.broker.ledger_seconds)
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:

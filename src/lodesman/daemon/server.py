@@ -34,6 +34,7 @@ from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
+from lodesman.daemon.wakings import Announcer
 from lodesman.daemon.web import Web
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
@@ -91,6 +92,7 @@ class Server:
             jsv=config.jsv,
             verify=partial(ask_verifier, reads, bootstrap.service_token(config)),
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
+            announce=Announcer(lambda: self._background).announce,
         )
         self._leases = Leases(self.core)
         self._seen_reader = config.database.reader()

@@ -100,6 +100,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.RAMP: "time, twice as many pilots may come as run there",
     ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
+    ClampName.SITE_GATE: "the site, by advertising that it takes more; or time, when pilots there start or end",
     NOT_CONSIDERED: _NEXT_ITERATION,
     NOT_WANTED: _NEXT_ITERATION,
 }
