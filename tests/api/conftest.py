@@ -36,7 +36,7 @@ from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
-from lodesman.commands.accounts import add_account, issue_token
+from lodesman.commands.accounts import add_account, issue_site_token, issue_token
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
@@ -339,6 +339,11 @@ class House:
         scopes = {"scopes": SCOPES} if admin else {}
         self.tokens[name] = str(self.do(Change(issue_token, name, **{**scopes, **more})))
         return self.tokens[name]
+
+    def site(self, name: str) -> str:
+        """The name of a token with which this site advertises itself."""
+        self.tokens[f"site {name}"] = str(self.do(Change(issue_site_token, name)))
+        return f"site {name}"
 
     def service(self) -> None:
         """The token of the background process."""

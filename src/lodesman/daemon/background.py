@@ -48,7 +48,7 @@ from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import Backends, make_backend
-from lodesman.daemon.bootstrap import Load, build_pilot
+from lodesman.daemon.bootstrap import Load, build_zipapp
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
@@ -179,7 +179,7 @@ class BackgroundProcess:
     def _pilot_settings(self) -> PilotSettings:
         config = self.config
         zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        build_pilot(zipapp)
+        build_zipapp(zipapp)
         return PilotSettings(
             servers=(config.pilot_url,),
             mark=self.mark,
@@ -204,7 +204,7 @@ class BackgroundProcess:
     def _site_tests(self) -> SiteTests:
         """Their jobs run as pilots do, with another program."""
         zipapp = bootstrap.share_directory(self.config) / "site-test.pyz"
-        build_pilot(zipapp, "probe")
+        build_zipapp(zipapp, module="probe")
         settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
         return SiteTests(settings, lambda: self.backends.watches)
 
