@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import asdict
 
 from lodesman.answers.site_ads import AdNumbers
+from lodesman.background.site_gates import GateReader
 from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS
-from lodesman.commands.site_ads import KnownAds, gate_of, stored_ad
+from lodesman.commands.site_ads import KnownAds, stored_ad
 from lodesman.store.journal import Change
 from lodesman.store.site_ads import KEPT_S, ad_versions, ads_of_the_day, forget_old_ads, live_matches
 
@@ -41,6 +42,10 @@ def ad(number=1, site="North", **attributes):
 @pytest.fixture
 def north(house):
     return house.site("North")
+
+
+def reader_of(house, db):
+    return GateReader(db=db, tree=house.side.policy.config.tree, options=house.side.gates)
 
 
 def send(house, token, text):
@@ -240,7 +245,7 @@ def test_a_restart_forgets_neither_ads_nor_matches(house, north, maker):
         assert (again.text, again.sequence, again.received_at, again.stamps) == (
             first.text, first.sequence, first.received_at, first.stamps,
         )  # fmt: skip
-        assert gate_of(db, "North", again, house.now).matched == 1
+        assert reader_of(house, db).gate_of("North", again, house.now).matched == 1
     taken(house, north, ad(2))
     assert known.look(house.side.db)["North"].sequence == 2
 

@@ -24,6 +24,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
+from lodesman.background.site_matching import GateOptions
 from lodesman.commands.hosts import HostGate
 from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.live import Live
@@ -121,6 +122,7 @@ class Core:
     local_pilots: Callable[[int], str] = lambda _: ""
     # When the usage that shares are corrected by is too old, by `ticks`.
     usage_until: float = math.inf
+    gates: GateOptions = field(default_factory=GateOptions)
     # To the background process, on the event loop. What is announced while it cannot hear is lost.
     announce: Callable[[Waking], None] = lambda _: None
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.

@@ -9,16 +9,17 @@ from lodesman.answers.accounts import Token
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import AllQuery
 from lodesman.answers.site_ads import AdTaken, GateInFull, SiteAdBody, SiteAds, SiteAt, SiteTokenBody
+from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import following, page
-from lodesman.background.site_gates import gate_in_full
+from lodesman.background.site_gates import GateReader, gate_in_full
 from lodesman.background.sites import exact_node
 from lodesman.broker.ad import read_site_ad
 from lodesman.commands.accounts import SITE, issue_site_token
-from lodesman.commands.site_ads import advertise, entry_of, gate_of
+from lodesman.commands.site_ads import advertise, entry_of
 from lodesman.errors import NotFound
 from lodesman.resources import NodePath
 from lodesman.store.journal import Change
@@ -41,16 +42,18 @@ async def _site_token(core: Core, request: Request[Nothing, SiteTokenBody]) -> T
 @serves(calls.ADVERTISE)
 async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTaken:
     """Read here, where it may take a while; the writer compares numbers only."""
-    site, text = request.who.name, request.body.ad
-    exact_node(core.policy.config.tree, NodePath(site))
-    ad = read_site_ad(text, site=site, now=core.clock())
+    site, text, tree = request.who.name, request.body.ad, core.policy.config.tree
+    exact_node(tree, NodePath(site))
+    ad = read_site_ad(text, site=site, now=core.clock(), lifetime_s=core.gates.lifetime_s)
     await core.command(Change(advertise, ad, entry_of(ad), text))
+    core.announce(Waking.AD)
+    gates = GateReader(db=core.reader, tree=tree, options=core.gates)
     return AdTaken(
         site=site,
         sequence=ad.sequence,
         received_at=ad.received_at,
         good_until=ad.received_at + ad.lifetime_s,
-        shut=gate_of(core.reader, site, ad, ad.received_at).shut,
+        shut=gates.gate_of(site, ad, ad.received_at).shut,
     )
 
 
@@ -71,6 +74,6 @@ async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateI
     site, who = request.query.site, request.who
     if who.kind == SITE and who.name != site:
         raise NotFound(f"There is no site {site[:80]}.")
-    config = side.policy.config if who.kind == SITE else side.config(who)
-    exact_node(config.tree, NodePath(site))
-    return gate_in_full(side.db, site, side.clock())
+    tree = side.policy.config.tree
+    exact_node(tree if who.kind == SITE else side.config(who).tree, NodePath(site))
+    return gate_in_full(GateReader(db=side.db, tree=tree, options=side.gates), site, side.clock())

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from lodesman.answers.site_ads import GateInFull
 from lodesman.answers.vocabulary import GateMode
+from lodesman.background.site_matching import GateOptions
+from lodesman.broker.ad import SiteAd
+from lodesman.broker.gate import SiteGate
 from lodesman.classad.clauses import written
-from lodesman.commands.site_ads import gate_of, stored_ad
+from lodesman.commands.site_ads import stored_ad
+from lodesman.resources import ResourceTree, gate_modes
 from lodesman.store import Reader
-from lodesman.store.site_ads import ad_rows, ads_of_the_day, live_matches, newest_ad
+from lodesman.store.site_ads import ad_rows, ads_of_the_day, ended_matches, live_matches, newest_ad
 
 MOST_ROOM: Final = 10_000
 
 
-def gate_in_full(db: Reader, site: str, now: float, mode: GateMode = GateMode.LEDGER) -> GateInFull:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReader:
+    """Reads gates of sites of this configuration."""
+
+    db: Reader
+    tree: ResourceTree
+    options: GateOptions
+
+    def gate_of(self, site: str, ad: SiteAd | None, now: float) -> SiteGate:
+        """The gate of a site with its ad, by the pilots that are stored."""
+        mode = gate_modes(self.tree).get(site, self.options.mode)
+        matches = live_matches(self.db, site).get(site, [])
+        if ad is not None and mode is GateMode.STRICT:
+            matches += ended_matches(self.db, site, ad.received_at)
+        return SiteGate(site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s)
+
+
+def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:
     """The gate of a site as one moment has it."""
-    with db:
-        gate = gate_of(db, site, stored_ad(db, site), now, mode=mode)
+    with (db := reader.db):
+        gate = reader.gate_of(site, stored_ad(db, site), now)
         newest = newest_ad(db, site)
         return GateInFull(
             site=site,
-            mode=mode,
+            mode=gate.mode,
             at=now,
             ad=next(iter(ad_rows(db, now, site)), None),
             text=newest[1] if newest else "",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.ad import SiteAd
+from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
 from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish
 from lodesman.classad import Node, parse_expression
@@ -26,10 +26,13 @@ _rank = lru_cache(maxsize=1_024)(parse_expression)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
-    """How gates count, where a site does not say otherwise, and for how long a match counts that no ad shows."""
+    """How gates count, where a site does not say otherwise. In seconds: how long a match counts that no ad shows, and an ad
+    that does not say so itself.
+    """
 
     mode: GateMode = GateMode.LEDGER
     ledger_s: float = LEDGER_S
+    lifetime_s: float = LIFETIME_S
 
 
 @dataclass(slots=True, kw_only=True)

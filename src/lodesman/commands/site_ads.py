@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from lodesman.answers.site_ads import AdEntry, AdNumbers
-from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import AdVersion, SiteAd, read_site_ad, replaces
-from lodesman.broker.gate import SiteGate
 from lodesman.classad import EMPTY, Run, evaluate
 from lodesman.errors import Conflict, LodesmanError
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.site_ads import ad_versions, ended_matches, live_matches, newest_ad, put_ad
+from lodesman.store.site_ads import ad_versions, newest_ad, put_ad
 
 log = logging.getLogger(__name__)
 
@@ -88,13 +86,3 @@ def _read(site: str, version: AdVersion, text: str) -> SiteAd:
             site=site, sequence=version.sequence, incarnation=version.incarnation, lifetime_s=version.lifetime_s,
             received_at=version.received_at, ad=EMPTY, text="", stamps=nothing, stations=nothing,
         )  # fmt: skip
-
-
-def gate_of(
-    db: Reader, site: str, ad: SiteAd | None, now: float, *, mode: GateMode = GateMode.LEDGER
-) -> SiteGate:
-    """The gate of a site with its ad, by the pilots that are stored."""
-    matches = live_matches(db, site).get(site, [])
-    if ad is not None and mode is GateMode.STRICT:
-        matches += ended_matches(db, site, ad.received_at)
-    return SiteGate(site, ad, mode=mode, matches=matches, now=now)

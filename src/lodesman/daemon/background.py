@@ -34,7 +34,7 @@ from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import GateOptions, SiteMatcher
+from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -44,11 +44,12 @@ from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
 from lodesman.commands.job_classes import load_classes
+from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import Backends, make_backend
-from lodesman.daemon.bootstrap import Load, build_zipapp
+from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
@@ -60,6 +61,7 @@ from lodesman.store.incarnation import mark_of
 from lodesman.store.read.pilots import backends_of_pilots
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
+from lodesman.store.site_ads import ended_matches, live_matches
 from lodesman.why.facts import fresh_seconds
 
 log = logging.getLogger(__name__)
@@ -220,7 +222,9 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
-            sites=SiteMatcher(options=_gate_options(config)),
+            sites=SiteMatcher(
+                ads=KnownAds().look, live=live_matches, ended=ended_matches, options=gate_options(config)
+            ),
             limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
             rng=random.Random(),
         )
@@ -242,6 +246,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
             most_files=config.limits.input_files,
@@ -268,7 +273,7 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
-        self.director.sites.options = _gate_options(config)
+        self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
@@ -362,10 +367,6 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
         )
-
-
-def _gate_options(config: ServerConfig) -> GateOptions:
-    return GateOptions(mode=config.broker.mode, ledger_s=config.broker.ledger_seconds)
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:

@@ -29,6 +29,7 @@ import uvicorn
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES, AuditNote
 from lodesman.background.candidates import local_slots
+from lodesman.background.site_matching import GateOptions
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
@@ -245,6 +246,12 @@ class OwnServer(uvicorn.Server):
 
 
 # --- what both processes do ------------------------------------------------------------------------------
+
+
+def gate_options(config: ServerConfig) -> GateOptions:
+    """How gates of sites count."""
+    broker = config.broker
+    return GateOptions(mode=broker.mode, ledger_s=broker.ledger_seconds, lifetime_s=broker.lifetime_seconds)
 
 
 def raise_open_files() -> int:

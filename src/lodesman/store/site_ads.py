@@ -20,7 +20,7 @@ _VERSION = "sequence, incarnation, lifetime, received_at"
 _ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', site) ORDER BY site"
 _DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
 ORDER BY received_at DESC, id DESC"""
-_LIVE = f"""SELECT site, stamp, created_at FROM pilot {by_index("pilot_live")}
+_LIVE = f"""SELECT site, stamp, created_at, coalesce(submitted_at, joined_at) FROM pilot {by_index("pilot_live")}
 WHERE ended_at IS NULL AND ? IN ('', site)"""
 _ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
 WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
@@ -71,8 +71,9 @@ def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
     """The pilots that are at each site, or at one, or on their way there."""
     found: dict[str, list[SiteMatch]] = {}
-    for name, stamp, at in db.execute(_LIVE, (site,)):
-        found.setdefault(name, []).append(SiteMatch(stamp=stamp, matched_at=at))
+    for name, stamp, at, submitted_at in db.execute(_LIVE, (site,)):
+        one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at)
+        found.setdefault(name, []).append(one)
     return found
 
 
