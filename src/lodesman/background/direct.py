@@ -265,15 +265,9 @@ class Director:
         )
 
     def gate(
-        self,
-        vo: str,
-        offer: QueueOffer,
-        own: OwnQueue,
-        *,
-        mask: SiteMask,
-        now: float,
-        site: limits.Limit | None = None,
-    ) -> why_queues.QueueGate:
+        self, vo: str, offer: QueueOffer, own: OwnQueue, *,
+        mask: SiteMask, now: float, site: limits.Limit | None = None,
+    ) -> why_queues.QueueGate:  # fmt: skip
         """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
         our live pilots there; `site`: what the gate of its site lets through. Any thread may ask.
         """
