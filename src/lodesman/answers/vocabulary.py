@@ -157,6 +157,7 @@ class MainReason(StrEnum):
     DIRECTOR_OFF = "director-sends-none"
     NO_SUBMISSION_POOL = "no-submission-pool"
     NO_ROOM = "no-room-for-pilots"
+    SITE_GATE = "site-gate"
     PILOT_EXPECTED = "pilot-expected"
     PILOT_COMING = "pilot-on-its-way"
     QUEUED = "queued-behind"

@@ -265,10 +265,11 @@ class Director:
         )
 
     def gate(
-        self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float
-    ) -> why_queues.QueueGate:
+        self, vo: str, offer: QueueOffer, own: OwnQueue, *,
+        mask: SiteMask, now: float, site: limits.Limit | None = None,
+    ) -> why_queues.QueueGate:  # fmt: skip
         """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
-        our live pilots there. Any thread may ask.
+        our live pilots there; `site`: what the gate of its site lets through. Any thread may ask.
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
         candidate = self._candidates({queue_id: own}, mask, now).one(vo, offer, self.vos)
@@ -279,7 +280,7 @@ class Director:
             tokens={queue_id.ce_path: limits.whole_tokens(bucket)},
             max_load_age_s=options.max_load_age_s,
         )
-        found = list(queue_limits(candidate, gates=gates, now=now))
+        found = list(queue_limits(candidate, gates=gates, now=now, site=site))
         is_closed, load, pilots = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
         return why_queues.QueueGate(
             room=max(0, min(one.limit for one in found)) if found else None,

@@ -12,6 +12,8 @@ from lodesman.broker.ad import SiteAd
 from lodesman.broker.gate import SiteGate
 from lodesman.classad.clauses import written
 from lodesman.commands.site_ads import stored_ad
+from lodesman.director.budgets import gate_limit
+from lodesman.director.limits import Limit
 from lodesman.resources import ResourceTree, gate_modes
 from lodesman.store import Reader
 from lodesman.store.site_ads import ad_rows, ads_of_the_day, ended_matches, live_matches, newest_ad
@@ -34,6 +36,11 @@ class GateReader:
         if ad is not None and mode is GateMode.STRICT:
             matches += ended_matches(self.db, site, ad.received_at)
         return SiteGate(site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s)
+
+    def limit(self, site: str, now: float) -> Limit | None:
+        """What the gate of a site lets through now; None if that is all."""
+        with self.db:
+            return gate_limit(self.gate_of(site, stored_ad(self.db, site), now), MOST_ROOM)
 
 
 def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:

@@ -235,12 +235,13 @@ def _empty_seats(
     gates: QueueGates,
     now: float,
 ) -> _Seats:
-    wanted = Tally()
+    tally = Tally()
     for seeker in seekers:
-        wanted.add(seeker.eligible, seeker.order.count)
+        tally.add(seeker.eligible, seeker.order.count)
+    wanted = {bit: tally.number(bit) for bit in places.queues}
     cut = _cut_by_gates(places, gates.sites.gates, wanted)
     rooms = {
-        bit: room_of(queue, wanted.number(bit), gates=gates, now=now, site=cut.get(queue.queue_id.site))
+        bit: room_of(queue, wanted[bit], gates=gates, now=now, site=cut.get(queue.queue_id.site))
         for bit, queue in places.queues.items()
     }
     budgets = shared_budgets(
@@ -255,13 +256,15 @@ def _empty_seats(
     return _Seats(places.queues, rooms, budgets=budgets, spare=spare)
 
 
-def _cut_by_gates(places: Places, gates: Mapping[str, SiteBudget], wanted: Tally) -> dict[str, Limit]:
+def _cut_by_gates(
+    places: Places, gates: Mapping[str, SiteBudget], wanted: Mapping[int, int]
+) -> dict[str, Limit]:
     """The gates of sites that let through less than is wanted there: of a single pilot, where none is."""
     most: dict[str, int] = {}
     for bit, queue in places.queues.items():
         site = queue.queue_id.site
         if site in gates:
-            most[site] = max(most.get(site, 1), wanted.number(bit))
+            most[site] = max(most.get(site, 1), wanted[bit])
     return {site: cut for site, count in most.items() if (cut := gate_limit(gates[site], count)) is not None}
 
 
