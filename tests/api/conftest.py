@@ -33,15 +33,17 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.direct import Director
+from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
-from lodesman.commands.accounts import add_account, issue_token
+from lodesman.commands.accounts import add_account, issue_site_token, issue_token
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.quotas import QuotaRules
+from lodesman.commands.site_ads import KnownAds
 from lodesman.commands.submit_pools import number_at_start, number_queues
 from lodesman.director.iteration import Excess
 from lodesman.director.options import read_options
@@ -54,6 +56,7 @@ from lodesman.store.accounts import set_service_token
 from lodesman.store.journal import Change, Transaction
 from lodesman.store.quotas import quota_sets
 from lodesman.store.shelf import Shelf
+from lodesman.store.site_ads import ended_matches, live_matches
 
 PATIENCE = 60.0
 SANDBOX_BYTES = 10_000
@@ -340,6 +343,11 @@ class House:
         self.tokens[name] = str(self.do(Change(issue_token, name, **{**scopes, **more})))
         return self.tokens[name]
 
+    def site(self, name: str) -> str:
+        """The name of a token with which this site advertises itself."""
+        self.tokens[f"site {name}"] = str(self.do(Change(issue_site_token, name)))
+        return f"site {name}"
+
     def service(self) -> None:
         """The token of the background process."""
 
@@ -399,6 +407,7 @@ class House:
         director = Director(
             db=self.side.db, policy=self.side.policy, options=options, watches=watches, post=self.post,
             pools=lambda: pools, launch=lambda *_: None, cancel=cancel, rng=random.Random(7),
+            sites=SiteMatcher(ads=KnownAds().look, live=live_matches, ended=ended_matches),
         )  # fmt: skip
         return director
 
@@ -495,10 +504,11 @@ class ScriptedBackend:
 
     def __init__(self, *, waiting: int | None = 0, running: int | None = 0) -> None:
         self.waiting, self.running, self.backend, self.is_away = waiting, running, self, False
+        self.now = 1_000_000.0
 
     def load(self, queue: Any) -> BatchLoad:
         return BatchLoad(
-            waiting=self.waiting, running=self.running, others_waiting=0, others_running=0, observed_at=1_000_000.0,
+            waiting=self.waiting, running=self.running, others_waiting=0, others_running=0, observed_at=self.now,
             slots=100,
         )  # fmt: skip
 

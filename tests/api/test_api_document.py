@@ -25,6 +25,7 @@ from lodesman.api import (
     quotas,
     reads,
     service,
+    site_ads,
     site_tests,
     sites,
     users,
@@ -53,8 +54,8 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, job_classes, pilots, quotas, service, sites, users),
-        "reading": (files, explain, reads, site_tests),
+        "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users),
+        "reading": (files, explain, reads, site_ads, site_tests),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -222,6 +223,7 @@ def test_each_refusal_fits_the_schema_of_errors(house):
 
 TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
 QUOTAS = "{\n name one\n limit to slots=1\n}\n"
+AD = {"ad": 'Name = "North"\nUpdateSequenceNumber = 7'}
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
 REFUSED = [
     ("GET", "/v1/pilots/1/log", "admin", None, 502),
@@ -244,6 +246,10 @@ REFUSED = [
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),
     ("POST", "/v1/sites/open", "admin", {"site": "North"}, 409),
+    ("POST", "/v1/sites/token", "admin", {"site": "Nowhere"}, 404),
+    ("POST", "/v1/sites/ad", "site Nowhere", AD, 404),
+    ("POST", "/v1/sites/ad", "site North", AD, 409),
+    ("GET", "/v1/sites/gate?site=Nowhere", "ann", None, 404),
     ("POST", "/v1/site-tests", "admin", {"path": "Nowhere"}, 404),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS.replace("one", "two"), "how": "change"}, 404),
@@ -260,6 +266,9 @@ REFUSED = [
 
 def test_each_refusal_that_is_not_derived_comes_and_no_other(house, backend):
     house.pilot()
+    for site in ("North", "Nowhere"):
+        house.site(site)
+    assert house.call("POST", "/v1/sites/ad", AD, token="site North").status == 200
     backend.is_away = True
     house.side.director = house.director(backend)
     assert house.call("POST", "/v1/quotas", {"text": QUOTAS}, token="admin").status == 200
@@ -280,7 +289,7 @@ def test_each_refusal_that_is_not_derived_comes_and_no_other(house, backend):
 
 
 def refused(house, call, path, body=None, **more):
-    token = {"pilot": "pilot1", "none": ""}.get(call.who, "admin")
+    token = {"pilot": "pilot1", "none": "", "site": "site North"}.get(call.who, "admin")
     answer = house.call(call.method, path, body, **{"token": token, **more})
     assert answer.code
     return answer.status
@@ -309,6 +318,7 @@ def test_each_refusal_that_is_derived_comes(house):
     """Who may ask is asked below."""
     house.submitted()
     house.claim(house.pilot())
+    house.site("North")
     for call in described_calls():
         path = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], call.path)
         found = {
@@ -342,4 +352,4 @@ def test_permissions_agree_with_the_document(house):
         nobody = house.call(call.method, path, b"{}", headers={"x-sha256": "0" * 64})
         assert (nobody.status == 401) == (call.who != "none"), call.path
         user = house.call(call.method, path, b"{}", token="ann", headers={"x-sha256": "0" * 64})
-        assert (user.status == 403) == (call.who in ("pilot", "admin")), call.path
+        assert (user.status == 403) == (call.who in ("pilot", "admin", "site")), call.path

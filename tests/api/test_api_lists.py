@@ -13,7 +13,7 @@ from lodesman.answers.calls import CALLS
 
 LISTS = (
     "jobs", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens", "users", "audit",
-    "quotas/use",
+    "quotas/use", "sites/ads",
 )  # fmt: skip
 
 
@@ -409,6 +409,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/users", "users"),
         ("/v1/audit", "entries"),
         ("/v1/quotas/use", "uses"),
+        ("/v1/sites/ads", "ads"),
     ],
 )
 def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
@@ -420,6 +421,9 @@ def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     mixed.call("POST", "/v1/quotas", {"text": rules}, token="admin")
     assert all(mixed.claim(f"pilot{n}") for n in (1, 2, 3))
     mixed.call("POST", "/v1/job-classes", {"text": "jcname app\nvariant_list default,a,b\n"}, token="ann")
+    for site in ("North", "South", "Far"):
+        text = f'Name = "{site}"\nUpdateSequenceNumber = 1'
+        assert mixed.call("POST", "/v1/sites/ad", {"ad": text}, token=mixed.site(site)).status == 200
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")

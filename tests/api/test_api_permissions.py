@@ -37,6 +37,8 @@ TOKENS = {
     "other pilot": ("pilot2",),
     "lost pilot": ("pilot3",),
     "join token": ("unused join token",),
+    "site": ("site North",),
+    "other site": ("site South",),
 }
 # Path and body of a request that the owner, an administrator or the pilot with the job may make. Those last that end things.
 REQUESTS = {
@@ -59,6 +61,9 @@ REQUESTS = {
     "POST /v1/queues/breaker": ("/v1/queues/breaker", {"path": QUEUE, "order": "auto"}),
     "POST /v1/sites/close": ("/v1/sites/close", {"site": "South", "reason": "x", "dry_run": True}),
     "POST /v1/sites/open": ("/v1/sites/open", {"site": "South"}),
+    "POST /v1/sites/ad": ("/v1/sites/ad", {"ad": 'Name = "North"\nUpdateSequenceNumber = 1\nMaxJobs = 5'}),
+    "GET /v1/sites/gate": ("/v1/sites/gate?site=North", None),
+    "POST /v1/sites/token": ("/v1/sites/token", {"site": "South"}),
     "POST /v1/hosts/close": ("/v1/hosts/close", {"host": "wn1", "site": "North", "reason": "x"}),
     "POST /v1/hosts/open": ("/v1/hosts/open", {"host": "wn1", "site": "North"}),
     "GET /v1/job-classes/text": ("/v1/job-classes/text?name=app", None),
@@ -128,6 +133,8 @@ def crowd(house, backend):
     house.tokens["ended pilot"] = house.tokens[house.pilot()]
     house.call("POST", "/v1/pilots/leave", {"reason": "idle"}, token="ended pilot")
     house.tokens["used join token"], house.tokens["unused join token"] = "join-stamp1", house.prepare_pilot()
+    house.site("North")
+    house.site("South")
     for name in ("revoked", "disabled"):
         house.user(name)
     house.call("POST", "/v1/users/disable", {"name": "disabled"}, token="admin")

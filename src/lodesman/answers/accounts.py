@@ -16,8 +16,9 @@ USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks: a user, a service (the background process), a pilot, or `join` (a pilot that has not joined). `token`
-    is the hash of the token that was used. `has_ended`: it is a lost pilot, and its token opens the calls of ADR 0022.
+    """Who asks: a user, a service (the background process), a pilot, `join` (a pilot that has not joined), or a site,
+    which is its `name`. `token` is the hash of the token that was used. `has_ended`: it is a lost pilot, and its token
+    opens the calls of ADR 0022.
     """
 
     kind: str
@@ -56,10 +57,12 @@ class Token(Struct):
 
 
 class TokenRow(Struct):
-    """A token. `made_with` is the hash of the token that made it, `made_by` its user; None if unknown or purged."""
+    """A token of a user, or of the site that `account` names. `made_with` is the hash of the token that made it, `made_by`
+    its user; None if unknown or purged.
+    """
 
     hash: str
-    kind: Literal["user"]
+    kind: Literal["user", "site"]
     account: str
     scopes: list[str]
     note: str
@@ -70,7 +73,7 @@ class TokenRow(Struct):
 
 
 class Tokens(Page):
-    """The tokens of users: of the one who asks, for administrators of all."""
+    """The tokens of the one who asks; for administrators those of all users and sites."""
 
     tokens: list[TokenRow]
 

@@ -24,7 +24,7 @@ Process = Literal["hot", "reading", "inner"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
     "none", "any", "user", "pilot", "service", "admin",
-    "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read",
+    "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read", "site", "site or pilots:read",
 ]  # fmt: skip
 
 # The largest bodies, in bytes. That of a pilot that joins comes before it is known who sends it.

@@ -19,6 +19,7 @@ from lodesman.answers import (
     server,
     service,
     shares,
+    site_ads,
     site_tests,
     task_queues,
     why_jobs,
@@ -184,6 +185,19 @@ BREAKER = _post(
 )
 OPEN_SITE = _post(
     "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
+)
+ADVERTISE = _post(
+    "/v1/sites/ad", site_ads.SiteAdBody, site_ads.AdTaken, "site", "A site advertises itself: its jobs and its limits",
+    most_bytes=4 * site_ads.MOST_AD, refused=(404, 409),
+)
+SITE_ADS = _get("/v1/sites/ads", ask.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
+SITE_GATE = _get(
+    "/v1/sites/gate", site_ads.SiteAt, site_ads.GateInFull, "site or pilots:read",
+    "What a site takes now, why not more, and what it advertised in the last day", refused=(404,),
+)
+SITE_TOKEN = _post(
+    "/v1/sites/token", site_ads.SiteTokenBody, accounts.Token, "admin", "Make a token with which a site advertises itself",
+    refused=(404,),
 )
 TEST_SITE = _post(
     "/v1/site-tests", site_tests.SiteTestBody, site_tests.SiteTest, "admin",

@@ -176,7 +176,8 @@ class SiteOpened(ClosedQueues):
 class SiteRow(Struct):
     """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
 
-    `max_running_jobs`: how many of all VOs may run there, if that is limited.
+    `max_running_jobs`: how many of all VOs may run there, if that is limited. `ad_at`: when its newest ad came, of one that
+    advertises; `ad_is_too_old`: so its gate is shut.
     """
 
     site: str
@@ -186,6 +187,8 @@ class SiteRow(Struct):
     running_jobs: int
     closed: list[Closing]
     max_running_jobs: int | UnsetType = UNSET
+    ad_at: float | UnsetType = UNSET
+    ad_is_too_old: bool | UnsetType = UNSET
 
 
 class Sites(Page):

@@ -14,7 +14,7 @@ MOST_ROWS = 10_000
 # Jobs of their own in one request: they are stored in one transaction, while all others wait.
 _MOST_JOBS = 10_000
 _LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
-_LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
+LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
 END = r"(?!\n)$"  # a dollar alone lets a line end pass
 
 Text = Annotated[str, Meta(max_length=255)]
@@ -302,7 +302,7 @@ class TokenBody(_Sent):
 
     account: Text
     scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
-    seconds: Annotated[float, Meta(ge=0, le=_LONGEST_TOKEN)] = 2_592_000.0
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
     note: Text = ""
 
 

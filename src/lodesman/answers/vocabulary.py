@@ -100,8 +100,19 @@ class ClampName(StrEnum):
     MAX_HELD = "max-held"
     RAMP = "ramp"
     TOKEN_BUCKET = "token-bucket"
+    SITE_GATE = "site-gate"
     NO_POOL = "no-pool"
     CREDENTIAL = "credential"
+
+
+class Waking(StrEnum):
+    """What the hot process announces to the background one, in a byte: there may be work before the time for it comes."""
+
+    JOBS = "j"
+    """Jobs joined a task queue that was empty, and wait."""
+    AD = "a"
+    """A site has advertised itself."""
+    PILOT_ENDED = "p"
 
 
 class BreakerState(StrEnum):
@@ -131,6 +142,8 @@ class RefusalKind(StrEnum):
     PRIVATE_ONLY = "the queue takes private pilots only (GenericPilots)"
     NO_CREDENTIAL = "nothing may be submitted there with its identity"
     INELIGIBLE = "a pilot there could not run these jobs"
+    UNMATCHED = "the site and the pilots do not match as it advertises itself"
+    NOT_ADMITTED = "the gate of the site does not admit these pilots now"
     NO_ROOM = "no new pilots may be sent there"
     FILLED = "its room was used up in this iteration"
     POOL_FULL = "the submission pool takes no more submissions (totalThreadsInPool)"
@@ -145,6 +158,7 @@ class MainReason(StrEnum):
     DIRECTOR_OFF = "director-sends-none"
     NO_SUBMISSION_POOL = "no-submission-pool"
     NO_ROOM = "no-room-for-pilots"
+    SITE_GATE = "site-gate"
     PILOT_EXPECTED = "pilot-expected"
     PILOT_COMING = "pilot-on-its-way"
     QUEUED = "queued-behind"

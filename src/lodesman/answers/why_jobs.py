@@ -90,15 +90,16 @@ class ClosedGate(Struct):
 class JobStep(Step):
     """One step on the way from a job to a pilot.
 
-    `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), or those that are
-    closed, by these `closings` and `more` (site_mask). `admitting`: queues open to its VO (access). `ruled_out_by`:
+    `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), those that are
+    closed, by these `closings` and `more` (site_mask), or shut by gates of sites (site_gates). `admitting`: queues open to
+    its VO (access). `ruled_out_by`:
     requirements, site, platform, size, sending. `limits`: what holds it; `full`: limits without room for it.
     `closed`: what closes queues to pilots (gates).
     """
 
     step: Literal[
         "class", "access", "requirements", "submit_pool", "site", "site_mask", "platform", "size", "sending", "limits",
-        "share", "pilots", "gates",
+        "share", "pilots", "site_gates", "gates",
     ]  # fmt: skip
     queues: int | UnsetType | None = UNSET
     admitting: int | UnsetType = UNSET

@@ -30,7 +30,7 @@ class QueueStep(Step):
     """
 
     step: Literal[
-        "configured", "access", "possible", "site_mask", "work", "submit_pools", "director", "room", "breaker",
+        "configured", "access", "possible", "site_mask", "work", "submit_pools", "director", "site_gates", "room", "breaker",
         "submission_pools", "pilots", "lately",
     ]  # fmt: skip
     count: int | UnsetType = UNSET

@@ -8,14 +8,19 @@ from collections.abc import Callable, Collection
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Who
 from lodesman.api.wire import Scope, header
-from lodesman.commands.accounts import JOINING
+from lodesman.commands.accounts import JOINING, SITE
 from lodesman.errors import Forbidden, NotFound, Unauthorized
 
 _ONLY = {
     "pilot": "Only pilots may ask this.",
     "service": "Only the server's own processes may ask this.",
+    "site": "Only the site itself may do that, with a token of its own.",
     "user": "Only users may do that.",
     "admin": "Only an administrator may do that.",
+}
+_HINTS = {
+    "admin": "Use a token with the scope admin.",
+    "site": "Administrators make one: lode site token SITE",
 }
 
 
@@ -55,8 +60,14 @@ def authorise(principal: Principal, who: Who) -> None:
         raise pilot_has_ended()
     if who == "pilot or pilots:read":
         who = "any" if principal.kind in ("pilot", JOINING) else "pilots:read"
+    if who == "site or pilots:read":
+        who = "site" if principal.kind == SITE else "pilots:read"
     if not _may(principal, who):
-        hint = "Use a token with the scope admin." if who == "admin" else ""
+        if principal.kind == SITE:
+            raise Forbidden(
+                f"A token of a site may advertise {principal.name} and read its gate, nothing else."
+            )
+        hint = _HINTS.get(who, "")
         raise Forbidden(_ONLY.get(who, f"This token may not do that: it lacks the scope {who}."), hint=hint)
 
 
@@ -67,7 +78,7 @@ def pilot_has_ended() -> Unauthorized:
 
 
 def _may(principal: Principal, who: Who) -> bool:
-    if who in ("pilot", "service"):
+    if who in ("pilot", "service", SITE) or principal.kind == SITE:
         return principal.kind == who
     if who == "admin":
         return sees_all(principal)

@@ -20,9 +20,11 @@ from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.hosts import HostState
 from lodesman.answers.jsv import JsvSection, Verified, VerifyBody
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
+from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.wire import Scope
+from lodesman.background.site_matching import GateOptions
 from lodesman.commands.hosts import HostGate
 from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.live import Live
@@ -120,6 +122,9 @@ class Core:
     local_pilots: Callable[[int], str] = lambda _: ""
     # When the usage that shares are corrected by is too old, by `ticks`.
     usage_until: float = math.inf
+    gates: GateOptions = field(default_factory=GateOptions)
+    # To the background process, on the event loop. What is announced while it cannot hear is lost.
+    announce: Callable[[Waking], None] = lambda _: None
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
     claims: int = 0
@@ -128,6 +133,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.silent_seconds = silent_seconds(self.lease_seconds)
+        self.live.announce = lambda what: self.announce(what)  # noqa: PLW0108 - the server sets it later
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()

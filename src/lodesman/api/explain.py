@@ -41,6 +41,7 @@ from lodesman.background.limit_use import LimitUse, limit_use, limits_at
 from lodesman.background.plan_quotas import plan_quotas
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
+from lodesman.background.site_gates import GateReader
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.matching import TaskQueueKey
@@ -145,8 +146,12 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
         queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
         own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
         mine = own.get(queue_id, OwnQueue())
+        reader = GateReader(db=side.db, tree=side.policy.config.tree, options=side.gates)
+        at_site = reader.limit(place.site, explainer.now)
         # A batch system may take its time.
-        gate = await asyncio.to_thread(side.director.gate, vo, offer, mine, mask=mask, now=explainer.now)
+        gate = await asyncio.to_thread(
+            side.director.gate, vo, offer, mine, mask=mask, now=explainer.now, site=at_site
+        )
     config, pilots_of = side.config(request.who), own_vo(request.who)
     facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)
     if facts.configured is None and not facts.live and not facts.sent:

@@ -16,7 +16,19 @@ from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, encode
 from lodesman.answers.jsv import Verified, VerifyBody
-from lodesman.api import claims, hosts, job_classes, pilots, quotas, service, shares, sites, users, wire
+from lodesman.api import (
+    claims,
+    hosts,
+    job_classes,
+    pilots,
+    quotas,
+    service,
+    shares,
+    site_ads,
+    sites,
+    users,
+    wire,
+)
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
@@ -54,7 +66,8 @@ class HotApp(Dispatcher[Core]):
         on_start: _Life,
         on_stop: _Life,
     ) -> None:
-        super().__init__("hot", core, (claims, hosts, job_classes, pilots, quotas, service, sites, users))
+        modules = (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users)
+        super().__init__("hot", core, modules)
         self.forward = forward
         self._on_start = on_start
         self._on_stop = on_stop

@@ -36,11 +36,13 @@ REFUSALS = {
     503: ("Unavailable", "The server cannot answer now: try again."),
 }
 _FOR: Mapping[Who, str] = {
-    "any": "anybody with a token",
+    "any": "all with a token, but not sites",
     "user": "users",
     "pilot": "pilots",
     "admin": "administrators",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
+    "site": "the site itself",
+    "site or pilots:read": "the site itself, and users with the scope pilots:read",
 }
 # A wrong header Range is refused in plain text.
 _NO_RANGE: JsonObject = {
@@ -187,7 +189,7 @@ def refusals(call: _AnyCall) -> list[int]:
     # 429: a stranger asks too often.
     found = {400, 429, 503, *call.refused}
     if call.who != "none":
-        found |= {401} if call.who == "any" else {401, 403}
+        found |= {401, 403}
     if call.has_body or call.upload:
         found.add(413)
     if call.names or any(one["name"] == "vo" for one in _parameters(call)):

@@ -42,6 +42,7 @@ from lodesman.store.director import delete_old_closings, insert_iteration, put_b
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
 from lodesman.store.sandboxes import tidy_inputs
+from lodesman.store.site_ads import forget_old_ads
 from lodesman.store.write.pilots import set_seen_there
 from lodesman.store.write.task_queues import store_reasons
 
@@ -192,9 +193,10 @@ async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) ->
 
 @serves(calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
-    """Free the slots of task queues that have been empty for long, and forget closings and tokens whose time has passed."""
+    """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
     await core.command(Change(forget_idle_queues, core.live))
     await core.command(Change(delete_old_closings))
+    await core.command(Change(forget_old_ads))
     for digest in await core.command(Change(delete_expired_tokens)):
         core.principals.pop(digest, None)
     return Nothing()

@@ -26,6 +26,7 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import standing_of
+from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import presented_by
@@ -83,6 +84,7 @@ class Director:
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
+    sites: SiteMatcher = field(default_factory=SiteMatcher)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -217,6 +219,7 @@ class Director:
             breakers=self.breakers,
             buckets=self.buckets,
             limited=self.limited_in,
+            sites=self.sites.look(self.db, self.policy, self.options.pools, now),
         )
 
     def _launch(self, decision: Decision) -> None:
@@ -269,10 +272,11 @@ class Director:
         )
 
     def gate(
-        self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float
-    ) -> why_queues.QueueGate:
+        self, vo: str, offer: QueueOffer, own: OwnQueue, *,
+        mask: SiteMask, now: float, site: limits.Limit | None = None,
+    ) -> why_queues.QueueGate:  # fmt: skip
         """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
-        our live pilots there. Any thread may ask.
+        our live pilots there; `site`: what the gate of its site lets through. Any thread may ask.
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
         candidate = self._candidates({queue_id: own}, mask, now).one(vo, offer, self.vos)
@@ -283,7 +287,7 @@ class Director:
             tokens={queue_id.ce_path: limits.whole_tokens(bucket)},
             max_load_age_s=options.max_load_age_s,
         )
-        found = list(queue_limits(candidate, gates=gates, now=now))
+        found = list(queue_limits(candidate, gates=gates, now=now, site=site))
         is_closed, load, pilots = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
         return why_queues.QueueGate(
             room=max(0, min(one.limit for one in found)) if found else None,

@@ -30,7 +30,7 @@ from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
 from lodesman.why.facts import RecordedIteration
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import SHUT_OUT, count_next, judge_job, verdict_of
+from lodesman.why.verdict import SHUT_OUT, count_next, judge_with_sites, verdict_of
 
 _LEAST_SECONDS: Final = 5.0
 _REST: Final = 20.0  # seconds between judgements, for each second that one takes
@@ -127,12 +127,13 @@ class MainReasons:
             open_queues = None if iteration is None else iteration.capacity(found.config).open
             there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo]
             judges[tq_id] = partial(
-                judge_job,
+                judge_with_sites,
                 eligible,
                 open_queues,
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
+                gated=0 if iteration is None else iteration.gated(tq_id, found.config, eligible),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )

@@ -20,6 +20,7 @@ from lodesman.resources import Effective, NodePath, PlaceLimit, QueueId, Resourc
 from lodesman.resources.model import Value as Configured
 from lodesman.store import Reader
 from lodesman.store.read.pilots import pilots_by_queue, running_jobs_by_site
+from lodesman.store.site_ads import ad_versions
 
 _MOST_CHOICES = 5
 _ACCESS = "vo"
@@ -57,16 +58,16 @@ def _unwritten(node: resources.Node) -> resources.Node:
 
 def list_sites(
     db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = "",
-    limits: Iterable[PlaceLimit] = (),
+    limits: Iterable[PlaceLimit] = (), now: float,
 ) -> list[nodes.SiteRow]:  # fmt: skip
-    """The sites of a tree with their queues, live pilots and running jobs, and what is closed of them. `vo`: no pilots
+    """The sites of a tree with their queues, live pilots, running jobs, ads, and what is closed of them. `vo`: no pilots
     and jobs of other VOs. `limits`: of sites, of which those on all jobs are said.
     """
     most = {one.path: one.number for one in limits if not one.attribute}
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
-    running = running_jobs_by_site(db, vo)
+    running, ads = running_jobs_by_site(db, vo), ad_versions(db)
     return [
         nodes.SiteRow(
             site=site.name,
@@ -76,6 +77,8 @@ def list_sites(
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
             max_running_jobs=most.get(NodePath(site.name), UNSET),
+            ad_at=ads[site.name].received_at if site.name in ads else UNSET,
+            ad_is_too_old=ads[site.name].is_too_old(now) if site.name in ads else UNSET,
         )
         for site in tree.sites.values()
     ]

@@ -17,7 +17,9 @@ CurMatches and JobsMatchedSinceLastAdvertisement may stand in it, too; the gate 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
@@ -32,33 +34,42 @@ from lodesman.errors import Forbidden, InvalidRequest
 
 LIFETIME_S: Final = 900.0
 """How long an ad counts that does not say so itself."""
+MOST_WORDS: Final = 5_000
+"""Of the ad of a site: as many are read in less than 50 ms."""
+_WORD: Final = re.compile(r'"(?:[^"\\]++|\\.)*"|\w+|[^\w\s]', re.DOTALL)
 
 MOST_SHOWN: Final = 8
 """Names of a cycle that a message has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteAd:
-    """What a site published. `text`: the same ad, canonical. `received_at`: by the clock of the server.
+class AdVersion:
+    """Which ad of a site it is, and how long it counts. `received_at`: by the clock of the server."""
+
+    sequence: int
+    incarnation: str
+    lifetime_s: float
+    received_at: float
+
+    def is_too_old(self, now: float) -> bool:
+        """Whether it says nothing about the site any more."""
+        return now - self.received_at > self.lifetime_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAd(AdVersion):
+    """What a site published. `text`: the same ad, canonical.
 
     `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters. `rules`: what gates made of
     it, when they first needed it.
     """
 
     site: str
-    sequence: int
-    incarnation: str
-    lifetime_s: float
-    received_at: float
     ad: Ad = field(compare=False, repr=False)
     text: str = field(repr=False)
     stamps: frozenset[str]
     stations: frozenset[str]
     rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
-
-    def is_too_old(self, now: float) -> bool:
-        """Whether it says nothing about the site any more."""
-        return now - self.received_at > self.lifetime_s
 
 
 def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
@@ -66,6 +77,7 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
 
     Raises SyntaxFault, Forbidden if it is the ad of another site, InvalidRequest if it lacks what it must have.
     """
+    _check_text(text)
     ad = parse_ad(text)
     reader = _Attributes(text, ad)
     name = reader.text("Name")
@@ -97,7 +109,16 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
     )
 
 
-def replaces(new: SiteAd, old: SiteAd | None) -> bool:
+def _check_text(text: str) -> None:
+    """Raises SyntaxFault for what no database stores, and for what would take long to read."""
+    if "\0" in text:
+        raise fault_at(text, text.index("\0"), "a character that no text may have")
+    word = next(islice(_WORD.finditer(text), MOST_WORDS, None), None)
+    if word is not None:
+        raise fault_at(text, word.start(), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
+
+
+def replaces(new: AdVersion, old: AdVersion | None) -> bool:
     """Whether an ad takes the place of the one that is there: a newer one, of another incarnation, or after its end."""
     return (
         old is None

@@ -135,6 +135,14 @@ class SiteGate:
             (_said(one) for one in self._own_clauses() if not is_true(one.value)), ""
         )
 
+    def refusal(self, request: Ad) -> str:
+        """Why it does not take this request now, '' if it does."""
+        if self.ad is None:
+            return ""
+        return self._whole_answer() or next(
+            (_said(one) for one in self.clauses(request) if not is_true(one.value)), ""
+        )
+
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
         """Each clause with its value now."""
         if self.ad is None or self._rules.requirements is None:

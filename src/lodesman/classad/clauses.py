@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lodesman.answers.classads import AttributeValue, ClauseRow
 from lodesman.classad.ads import EMPTY, Ad, Run
 from lodesman.classad.closures import evaluate
 from lodesman.classad.nodes import Name, Node, Select, clauses, walk
 from lodesman.classad.values import Value
-from lodesman.classad.write import write_expression
+from lodesman.classad.write import write_expression, write_value
 
 _SIDES = frozenset({"my", "target", "parent"})
+Pair = tuple[str, Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +26,25 @@ class Clause:
 
     text: str
     value: Value
-    own: tuple[tuple[str, Value], ...] = ()
-    other: tuple[tuple[str, Value], ...] = ()
+    own: tuple[Pair, ...] = ()
+    other: tuple[Pair, ...] = ()
     cycle: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> ClauseRow:
+        """The same as an answer has it."""
+        return ClauseRow(
+            clause=self.text,
+            value=write_value(self.value),
+            own=written(self.own),
+            other=written(self.other),
+            cycle=[*self.cycle],
+        )
+
+
+def written(pairs: Iterable[Pair]) -> list[AttributeValue]:
+    """Names with their values as ads write them."""
+    return [AttributeValue(name, write_value(value)) for name, value in pairs]
 
 
 def explain(node: Node, my: Ad, target: Ad | None = None, *, now: float = 0.0) -> tuple[Clause, ...]:

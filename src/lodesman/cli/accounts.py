@@ -26,7 +26,7 @@ _DAY_SECONDS = 86_400.0
 _SHOWN_HASH = 12
 _USERS = ("user", "VO", "groups", ">tokens", ">age", "remark")
 _AUDIT = ("when", "action", "what", "by", "from", ">times", "detail")
-_TOKENS = ("hash", "user", "scopes", ">age", ">ends in", "made by", "note")
+_TOKENS = ("hash", "of", "scopes", ">age", ">ends in", "made by", "note")
 
 
 user = click.Group("user", help="Make, list and disable users (administrators).")
@@ -109,14 +109,14 @@ def _issue(
     if file is None:
         click.echo(session.answer(calls.ISSUE_TOKEN, body=body).token)
         return
-    with _new_file(file) as sink:
+    with new_token_file(file) as sink:
         sink.write(session.call(calls.ISSUE_TOKEN, body=body).token + "\n")
     session.exit_if_json({"file": str(file)})
     note(f"The token is in {file}.")
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[TextIO]:
+def new_token_file(path: Path) -> Iterator[TextIO]:
     """Opened before the token is made, so that no token is lost. Raises Conflict.
 
     What was not written to its end is removed.
@@ -135,7 +135,7 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 @token.command("ls")
 @with_session
 def _list_tokens(session: Session, /) -> None:
-    """List your tokens, for administrators all, by the first characters of their hash."""
+    """List your tokens, for administrators those of all users and sites, by the first characters of their hash."""
     found = session.whole(calls.TOKENS, AllQuery(), "tokens")
     session.exit_if_json(found)
     show_table(_TOKENS, map(_token, found.tokens))
@@ -145,7 +145,11 @@ def _token(row: TokenRow) -> list[Cell]:
     left = None if row.expires_at is None else row.expires_at - time.time()
     ends_in = "never" if left is None else "ended" if left < 0 else span(left)
     made_by = f"{row.made_by or 'gone'} {row.made_with[:_SHOWN_HASH]}" if row.made_with else ""
-    whose = [row.hash[:_SHOWN_HASH], row.account, joined(row.scopes)]
+    whose = [
+        row.hash[:_SHOWN_HASH],
+        f"site {row.account}" if row.kind == "site" else row.account,
+        joined(row.scopes),
+    ]
     return [*whose, age(row.created_at), ends_in, made_by, row.note]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,16 @@ import click
 
 from lodesman.answers.classads import AttributeValue, ClassAdMatch, ClauseRow, MatchSideRow
 from lodesman.cli.faults import exit_code, placed
-from lodesman.cli.tables import emit_json, note, say, show_table
+from lodesman.cli.tables import Cell, emit_json, note, say, show_table
 from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
-    from lodesman.classad import Ad, Value
+    from lodesman.classad import Ad
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+CLAUSE_TITLES = ("value", "clause", "here", "there")
 
 classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.")
 
@@ -99,29 +100,14 @@ def _match(*, file: Path, other: Path, as_json: bool) -> int:
 
 
 def _side(file: str, my: Ad, target: Ad, now: float) -> MatchSideRow:
-    from lodesman.classad import Run, evaluate, write_value
+    from lodesman.classad import Run, evaluate
     from lodesman.classad.clauses import explain
     from lodesman.classad.values import is_true
 
     node = my.node("Requirements")
     clauses = [] if node is None else explain(node, my, target, now=now)
-    rows = [
-        ClauseRow(
-            clause=one.text,
-            value=write_value(one.value),
-            own=_values(one.own),
-            other=_values(one.other),
-            cycle=[*one.cycle],
-        )
-        for one in clauses
-    ]
-    return MatchSideRow(file, is_true(evaluate("Requirements", my, target, run=Run(now=now))), rows)
-
-
-def _values(pairs: Iterable[tuple[str, Value]]) -> list[AttributeValue]:
-    from lodesman.classad import write_value
-
-    return [AttributeValue(name, write_value(value)) for name, value in pairs]
+    holds = is_true(evaluate("Requirements", my, target, run=Run(now=now)))
+    return MatchSideRow(file, holds, [one.row for one in clauses])
 
 
 def _show_side(side: MatchSideRow) -> None:
@@ -129,13 +115,12 @@ def _show_side(side: MatchSideRow) -> None:
         say(f"{side.file} has no Requirements: it matches nothing.")
         return
     say(f"The Requirements of {side.file} are {'true' if side.holds else 'not true'}:")
-    show_table(
-        ["value", "clause", "here", "there"],
-        [
-            (row.value + _cycle(row.cycle), row.clause, _shown(row.own), _shown(row.other))
-            for row in side.clauses
-        ],
-    )
+    show_table(CLAUSE_TITLES, map(clause_cells, side.clauses))
+
+
+def clause_cells(row: ClauseRow) -> list[Cell]:
+    """A clause in a table with CLAUSE_TITLES."""
+    return [row.value + _cycle(row.cycle), row.clause, _shown(row.own), _shown(row.other)]
 
 
 def _cycle(names: list[str]) -> str:

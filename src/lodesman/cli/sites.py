@@ -16,9 +16,10 @@ from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, S
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed, named
 from lodesman.cli.session import Session, with_session
+from lodesman.cli.site_ads import advertise, gate, site_token
 from lodesman.cli.site_tests import test_site
 from lodesman.cli.tables import Cell, note, say, show_table
-from lodesman.cli.words import counted, path_of, shown, states
+from lodesman.cli.words import age, counted, path_of, shown, states
 
 # These have a column of their own; all others stand together in the last one.
 _MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
@@ -40,7 +41,11 @@ _VO = click.option(
 )
 
 
-site = click.Group("site", help="List sites, close, open and test them.", commands=[test_site])
+site = click.Group(
+    "site",
+    help="List sites, close, open, test and advertise them.",
+    commands=[test_site, site_token, advertise, gate],
+)
 
 
 @site.command("ls")
@@ -49,9 +54,13 @@ def _list_sites(session: Session, /) -> None:
     """List the sites with their queues, live pilots and running jobs, and what is closed."""
     answer = session.whole(calls.SITES, AllQuery(), "sites")
     session.exit_if_json(answer)
-    titles = ("site", ">ces", ">queues", ">running jobs", "pilots", "closed")
-    shown_titles = titles if answer.closed else titles[:-1]
-    show_table(shown_titles, (_site(row)[: len(shown_titles)] for row in answer.sites))
+    titles = ["site", ">ces", ">queues", ">running jobs", "pilots"]
+    more = [
+        *([("ad", _ad)] if any(row.ad_at is not UNSET for row in answer.sites) else []),
+        *([("closed", _closed)] if answer.closed else []),
+    ]
+    rows = ([*_site(row), *(cell(row) for _, cell in more)] for row in answer.sites)
+    show_table([*titles, *(title for title, _ in more)], rows)
     if not answer.sites:
         note("No site is configured; see: lode init.")
     _note_closed(answer.closed)
@@ -60,10 +69,19 @@ def _list_sites(session: Session, /) -> None:
 def _site(row: SiteRow) -> list[Cell]:
     of_most = "" if row.max_running_jobs is UNSET else f" of {row.max_running_jobs:,}"
     running: Cell = f"{row.running_jobs:,}{of_most}" if of_most else row.running_jobs
-    numbers: list[Cell] = [str(row.ces), str(row.queues), running]
+    return [row.site, str(row.ces), str(row.queues), running, states(row.pilots)]
+
+
+def _ad(row: SiteRow) -> str:
+    """The age of its ad, and whether that shuts its gate."""
+    if row.ad_at is UNSET:
+        return "none"
+    return f"{age(row.ad_at)}{', too old' if row.ad_is_too_old else ''}"
+
+
+def _closed(row: SiteRow) -> str:
     parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
-    closed = parts if all(one.ce for one in row.closed) else "all"
-    return [row.site, *numbers, states(row.pilots), closed]
+    return parts if all(one.ce for one in row.closed) else "all"
 
 
 @site.command("show")

@@ -1,4 +1,4 @@
-"""Users and their tokens: made, changed, revoked; and which VOs and groups a user may be in."""
+"""Users, their tokens and those of sites: made, changed, revoked; and which VOs and groups a user may be in."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from lodesman.store.journal import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"
+# The kind of a site that advertises itself; its tokens are of the site, not of a user.
+SITE = "site"
 # A token that expired is listed for a week.
 _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 
@@ -52,8 +54,6 @@ def issue_token(
         raise Conflict(f"User {account} is not an administrator.")
     if accounts.is_disabled(tx.reader(), account):
         raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
-    if parent is not None and principal_of(tx.reader(), parent) is None:
-        raise Unauthorized("This token was revoked.")
     if most and accounts.count_tokens(tx, account) >= most:
         while accounts.delete_expired(tx, tx.now, account):
             tx.flush()
@@ -63,11 +63,29 @@ def issue_token(
                 hint="Revoke some: lode token ls, lode token revoke. Administrators set tokens in [limits].",
                 limit=most,
             )
+    return _insert(tx, account, scopes, note=note, seconds=seconds, parent=parent)
+
+
+def issue_site_token(
+    tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
+) -> str:
+    """Make a token with which a site may advertise itself; answers its text, which is stored nowhere. `parent`: the hash of
+    the one that is used. Raises Unauthorized if that was revoked meanwhile.
+    """
+    return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
+
+
+def _insert(
+    tx: Transaction, account: str, scopes: Collection[str], *, kind: str = "user", note: str, seconds: float | None,
+    parent: bytes | None,
+) -> str:  # fmt: skip
+    if parent is not None and principal_of(tx.reader(), parent) is None:
+        raise Unauthorized("This token was revoked.")
     token = secrets.token_urlsafe(32)
-    expires = None if seconds is None else tx.now + seconds
     accounts.insert_token(
-        tx, hash_token(token), account, scopes, note=note, expires_at=expires, parent=parent
-    )
+        tx, hash_token(token), account, scopes, kind=kind, note=note,
+        expires_at=None if seconds is None else tx.now + seconds, parent=parent,
+    )  # fmt: skip
     return token
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from lodesman.answers.vocabulary import FreeBy
+from lodesman.answers.vocabulary import FreeBy, Waking
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
@@ -174,7 +174,7 @@ def unpark(tx: Transaction, claim: Claim) -> None:
 
 
 def serve_parked(live: Live, tx: Transaction) -> None:
-    """Let parked requests claim what this batch brought; called at the end of each batch."""
+    """Let parked requests claim what this batch brought, and announce what is left; called at the end of each batch."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
@@ -182,6 +182,8 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
+    if live.queues.begun and live.queues.take_begun():
+        tx.answers.append((live.announce, Waking.JOBS))
     live.queues.write_claims(tx, only_if_due=True)
 
 

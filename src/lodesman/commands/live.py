@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from lodesman.answers.vocabulary import Waking
 from lodesman.commands.bookings import Attempt, Bookings, Held
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
@@ -120,13 +121,16 @@ class _LivePilots:
 
 
 class Live:
-    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set."""
+    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `announce`: how
+    the background process hears of what may bring work, after the commit.
+    """
 
     def __init__(
         self, db: Writer, *, rng: random.Random, now: float, ticks: Callable[[], float] = time.monotonic
     ) -> None:
         replay(db)
         self.rng = rng
+        self.announce: Callable[[Waking], None] = lambda _: None
         self.ids = Ids(db)
         self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)

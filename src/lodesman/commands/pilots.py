@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from lodesman.answers.hosts import reported_host
 from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import PilotState, Waking
 from lodesman.commands.live import Live
 from lodesman.commands.report import LOST, end_all_attempts
 from lodesman.commands.sessions import configured_part, rewritten
@@ -153,6 +153,7 @@ def end_pilot(
     before = row.state in PILOT_ENDED
     if not before and not pilots.set_state(tx, row, state, reason):
         return 0
+    tx.answers.append((live.announce, Waking.PILOT_ENDED))
     live.parked.end_of_pilot(tx, pilot_id)
     ended = end_all_attempts(live, tx, pilot_id, cause)
     lost = (row.state if before else state) is PilotState.LOST

@@ -145,7 +145,7 @@ class TaskQueues:
     """Task queues: the index of those with jobs, their fronts and counters, and which are held.
 
     `held`: those that no configured queue can run, with the reason. `filled`: those that got jobs in this batch, for
-    claims that wait.
+    claims that wait; `begun`: those of them that had none.
     """
 
     def __init__(self, db: Reader, ids: Ids, pools: PoolMap, *, now: float) -> None:
@@ -158,6 +158,7 @@ class TaskQueues:
         self.fronts = Fronts(self.claims)
         self.held = stored.held_queues(db)
         self.filled: dict[int, int] = {}
+        self.begun: set[int] = set()
         for tq_id, key, waiting in stored.queues_with_jobs(db):
             self._enter(tq_id, key, waiting, now)
 
@@ -185,10 +186,17 @@ class TaskQueues:
 
     def joined(self, tx: Transaction, tq_id: int, count: int) -> None:
         """`count` jobs became Waiting in a task queue."""
+        if not self.index.waiting(tq_id):
+            self.begun.add(tq_id)
         self.index.add_waiting(tq_id, count, now=tx.now)
         tx.undo.append(partial(self.index.take, tq_id, count, now=tx.now))
         self.set_waiting(tx, tq_id)
         self.filled[tq_id] = self.filled.get(tq_id, 0) + count
+
+    def take_begun(self) -> bool:
+        """Whether jobs still wait in one of those that had none before this batch."""
+        begun, self.begun = self.begun, set()
+        return any(self.index.waiting(tq_id) for tq_id in begun)
 
     def left(self, tx: Transaction, tq_id: int, count: int) -> None:
         """`count` waiting jobs left a task queue other than by a claim (killed, held)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -38,6 +38,10 @@ from lodesman.resources import (
 from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 from lodesman.store import Database, database_at
 
+# The sections that are taken as they are.
+_AS_STATED: Final = (
+    "limits", "pilots", "store", "admin", "job_classes", "jsv", "submit_pools", "broker", "local", "shares"
+)  # fmt: skip
 _POLLING_SECONDS = 60.0
 _MAGIC = frozenset("*?[")
 _MOST_AMBIGUOUS = 5
@@ -133,6 +137,7 @@ class ServerConfig(Struct, frozen=True):
     job_classes: JobClassSection
     jsv: JsvSection
     submit_pools: sections.SubmitPoolSection
+    broker: sections.BrokerSection
     local: sections.LocalSection
     shares: ShareSection
     backends: dict[str, BackendSection]
@@ -235,15 +240,7 @@ class _ConfigReader:
         return ServerConfig(
             path=self.sources.own,
             server=server,
-            limits=stated.limits,
-            pilots=stated.pilots,
-            store=stated.store,
-            admin=stated.admin,
-            job_classes=stated.job_classes,
-            jsv=stated.jsv,
-            submit_pools=stated.submit_pools,
-            local=stated.local,
-            shares=stated.shares,
+            **{name: getattr(stated, name) for name in _AS_STATED},
             backends=backends,
             director=options,
             polling_seconds=polling,

@@ -16,6 +16,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
+from lodesman.answers.vocabulary import GateMode
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
 from lodesman.jsv import server_script
@@ -95,6 +96,16 @@ class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
     add_eligible_sites: bool = False
 
 
+class BrokerSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Sites that advertise themselves. `mode`: how their gates count, where a site has no GateMode. In seconds: how long an
+    ad counts that does not say so itself, and a match that no ad shows.
+    """
+
+    mode: GateMode = GateMode.LEDGER
+    lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
+    ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
+
+
 class StoreSection(Struct, forbid_unknown_fields=True, frozen=True):
     """The database. `url`: postgresql://USER@HOST/NAME, or sqlite:///FILE; empty: lode.db in the data directory."""
 
@@ -114,6 +125,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     job_classes: JobClassSection = JobClassSection()
     jsv: JsvSection = JsvSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
+    broker: BrokerSection = BrokerSection()
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()
     backend: dict[str, Any] = {}

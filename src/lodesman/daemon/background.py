@@ -35,6 +35,7 @@ from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
+from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -44,14 +45,16 @@ from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
 from lodesman.commands.job_classes import load_classes
+from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import Backends, make_backend
-from lodesman.daemon.bootstrap import Load, build_pilot
+from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
+from lodesman.daemon.wakings import heard
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
@@ -59,6 +62,7 @@ from lodesman.store.incarnation import mark_of
 from lodesman.store.read.pilots import backends_of_pilots
 from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
+from lodesman.store.site_ads import ended_matches, live_matches
 from lodesman.why.facts import fresh_seconds
 
 log = logging.getLogger(__name__)
@@ -69,6 +73,8 @@ B = TypeVar("B")
 _PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 _FIRST_POLL_SECONDS: Final = 10.0
+# The least time between two iterations of the director, however much happens.
+_GAP_SECONDS: Final = 5.0
 
 
 class BackgroundProcess:
@@ -178,7 +184,7 @@ class BackgroundProcess:
     def _pilot_settings(self) -> PilotSettings:
         config = self.config
         zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        build_pilot(zipapp)
+        build_zipapp(zipapp)
         return PilotSettings(
             servers=(config.pilot_url,),
             mark=self.mark,
@@ -203,7 +209,7 @@ class BackgroundProcess:
     def _site_tests(self) -> SiteTests:
         """Their jobs run as pilots do, with another program."""
         zipapp = bootstrap.share_directory(self.config) / "site-test.pyz"
-        build_pilot(zipapp, "probe")
+        build_zipapp(zipapp, module="probe")
         settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
         return SiteTests(settings, lambda: self.backends.watches)
 
@@ -219,6 +225,9 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
+            sites=SiteMatcher(
+                ads=KnownAds().look, live=live_matches, ended=ended_matches, options=gate_options(config)
+            ),
             limited=lambda queues: self.post(calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
         )
@@ -240,6 +249,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
             most_files=config.limits.input_files,
@@ -266,6 +276,7 @@ class BackgroundProcess:
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
+        self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
@@ -302,7 +313,7 @@ class BackgroundProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
+        loop.add_reader(sys.stdin.fileno(), partial(self._hear, stop))
         reads = bootstrap.OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
@@ -325,11 +336,20 @@ class BackgroundProcess:
             if any(left):
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
+    def _hear(self, stop: asyncio.Event) -> None:
+        """The hot process announces what may bring work; the end of what it says is its own end."""
+        words = os.read(sys.stdin.fileno(), 4_096)
+        if heard(words):
+            self.loops.wake("director")
+        elif not words:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            stop.set()
+
     def _loops(self) -> list[Loop]:
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
-            Loop("director", self.config.polling_seconds, self._direct),
+            Loop("director", self.config.polling_seconds, self._direct, gap=_GAP_SECONDS),
             Loop("cancel", 0.5, self.cancelling.tick),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
@@ -350,13 +370,6 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
         )
-
-
-def _hot_ended(stop: asyncio.Event) -> None:
-    """The hot process's end of our standard input is closed: it is gone."""
-    if not os.read(sys.stdin.fileno(), 4_096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:

@@ -29,6 +29,7 @@ import uvicorn
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES, AuditNote
 from lodesman.background.candidates import local_slots
+from lodesman.background.site_matching import GateOptions
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
@@ -54,7 +55,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE--
 _SOCKET_NAME_BYTES = 108
 _TOKEN_FILE = "admin.token"
 _PACKAGE = Path(__file__).resolve().parent.parent
-_START = "from lodesman.pilot.{module} import main\n\nraise SystemExit(main())\n"
+_START = "from lodesman.{package}.{module} import main\n\nraise SystemExit(main())\n"
 # The earliest time a zip entry can have: the same sources give the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -196,9 +197,9 @@ def _at(config: ServerConfig, port: int) -> ServerConfig:
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port))
 
 
-def build_pilot(target: Path, module: str = "__main__") -> None:
-    """Write the zipapp, which runs this module, to `target`, in one step. The same sources, by the same version of Python,
-    give the same bytes everywhere. Raises OSError.
+def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__") -> None:
+    """Write the zipapp of the pilot, or of another program that travels, to `target`, in one step. It runs this module. The
+    same sources, by the same version of Python, give the same bytes everywhere. Raises OSError.
 
     It has each module compiled, too, by this Python: to compile them takes a third of the start of a pilot. Other versions
     pass that over.
@@ -207,7 +208,7 @@ def build_pilot(target: Path, module: str = "__main__") -> None:
     with spare.open("wb") as sink:
         sink.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-            for name, content in sorted(pilot_sources(module).items()):
+            for name, content in sorted(travelling_sources(package, module).items()):
                 for member, octets in ((name, content), (f"{name}c", _compiled(name, content))):
                     entry = zipfile.ZipInfo(member, _ZIP_TIME)
                     entry.external_attr = 0o644 << 16
@@ -222,12 +223,12 @@ def _compiled(name: str, source: bytes) -> bytes:
     return head + marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
 
 
-def pilot_sources(module: str = "__main__") -> dict[str, bytes]:
-    """Name in the archive -> content, for everything that travels."""
+def travelling_sources(package: str = "pilot", module: str = "__main__") -> dict[str, bytes]:
+    """Name in the archive -> content, for everything that a program needs where it travels."""
     files = [_PACKAGE / name for name in ("__init__.py", "errors.py", "kernel.py")]
-    files += [file for part in ("client", "pilot") for file in (_PACKAGE / part).glob("*.py")]
+    files += [file for part in ("client", package) for file in (_PACKAGE / part).glob("*.py")]
     sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
-    return {"__main__.py": _START.format(module=module).encode(), **sources}
+    return {"__main__.py": _START.format(package=package, module=module).encode(), **sources}
 
 
 class OwnServer(uvicorn.Server):
@@ -245,6 +246,12 @@ class OwnServer(uvicorn.Server):
 
 
 # --- what both processes do ------------------------------------------------------------------------------
+
+
+def gate_options(config: ServerConfig) -> GateOptions:
+    """How gates of sites count."""
+    broker = config.broker
+    return GateOptions(mode=broker.mode, ledger_s=broker.ledger_seconds, lifetime_s=broker.lifetime_seconds)
 
 
 def raise_open_files() -> int:

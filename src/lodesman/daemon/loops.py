@@ -1,4 +1,7 @@
-"""The loops of the background process: each does one step again and again, in a thread, and keeps a record of it."""
+"""The loops of the background process: each does one step again and again, in a thread, and keeps a record of it.
+
+Time wakes them, and some are woken by what happens.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from lodesman.errors import LodesmanError
@@ -18,13 +22,17 @@ log = logging.getLogger(__name__)
 # A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
 _MANY_FAILURES: Final = 3
 _STUCK_SECONDS: Final = 300.0
+# A loop that is woken rests at least so many times as long as it worked: events never fill a core.
+_AT_REST: Final = 10.0
 # Threads are started when they are needed.
 _MOST_THREADS: Final = 256
 
 
 @dataclass(slots=True)
 class Loop:
-    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success)."""
+    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success). It is done every
+    `seconds`, and sooner if it is woken: `gap` seconds after the last one, and more if that took long.
+    """
 
     name: str
     seconds: float
@@ -34,6 +42,13 @@ class Loop:
     fault: str = ""
     begun_at: float | None = None
     succeeded_at: float | None = None  # UNIX seconds
+    gap: float = inf
+    took: float = 0.0
+    _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """There may be work for it; on the event loop. While its step runs: for the next one."""
+        self._woken.set()
 
     def once(self) -> None:
         """Run the step; its faults are logged."""
@@ -51,15 +66,17 @@ class Loop:
         else:
             self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
         finally:
-            self.begun_at = None
+            self.took, self.begun_at = time.monotonic() - self.begun_at, None
 
     async def run(self, threads: Executor, stop: asyncio.Event) -> None:
         """Run the step again and again until `stop` is set."""
         while not stop.is_set():
+            self._woken.clear()
             await asyncio.get_running_loop().run_in_executor(threads, self.once)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.seconds):
-                    await stop.wait()
+            gap = min(max(self.gap, _AT_REST * self.took), self.seconds)
+            await _within(gap, stop)
+            if not stop.is_set():  # whoever sets it wakes all
+                await _within(self.seconds - gap, self._woken)
 
     def trouble(self, ticks: float) -> str:
         """Its fault, '' if there is none."""
@@ -67,6 +84,14 @@ class Loop:
         if begun is not None and ticks - begun > _STUCK_SECONDS:
             return f"it has been running for {ticks - begun:.0f} s"
         return self.fault if self.in_a_row >= _MANY_FAILURES else ""
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for it, these seconds at most."""
+    if seconds > 0 and not event.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
 
 
 @dataclass(slots=True)
@@ -80,6 +105,12 @@ class Loops:
         """The faults by the names of the steps."""
         ticks = time.monotonic()
         return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
+
+    def wake(self, name: str) -> None:
+        """Wake those of this name; on the event loop."""
+        for loop in self.loops:
+            if loop.name == name:
+                loop.wake()
 
     def add(self, loop: Loop) -> None:
         """Run one more, now or together with the others."""
@@ -104,6 +135,8 @@ class Loops:
                 await stop.wait()
             finally:
                 stop.set()
+                for loop in self.loops:
+                    loop.wake()
                 ended = await asyncio.gather(*tasks, return_exceptions=True)
         for fault in ended:
             if isinstance(fault, BaseException):

@@ -34,6 +34,7 @@ from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
+from lodesman.daemon.wakings import Announcer
 from lodesman.daemon.web import Web
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
@@ -88,9 +89,11 @@ class Server:
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,
+            gates=bootstrap.gate_options(config),
             jsv=config.jsv,
             verify=partial(ask_verifier, reads, bootstrap.service_token(config)),
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
+            announce=Announcer(lambda: self._background).announce,
         )
         self._leases = Leases(self.core)
         self._seen_reader = config.database.reader()
@@ -247,6 +250,7 @@ class Server:
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
             self.core.limits, self.core.jsv = config.limits, config.jsv
+            self.core.gates = bootstrap.gate_options(config)
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             policy = await asyncio.to_thread(self._policy, config, bits)

@@ -18,6 +18,7 @@ from lodesman.director.placement import PlacementResult, place
 from lodesman.director.places import Places, PoolServing
 from lodesman.director.plan import Plan, TaskQueueDemand, make_plan
 from lodesman.director.queues import CandidateQueue, QueueGates
+from lodesman.director.site_matching import NO_SITES, SiteMatching
 from lodesman.director.supply import PilotStanding, PilotView, Supply, count_supply
 from lodesman.director.target import TargetFacts, target_of
 from lodesman.matching.tables import KeyTable
@@ -28,7 +29,8 @@ from lodesman.resources import NodePath, QueueId
 class DirectorInput:
     """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
-    of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting.
+    of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting,
+    `sites` how sites advertise themselves. A decision uses it up: its gates count what was placed.
     """
 
     demands: Sequence[TaskQueueDemand]
@@ -42,6 +44,7 @@ class DirectorInput:
     breakers: Mapping[QueueId, Breaker]
     buckets: Mapping[NodePath, TokenBucket]
     limited: Mapping[int, int] = field(default_factory=dict)
+    sites: SiteMatching = NO_SITES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
         breakers=breakers,
         tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
+        sites=snapshot.sites,
     )
     placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
     for one in placement.placements:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from lodesman.answers.vocabulary import TargetPolicy
+from lodesman.classad import parse_expression, write_expression
+from lodesman.errors import LodesmanError
 from lodesman.resources.backends import spelled_backend
 
 Reader = Callable[[object], object]
@@ -106,6 +108,17 @@ def policy_name(raw: object) -> TargetPolicy:
     except ValueError:
         *some, last = TargetPolicy
         raise ValueError(f"{', '.join(some)} or {last}") from None
+
+
+def some_expression(raw: object) -> str:
+    """The canonical text of a ClassAd expression, or none."""
+    if raw == "":
+        return ""
+    given = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
+    try:
+        return write_expression(parse_expression(text(given)))
+    except (ValueError, LodesmanError):
+        raise ValueError("a ClassAd expression about the ad of a site") from None
 
 
 def rising(raw: object) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from lodesman.director.option_values import (
     policy_name,
     queue_names,
     rising,
+    some_expression,
     some_names,
     some_text,
     text,
@@ -105,7 +106,8 @@ class PoolOptions:
     ever run the pilots of their queues, again after list_match_delay_minutes (ADR 0045).
     private_fraction is the fraction of *private* pilots for task queues that take both kinds (ADR 0039); with
     legacy_fraction its complement. Generic pilots run as generic_owner of generic_group. The director sends pilots through
-    a pool that is handled_by it; another name says who sends them instead.
+    a pool that is handled_by it; another name says who sends them instead. rank: an expression over the ads of sites; pilots
+    go to the sites with the greatest value first.
     """
 
     name: str = ""
@@ -122,6 +124,7 @@ class PoolOptions:
     sites: tuple[str, ...] = _option("Sites", some_names, ())
     queues: tuple[str, ...] = _option("Queues", queue_names, ())
     identity: str = _option("identity", some_text, "")
+    rank: str = _option("Rank", some_expression, "")
     handled_by: str = _option("handled_by", text, _DIRECTOR)
 
     @property

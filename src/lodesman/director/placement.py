@@ -5,21 +5,23 @@ One with room is drawn, weighted by free room. Each placement counts at once, so
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
 from lodesman.answers.vocabulary import RefusalKind
-from lodesman.director.limits import Clamp
+from lodesman.director.budgets import Budget, SiteBudget, gate_limit, shared_budgets
+from lodesman.director.limits import Clamp, Limit
 from lodesman.director.orders import PilotOrder, PoolState
 from lodesman.director.places import Places
 from lodesman.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
-from lodesman.masks.bits import Tally, bits, mask_of
+from lodesman.director.site_matching import OrderAtSites, SiteMatching
+from lodesman.masks.bits import Mask, Tally, bits
 from lodesman.matching.criteria import Reason
 from lodesman.matching.request import ResourceRequest
-from lodesman.resources import NodePath, QueueId
+from lodesman.resources import QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +59,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOutcome:
-    """What became of one order; NO_ROOM, FILLED and POOL_FULL stand only if pilots stayed unplaced."""
+    """What became of one order; NO_ROOM, FILLED, NOT_ADMITTED and POOL_FULL stand only if pilots stayed unplaced."""
 
     order: PilotOrder
     placed: int
     refused: tuple[Refused, ...] = ()
+    asked: OrderAtSites | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +87,49 @@ class PlacementResult:
         for refused in outcome.refused:
             for bit in islice(bits(refused.mask), each):
                 queue_id = self.places.queues[bit].queue_id
-                is_unfit = refused.kind is RefusalKind.INELIGIBLE
                 is_full = refused.kind in {RefusalKind.NO_ROOM, RefusalKind.FILLED}
                 yield QueueRefusal(
                     queue_id=queue_id,
                     kind=refused.kind,
-                    reasons=self.places.reasons(bit, outcome.order) if is_unfit else (),
+                    reasons=self._reasons(refused.kind, bit, outcome),
                     clamps=self.rooms[queue_id].clamps if is_full else (),
                 )
 
+    def _reasons(self, kind: RefusalKind, bit: int, outcome: OrderOutcome) -> tuple[Reason, ...]:
+        if kind is RefusalKind.INELIGIBLE:
+            return self.places.reasons(bit, outcome.order)
+        if kind in {RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED} and outcome.asked is not None:
+            words = outcome.asked.refusal(self.places.queues[bit].queue_id.site, bit)
+            return (Reason("site_ad", words),) if words else ()
+        return ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seeker:
+    """An order while its pilots are placed. `unmatched`: queues that only their sites exclude; `asked`: what it finds
+    there; `used`: where its pilots are; `shut_out`: where one was not admitted.
+    """
+
+    order: PilotOrder
+    eligible: Mask
+    unmatched: Mask = 0
+    asked: OrderAtSites | None = None
+    taken: Counter[int] = field(default_factory=Counter)
+    used: Mask = 0
+    shut_out: Mask = 0
+
+    @classmethod
+    def of(cls, order: PilotOrder, places: Places, sites: SiteMatching) -> _Seeker:
+        """An order before its first pilot."""
+        eligible = places.eligible(order)
+        asked = sites.request(order) if eligible else None
+        refusing = 0 if asked is None else asked.refusing
+        return cls(order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, asked=asked)
+
 
 class _Seats:
-    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms`: by bit. `spare`: the submissions
-    that each submission pool takes beyond the first of each order.
+    """Where pilots go, one by one. `rooms` and `budgets`: by bit. `spare`: the submissions that each submission pool takes
+    beyond the first of each order.
     """
 
     def __init__(
@@ -104,18 +137,13 @@ class _Seats:
         queues: Mapping[int, CandidateQueue],
         rooms: Mapping[int, Room],
         *,
-        tokens: Mapping[NodePath, int],
+        budgets: Mapping[int, Sequence[Budget]],
         spare: Counter[str],
     ) -> None:
-        self.taken: Counter[tuple[int, int]] = Counter()
-        self._used: defaultdict[int, int] = defaultdict(int)
+        self.rooms = rooms
+        self._queues = queues
+        self._budgets = budgets
         self._spare = spare
-        self._ce_ids = {bit: queue.queue_id.ce_path for bit, queue in queues.items()}
-        self._tokens = dict(tokens)
-        siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
-        for bit, ce_path in self._ce_ids.items():
-            siblings[ce_path].append(bit)
-        self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
         # What each queue would still take; and of these, how many pilots would start at once.
         self.left = Tally({bit: room.room for bit, room in rooms.items()})
         self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
@@ -127,28 +155,39 @@ class _Seats:
         """The queues that still have room."""
         return self.left.positive
 
-    def put(self, order: int, eligible: int, pool: str, rng: Random) -> None:
-        """Place one pilot of an order, if any queue of `eligible` has room and the pool takes the submission."""
-        used = self._used[order]
-        free = eligible & self.left.positive
-        if used and self._spare[pool] <= 0:
-            free &= used
-        if not free:
+    def put(self, seeker: _Seeker, rng: Random) -> None:
+        """Place one pilot of an order, if any queue has room for it and the pool takes the submission."""
+        free, pool = seeker.eligible & self.left.positive, seeker.order.pool
+        if seeker.used and self._spare[pool] <= 0:
+            free &= seeker.used
+        bit = self._draw(free, seeker, rng)
+        if bit is None:
             return
-        # A pilot that would start at once is better than one that waits, where slots are known.
-        at_once = free & self._at_once.positive
-        bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(free, rng)
-        self.taken[order, bit] += 1
-        if not used >> bit & 1:
-            self._used[order] |= 1 << bit
-            self._spare[pool] -= bool(used)
+        seeker.taken[bit] += 1
+        if not seeker.used >> bit & 1:
+            self._spare[pool] -= bool(seeker.used)
+            seeker.used |= 1 << bit
         self.left.take_one(1 << bit)
         self._at_once.take_one(1 << bit)
-        ce_path = self._ce_ids[bit]
-        if ce_path in self._tokens:
-            self._tokens[ce_path] -= 1
-            for tally in (self.left, self._at_once):
-                tally.limit(self._siblings[ce_path], self._tokens[ce_path])
+        for budget in self._budgets[bit]:
+            budget.take()
+            if budget.binds:
+                for tally in (self.left, self._at_once):
+                    tally.limit(budget.mask, budget.left)
+
+    def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
+        """One of the queues, of the best sites, where the pilot is admitted now."""
+        asked = seeker.asked
+        while free:
+            best = free if asked is None else asked.best(free)
+            # A pilot that would start at once is better than one that waits, where slots are known.
+            at_once = best & self._at_once.positive
+            bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(best, rng)
+            if asked is None or asked.admits(self._queues[bit].queue_id.site, bit):
+                return bit
+            seeker.shut_out |= 1 << bit
+            free &= ~(1 << bit)
+        return None
 
 
 def place(
@@ -164,45 +203,75 @@ def place(
 
     What an order sends to one queue is one submission. `pools` bound them; each order is sure of one.
     """
-    eligible = [places.eligible(order) for order in orders]
-    wanted = Tally()
-    for order, mask in zip(orders, eligible, strict=True):
-        wanted.add(mask, order.count)
-    rooms = {
-        bit: room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in places.queues.items()
-    }
-    spare = Counter({name: pool.room for name, pool in pools.items()})
-    spare.subtract(order.pool for order in orders)
-    seats = _Seats(places.queues, rooms, tokens=gates.tokens, spare=spare)
-    pending = [number for number, order in enumerate(orders) for _ in range(order.count)]
+    seekers = [_Seeker.of(order, places, gates.sites) for order in orders]
+    seats = _empty_seats(seekers, places, pools=pools, gates=gates, now=now)
+    pending = [seeker for seeker in seekers for _ in range(seeker.order.count)]
     rng.shuffle(pending)
-    for number in pending:
-        seats.put(number, eligible[number], orders[number].pool, rng)
-    seated = sorted((number, places.queues[bit].queue_id, bit) for number, bit in seats.taken)
+    for seeker in pending:
+        seats.put(seeker, rng)
     return PlacementResult(
         placements=tuple(
             Placement(
-                order=orders[number],
+                order=seeker.order,
                 queue_id=queue_id,
-                count=seats.taken[number, bit],
-                request=places.request(bit, orders[number]),
+                count=seeker.taken[bit],
+                request=places.request(bit, seeker.order),
             )
-            for number, queue_id, bit in seated
+            for seeker in seekers
+            for queue_id, bit in sorted((places.queues[bit].queue_id, bit) for bit in seeker.taken)
         ),
-        outcomes=tuple(_outcomes(orders, eligible, places, seats)),
-        rooms={queue.queue_id: rooms[bit] for bit, queue in places.queues.items()},
+        outcomes=tuple(_outcomes(seekers, places, seats)),
+        rooms={queue.queue_id: seats.rooms[bit] for bit, queue in places.queues.items()},
         left={queue.queue_id: seats.left.number(bit) for bit, queue in places.queues.items()},
         places=places,
     )
 
 
-def _outcomes(
-    orders: Sequence[PilotOrder], eligible: Sequence[int], places: Places, seats: _Seats
-) -> Iterator[OrderOutcome]:
-    placed: Counter[int] = Counter()
-    for (number, _), count in seats.taken.items():
-        placed[number] += count
-    for number, (order, mask) in enumerate(zip(orders, eligible, strict=True)):
+def _empty_seats(
+    seekers: Sequence[_Seeker],
+    places: Places,
+    *,
+    pools: Mapping[str, PoolState],
+    gates: QueueGates,
+    now: float,
+) -> _Seats:
+    tally = Tally()
+    for seeker in seekers:
+        tally.add(seeker.eligible, seeker.order.count)
+    wanted = {bit: tally.number(bit) for bit in places.queues}
+    cut = _cut_by_gates(places, gates.sites.gates, wanted)
+    rooms = {
+        bit: room_of(queue, wanted[bit], gates=gates, now=now, site=cut.get(queue.queue_id.site))
+        for bit, queue in places.queues.items()
+    }
+    budgets = shared_budgets(
+        {bit: room.room for bit, room in rooms.items()},
+        {bit: queue.queue_id for bit, queue in places.queues.items()},
+        tokens=gates.tokens,
+        sites=gates.sites.gates,
+        limits=cut,
+    )
+    spare = Counter({name: pool.room for name, pool in pools.items()})
+    spare.subtract(seeker.order.pool for seeker in seekers)
+    return _Seats(places.queues, rooms, budgets=budgets, spare=spare)
+
+
+def _cut_by_gates(
+    places: Places, gates: Mapping[str, SiteBudget], wanted: Mapping[int, int]
+) -> dict[str, Limit]:
+    """The gates of sites that let through less than is wanted there: of a single pilot, where none is."""
+    most: dict[str, int] = {}
+    for bit, queue in places.queues.items():
+        site = queue.queue_id.site
+        if site in gates:
+            most[site] = max(most.get(site, 1), wanted[bit])
+    return {site: cut for site, count in most.items() if (cut := gate_limit(gates[site], count)) is not None}
+
+
+def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iterator[OrderOutcome]:
+    for seeker in seekers:
+        order, mask = seeker.order, seeker.eligible
+        placed = seeker.taken.total()
         served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
         refusing, shut = places.refusing(order), places.shut_for(order.identity.account)
         refused = _refused(
@@ -210,15 +279,18 @@ def _outcomes(
             (RefusalKind.OTHER_VO, served & ~of_vo),
             (RefusalKind.PRIVATE_ONLY, served & of_vo & refusing),
             (RefusalKind.NO_CREDENTIAL, served & of_vo & shut & ~refusing),
-            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~shut & ~mask),
+            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~shut & ~mask & ~seeker.unmatched),
+            (RefusalKind.UNMATCHED, seeker.unmatched),
         )
-        if placed[number] < order.count:
+        if placed < order.count:
+            has_room, shut_out = mask & seats.has_room, seeker.shut_out
             refused += _refused(
                 (RefusalKind.FILLED, mask & seats.had_room & ~seats.has_room),
                 (RefusalKind.NO_ROOM, mask & ~seats.had_room),
-                (RefusalKind.POOL_FULL, mask & seats.has_room),
+                (RefusalKind.NOT_ADMITTED, has_room & shut_out),
+                (RefusalKind.POOL_FULL, has_room & ~shut_out),
             )
-        yield OrderOutcome(order=order, placed=placed[number], refused=refused)
+        yield OrderOutcome(order=order, placed=placed, refused=refused, asked=seeker.asked)
 
 
 def _refused(*answers: tuple[RefusalKind, int]) -> tuple[Refused, ...]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
+from lodesman.director.site_matching import NO_SITES, SiteMatching
 from lodesman.matching.offers import PilotShape
 from lodesman.matching.request import ResourceRequest
 
@@ -122,12 +123,14 @@ class CandidateQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueGates:
     """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
-    CEs (absent: not limited), and the age in seconds at which a load is no longer believed.
+    CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the sites that advertise
+    themselves.
     """
 
     breakers: Mapping[QueueId, Breaker]
     tokens: Mapping[NodePath, int]
     max_load_age_s: float
+    sites: SiteMatching = NO_SITES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +145,10 @@ class Room:
     clamps: tuple[Clamp, ...] = ()
 
 
-def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Iterator[Limit]:
-    """The limits on new pilots in the queue, in order."""
+def queue_limits(
+    queue: CandidateQueue, *, gates: QueueGates, now: float, site: Limit | None = None
+) -> Iterator[Limit]:
+    """The limits on new pilots in the queue, in order; `site`: what the gate of its site lets through."""
     shut = (
         (ClampName.CLOSED, queue.closed),
         (ClampName.NO_BACKEND, queue.no_backend),
@@ -167,6 +172,8 @@ def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Ite
     tokens = gates.tokens.get(queue.queue_id.ce_path)
     if tokens is not None:
         yield Limit(name=ClampName.TOKEN_BUCKET, limit=tokens, detail=f"{tokens} submissions left on the CE")
+    if site is not None:
+        yield site
 
 
 def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
@@ -201,9 +208,11 @@ def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
         yield Limit(name=ClampName.RAMP, limit=most - total, detail=detail)
 
 
-def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float) -> Room:
+def room_of(
+    queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float, site: Limit | None = None
+) -> Room:
     """The room of one queue before any pilot is placed."""
-    limits = tuple(queue_limits(queue, gates=gates, now=now))
+    limits = tuple(queue_limits(queue, gates=gates, now=now, site=site))
     # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
     room = max(0, min((one.limit for one in limits), default=wanted))
     return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)

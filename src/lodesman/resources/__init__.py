@@ -13,6 +13,7 @@ from lodesman.resources.requirement import Mismatch, Requirement, access_refusal
 from lodesman.resources.settings import (
     QueueSettings,
     backend_of,
+    gate_modes,
     names_backend,
     queue_settings,
     written_jc_lists,
@@ -47,6 +48,7 @@ __all__ = [
     "effective_params",
     "fault_of",
     "fold",
+    "gate_modes",
     "load_resources",
     "names_backend",
     "place_of",

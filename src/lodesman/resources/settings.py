@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lodesman.answers.vocabulary import Kind
+from lodesman.answers.vocabulary import GateMode, Kind
 from lodesman.gridengine.jclist import QueueJcLists, read_jc_list
 from lodesman.resources.backends import backend_name
 from lodesman.resources.inherit import Effective
@@ -24,6 +24,7 @@ _CAPS = ("MaxWaitingJobs", "MaxTotalJobs", "MaxRunningJobs", "MaxHeldJobs")
 _WHOLE = frozenset(map(fold, (*_CAPS, "Slots", "NumberOfProcessors")))
 _ABOVE_ZERO = fold("CPUScalingFactor")
 _WORDS = fold("SubmitOptions")
+_GATE_MODE = fold("GateMode")
 _JC_LIST = fold("JcList")
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
@@ -76,6 +77,8 @@ def check_value(folded: str, value: Value) -> tuple[str, ...]:
     if known is None:
         if folded == _WORDS:
             _check_words(value)
+        if folded == _GATE_MODE:
+            _gate_mode(value)
         return ()
     if known.kind is not Kind.LIST and isinstance(value, tuple):
         raise BadValue("one value is expected, not a list")
@@ -95,6 +98,23 @@ def _check_jc_list(text: str) -> tuple[str, ...]:
     if found.lists is None:
         raise BadValue(" ".join(found.faults).rstrip("."))
     return tuple(warning.rstrip(".") for warning in found.warnings)
+
+
+def _gate_mode(value: Value) -> GateMode:
+    try:
+        return GateMode(as_text(as_scalars(value)[0]).lower())
+    except (IndexError, ValueError):
+        raise BadValue(f"it must be {' or '.join(GateMode)}") from None
+
+
+def gate_modes(tree: ResourceTree) -> dict[str, GateMode]:
+    """How the gates of sites count (`GateMode`), of those for which it is configured."""
+    return {
+        name: _gate_mode(value)
+        for name, site in tree.sites.items()
+        for parameter, value in site.params.items()
+        if fold(parameter) == _GATE_MODE
+    }
 
 
 def _check_words(value: Value) -> None:

@@ -1,4 +1,4 @@
-"""Users, and the tokens of users and of the server's own processes, known by their hashes."""
+"""Users, and the tokens of users, of sites and of the server's own processes, known by their hashes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 
 _TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin,
-p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account LEFT JOIN pilot p ON p.id = t.pilot_id
-WHERE t.kind IN ('user', 'service', 'pilot')
+p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account AND t.kind = 'user'
+LEFT JOIN pilot p ON p.id = t.pilot_id WHERE t.kind IN ('user', 'service', 'pilot', 'site')
 AND a.disabled_at IS NULL"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
 _SHOWN = """SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
-FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user' AND ? IN ('', t.account)
+FROM token t LEFT JOIN token p ON p.hash = t.parent
+WHERE t.kind IN ('user', 'site') AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END)
 ORDER BY t.created_at, t.hash"""
 _USERS = """SELECT a.name, a.vo, a.groups, a.admin, a.created_at, a.disabled_at,
 (SELECT count(*) FROM token t WHERE t.account = a.name AND t.kind = 'user') FROM account a ORDER BY a.name"""
@@ -48,7 +49,7 @@ def list_users(db: Reader) -> list[UserRow]:
 
 
 def list_tokens(db: Reader, account: str = "") -> list[TokenRow]:
-    """The tokens of users, or of one; never the tokens themselves."""
+    """The tokens of users and sites, or of one user; never the tokens themselves."""
     return [
         TokenRow(digest.hex(), kind, account, msgspec.json.decode(scopes), note, made, until,
                  parent.hex() if parent else None, by)
@@ -90,17 +91,20 @@ def _principal(*row: Any) -> Principal:
 _PUT_USER = """INSERT INTO account (name, vo, groups, admin, created_at) VALUES (?,?,?,?,?)
 ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin"""
 _INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
-VALUES (?,'user',?,?,?,?,?,?)"""
+VALUES (?,?,?,?,?,?,?,?)"""
 _INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
-_BETWEEN = "SELECT hash FROM token WHERE hash BETWEEN ? AND ? AND kind = 'user' AND ? IN ('', account)"
+_BETWEEN = """SELECT hash FROM token WHERE hash BETWEEN ? AND ? AND kind IN ('user', 'site')
+AND ? IN ('', CASE kind WHEN 'user' THEN account END)"""
 # A token, those that it made for the same user (or for all), those that these made...
-_LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
-UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND (? OR t.account = l.account))
+_LINE = """WITH RECURSIVE line (hash, kind, account) AS (SELECT hash, kind, account FROM token WHERE hash = ?
+UNION SELECT t.hash, t.kind, t.account FROM token t
+JOIN line l ON t.parent = l.hash AND (? OR (t.kind = l.kind AND t.account = l.account)))
 """
 _MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
 JOIN line l ON t.parent = l.hash WHERE t.hash NOT IN (SELECT hash FROM line)"""
 # What they made has to be found when they are revoked: those go first.
-_EXPIRED = """SELECT hash FROM token t WHERE kind = 'user' AND expires_at < ? AND ? IN ('', account)
+_EXPIRED = """SELECT hash FROM token t WHERE kind IN ('user', 'site') AND expires_at < ?
+AND ? IN ('', CASE kind WHEN 'user' THEN account END)
 AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
 _MOST_AT_ONCE = 1_000
 _HASH_DIGITS = 64
@@ -119,12 +123,12 @@ def put_user(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admi
 
 
 def insert_token(
-    tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, note: str, expires_at: float | None,
-    parent: bytes | None,
+    tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, kind: str = "user", note: str,
+    expires_at: float | None, parent: bytes | None,
 ) -> None:  # fmt: skip
-    """Store a token of a user. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
+    """Store a token of a user or a site. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
     text = msgspec.json.encode(sorted(scopes)).decode()
-    tx.later(_INSERT_TOKEN, (digest, account, text, note, tx.now, expires_at, parent))
+    tx.later(_INSERT_TOKEN, (digest, kind, account, text, note, tx.now, expires_at, parent))
 
 
 def set_service_token(tx: Transaction, digest: bytes) -> None:
@@ -147,7 +151,9 @@ def count_tokens(tx: Transaction, account: str) -> int:
 
 
 def tokens_with_prefix(tx: Transaction, prefix: str, account: str = "") -> list[bytes]:
-    """The tokens of users, or of one, whose hashes begin with these hexadecimal digits; none if they are not such digits."""
+    """The tokens of users and sites, or of one user, whose hashes begin with these hexadecimal digits; none if they are not
+    such digits.
+    """
     try:
         first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
     except ValueError:
@@ -165,8 +171,8 @@ def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -
 
 
 def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[bytes, ...]:
-    """Delete tokens of users, or of one, that expired before that time, but for those that made others; not too many at
-    once. Returns their hashes.
+    """Delete tokens of users and sites, or of one user, that expired before that time, but for those that made others; not
+    too many at once. Returns their hashes.
     """
     hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
     for digest in hashes:

@@ -11,7 +11,7 @@ from operator import or_
 from typing import Any, Final, NamedTuple, cast
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.vocabulary import ClampName, PoolOutcome
+from lodesman.answers.vocabulary import ClampName, PoolOutcome, RefusalKind
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director.record import Stories, loads_of
 from lodesman.director.target import COUNTING
@@ -19,7 +19,7 @@ from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import SUBMISSION_POOLS, not_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.why.turns import SOON_SECONDS, masks
-from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, since, span
+from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, counted, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
@@ -31,6 +31,7 @@ _GATES: Final = {
 """What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
 """Of submission pools that need not be full to take no pilots."""
+_OF_SITES: Final = frozenset({RefusalKind.UNMATCHED.value, RefusalKind.NOT_ADMITTED.value})
 _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
@@ -66,6 +67,8 @@ class Capacity:
     """The queues that each gate leaves none."""
     loads: Sequence[tuple[float, str, int]] = ()
     """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
+    gated: int = 0
+    """The queues that the gates of their sites shut."""
 
     def pilots(self, queues: int) -> int:
         """The pilots that may be sent to these queues."""
@@ -134,6 +137,14 @@ class RecordedIteration:
             tq: tries for tq, tries in still.items() if tq in rows and not rows[tq][self._asked]
         }
         """Task queue -> (submission pool, outcome) where none took its pilots, and none was asked for since."""
+        unmatched = {} if before is None else before.unmatched
+        self.unmatched: dict[int, list[str]] = {
+            tq: words for tq, words in unmatched.items() if tq in rows and not rows[tq][self._asked]
+        }
+        """Task queue -> what sites had against its pilots where none was placed for that, and none was asked for since."""
+        for tq_id, ask in self._stories.asks.items():
+            if not ask["placed"] and (words := _of_sites(ask)):
+                self.unmatched[tq_id] = words
         for tq_id, refusal in self._stories.no_pool.items():
             self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
         self._capacities: dict[tuple[str, str], Capacity] = {}
@@ -197,6 +208,12 @@ class RecordedIteration:
         name, *_, text = found["clamps"][-1]
         return Gate(str(name), str(text))
 
+    def gated(self, tq_id: int | None, config: VOConfig, eligible: int) -> int:
+        """The queues where sites take no pilots for a task queue: all eligible ones if no site took any."""
+        if tq_id in self.unmatched:
+            return eligible
+        return self.capacity(config).gated
+
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
         key = config.vo, config.version
@@ -219,11 +236,13 @@ class RecordedIteration:
             if load is not None and load.is_known:
                 loads.append(((load.observed_at, load.source), bit))
         by_pilots = masks(free)
+        gated = (1 << bit for gate, bit in closed if gate.name == ClampName.SITE_GATE)
         return Capacity(
             open=reduce(or_, by_pilots.values(), 0),
             by_pilots=by_pilots,
             closed=masks(closed),
             loads=[(*seen, mask) for seen, mask in sorted(masks(loads).items())],
+            gated=reduce(or_, gated, 0),
         )
 
 
@@ -233,6 +252,18 @@ def _expected(record: Mapping[str, Any]) -> float:
     means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
     most = record.get("target", {}).get("most") or inf
     return float(min(most, max(target, sum(means))))
+
+
+def _of_sites(ask: Mapping[str, Any]) -> list[str]:
+    """What sites had against the pilots of a task queue, if any site did."""
+    found = []
+    for refusal in ask.get("refused", ()):
+        if refusal["kind"] in _OF_SITES:
+            words = [
+                f"{name.partition('/')[0]}: {'; '.join(why)}" for name, why in refusal["examples"].items()
+            ]
+            found.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
+    return found
 
 
 def _left(room: Mapping[str, Any]) -> int:

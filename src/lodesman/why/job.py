@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from lodesman.answers import why_jobs as answers
 from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
 from lodesman.answers.quotas import FullBucket
-from lodesman.answers.vocabulary import MainReason, PoolOutcome
+from lodesman.answers.vocabulary import ClampName, MainReason, PoolOutcome
 from lodesman.answers.why_jobs import JobShare, JobStep
 from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
@@ -44,6 +44,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.DIRECTOR_OFF: ", but no pilot is there and the director sends none: its target is 0 pilots",
     MainReason.NO_SUBMISSION_POOL: ", but no pilot is there and no submission pool takes any for it: {refusals}",
     MainReason.NO_ROOM: ", but no pilot is there and none may be sent now: {gates}",
+    MainReason.SITE_GATE: ", but no pilot is there and the sites take none now: {sites}",
     MainReason.QUEUED: ", but about {before} before it{start}",
     MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
     MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
@@ -141,6 +142,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
         f"those expected within a minute {pilots.soon_starts}"
     )
     yield JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
+    yield _site_gates(facts)
     yield _gates(facts)
 
 
@@ -256,6 +258,29 @@ def _gates(facts: JobFacts) -> JobStep:
     return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
 
 
+def _site_gates(facts: JobFacts) -> JobStep:
+    """What the sites say that advertise themselves, as of the director's last iteration."""
+    if facts.capacity is None:
+        return JobStep("site_gates", None, facts.undecided(), facts.decided_age)
+    shut, words = facts.capacity.gated & facts.eligible, _sites(facts)
+    queues = counted(facts.eligible.bit_count(), "eligible queue")
+    text = f"{shut.bit_count()} of {queues} shut by the gates of their sites"
+    holds = not facts.unmatched and (not facts.eligible or shut != facts.eligible)
+    return JobStep(
+        "site_gates",
+        holds,
+        f"{text}: {words}" if words else text,
+        facts.decided_age,
+        queues=shut.bit_count(),
+    )
+
+
+def _sites(facts: JobFacts) -> str:
+    gates = [(gate, mask) for gate, mask in facts.gates if gate.name == ClampName.SITE_GATE]
+    found = [f"{gate.text} ({counted(mask.bit_count(), 'queue')})" for gate, mask in gates[:_SHOWN]]
+    return "; ".join([*found, *facts.unmatched])
+
+
 def _refusals(facts: JobFacts) -> str:
     return ", ".join(f"{pool} is {outcome}" for pool, outcome in facts.refusals)
 
@@ -311,6 +336,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
         gates="; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2]),
         refusals=_refusals(facts),
+        sites=_sites(facts),
         undecided=facts.undecided(),
         before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",
         coming=f"{facts.pilots.usable_waiting or 'none'} {'is' if facts.pilots.usable_waiting < 2 else 'are'}",

@@ -16,7 +16,7 @@ from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
-from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_job, verdict_of
+from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
 
 
 class Started(NamedTuple):
@@ -97,6 +97,17 @@ class JobFacts(SnapshotFacts):
         return self.decision.refusals(self.task_queue, self.snapshot.director.full)
 
     @cached_property
+    def unmatched(self) -> Sequence[str]:
+        """What sites had against its pilots, if none was placed for that; else nothing."""
+        return () if self.decision is None else self.decision.unmatched.get(self.task_queue or 0, ())
+
+    @cached_property
+    def gated(self) -> int:
+        """The queues where sites take no pilots for it."""
+        decision, config = self.decision, self.exclusions.config
+        return 0 if decision is None else decision.gated(self.task_queue, config, self.eligible)
+
+    @cached_property
     def sendable(self) -> int:
         """The jobs like it that pilots which the director may send would start within a minute."""
         if self.slots is None or not self.snapshot.iterates_soon(self.now):
@@ -122,13 +133,14 @@ class JobFacts(SnapshotFacts):
     def reason(self) -> MainReason:
         """The judgement."""
         decision, capacity = self.decision, self.capacity
-        reason = judge_job(
+        reason = judge_with_sites(
             self.eligible,
             None if capacity is None else capacity.open,
             self.pilots,
             turn=self.turn,
             sendable=self.sendable,
             closed=self.closed,
+            gated=self.gated,
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )

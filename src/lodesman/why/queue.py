@@ -178,6 +178,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         text = f"it serves {counted(facts.served, 'SubmitPool')}"
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
+        yield _site_gate(facts)
         yield from _free_capacity(facts) if facts.gate is None else _gate(facts.gate)
     states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
     yield QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
@@ -214,6 +215,18 @@ def _demand(facts: QueueFacts) -> QueueStep:
         text += f"; {wanted} of theirs could have come here, free capacity was {decided.room}"
     demand = answers.Demanded(**{one.name.lower(): n for one, n in found.items()})
     return QueueStep("director", any(found[one] for one in verdict.WANTED), text, at, demand=demand)
+
+
+def _site_gate(facts: QueueFacts) -> QueueStep:
+    """What the gate of its site says now or, where no director runs, said at the last iteration."""
+    limits: Sequence[answers.QueueLimit | answers.QueueClamp] = facts.decided.clamps if facts.decided else []
+    limits, at = (limits, facts.decided_age) if facts.gate is None else (facts.gate.limits, 0.0)
+    found = next((one for one in limits if one.clamp is ClampName.SITE_GATE), None)
+    if found is not None:
+        return QueueStep("site_gates", found.limit > 0, found.text, at)
+    if facts.gate is None and facts.decided is None:
+        return QueueStep("site_gates", None, "unknown: the director has not considered it recently")
+    return QueueStep("site_gates", True, "the gate of its site keeps no pilots from it", at)
 
 
 def _gate(gate: QueueGate) -> Iterator[QueueStep]:

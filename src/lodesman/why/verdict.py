@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from lodesman.answers.nodes import Closing, utc
 from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
@@ -34,6 +34,7 @@ _SERVER: Final = "the server administrator"
 _BATCH: Final = "the administrator of the batch system"
 _POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
+_SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
 _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
 Judged = MainReason | QueueReason | PilotVerdict
@@ -45,6 +46,7 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.DIRECTOR_OFF: f"{_SERVER}: pilotsPerIteration; or time, if targetRunningJobs jobs run",
     MainReason.NO_SUBMISSION_POOL: f"time, as submissions end; or {_SERVER}: the submission pools",
     MainReason.NO_ROOM: _STARTS_OR_ENDS,
+    MainReason.SITE_GATE: _SITE_OPENS,
     MainReason.HELD: "you, or another user who may control the job: lode release",
     MainReason.PILOT_EXPECTED: NO_ACTION,
     MainReason.PILOT_COMING: NO_ACTION,
@@ -90,6 +92,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.IMPOSSIBLE,
         MainReason.CLOSED,
         MainReason.NO_ROOM,
+        MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
     }
@@ -108,6 +111,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.RAMP: "time, twice as many pilots may come as run there",
     ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
+    ClampName.SITE_GATE: _SITE_OPENS,
     NOT_CONSIDERED: _NEXT_ITERATION,
     NOT_WANTED: _NEXT_ITERATION,
 }
@@ -165,6 +169,16 @@ def judge_job(
         (refused, MainReason.NO_SUBMISSION_POOL),
     )
     return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
+
+
+def judge_with_sites(
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, **more: Any
+) -> MainReason:
+    """The same where sites take no pilots for it in the `gated` queues."""
+    left = None if open_queues is None else open_queues & ~gated
+    reason = judge_job(eligible, left, pilots, closed=closed, **more)
+    is_of_sites = reason is MainReason.NO_ROOM and not eligible & ~closed & ~gated
+    return MainReason.SITE_GATE if is_of_sites else reason
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:

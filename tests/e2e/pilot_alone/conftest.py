@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.daemon.bootstrap import build_pilot
+from lodesman.daemon.bootstrap import build_zipapp
 
 LONGEST_S = 60.0
 
@@ -284,7 +284,7 @@ class Gate:
 @pytest.fixture(scope="session")
 def pilot_archive(tmp_path_factory) -> Path:
     target = tmp_path_factory.mktemp("pilot") / "pilot.pyz"
-    build_pilot(target)
+    build_zipapp(target)
     return target
 
 

@@ -20,6 +20,7 @@ from lodesman.commands import report
 from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
 from lodesman.commands.submit_pools import set_shares
+from lodesman.config.sections import BrokerSection
 from lodesman.daemon import leases as leases_module
 from lodesman.daemon import server as server_module
 from lodesman.daemon.leases import Leases
@@ -250,6 +251,7 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
         resources=resources,
         shares=shares,
         job_classes=JobClassSection(),
+        broker=BrokerSection(lifetime_seconds=60.0),
     )
     core = SimpleNamespace(
         note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
@@ -264,3 +266,4 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     asyncio.run(server._watch_config())
     assert drawn == [share]
     assert core.jsv.is_set
+    assert core.gates.lifetime_s == 60.0

@@ -11,13 +11,13 @@ import zipfile
 
 import pytest
 
-from lodesman.daemon.bootstrap import build_pilot, pilot_sources
+from lodesman.daemon.bootstrap import build_zipapp, travelling_sources
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     target = tmp_path_factory.mktemp("package") / "pilot.pyz"
-    build_pilot(target)
+    build_zipapp(target)
     return target
 
 
@@ -33,7 +33,7 @@ def run(archive, *arguments, cwd, interpreter=sys.executable):
 
 
 def test_what_travels():
-    names = set(pilot_sources())
+    names = set(travelling_sources())
     assert {"__main__.py", "lodesman/__init__.py", "lodesman/errors.py", "lodesman/pilot/loop.py"} <= names
     assert "lodesman/client/connection.py" in names
     assert not any("daemon" in name for name in names)
@@ -48,7 +48,7 @@ def test_what_travels():
 
 def test_the_same_bytes_every_time(archive, tmp_path):
     again = tmp_path / "again.pyz"
-    build_pilot(again)
+    build_zipapp(again)
     assert again.read_bytes() == archive.read_bytes()
     assert stat.S_IMODE(again.stat().st_mode) == 0o755
     assert [path.name for path in tmp_path.iterdir()] == ["again.pyz"]
@@ -58,7 +58,7 @@ def test_it_replaces_an_older_one_in_one_step(archive, tmp_path):
     target = tmp_path / "pilot.pyz"
     target.write_text("old")
     with target.open() as old:
-        build_pilot(target)
+        build_zipapp(target)
         assert old.read() == "old"  # who runs it goes on with what it was
     assert zipfile.is_zipfile(target)
 

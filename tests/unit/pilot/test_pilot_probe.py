@@ -19,7 +19,7 @@ import pytest
 from tests.unit.pilot.test_python39 import oldest_python
 
 from lodesman.background.node_report import judge_node, read_report
-from lodesman.daemon.bootstrap import build_pilot
+from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.pilot import probe
 
 PATIENCE = 60.0
@@ -28,7 +28,7 @@ PATIENCE = 60.0
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     target = tmp_path_factory.mktemp("probe") / "site-test.pyz"
-    build_pilot(target, "probe")
+    build_zipapp(target, module="probe")
     return target
 
 

@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.daemon.bootstrap import build_pilot, pilot_sources
+from lodesman.daemon.bootstrap import build_zipapp, travelling_sources
 
-SOURCES = {name: content.decode() for name, content in pilot_sources().items()}
+SOURCES = {
+    name: content.decode()
+    for package in ("pilot", "advertise")
+    for name, content in travelling_sources(package).items()
+}
 
 # Younger than Python 3.9: modules, names out of modules, methods and keywords of calls.
 NEW_MODULES = {"tomllib", "compression", "annotationlib", "concurrent.interpreters"}
@@ -184,18 +188,20 @@ def python():
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory) -> Path:
     target = tmp_path_factory.mktemp("old") / "pilot.pyz"
-    build_pilot(target)
+    build_zipapp(target)
     return target
 
 
-def test_every_module_is_imported(python, archive):
+@pytest.mark.parametrize("package", ["pilot", "advertise"])
+def test_every_module_is_imported(python, tmp_path, package):
     """With every warning an error, and nothing but the standard library to be found."""
+    build_zipapp(tmp_path / "program.pyz", package)
     modules = [
         name[:-3].replace("/", ".").replace(".__init__", "")
-        for name in SOURCES
+        for name in travelling_sources(package)
         if name.startswith("lodesman/")
     ]
-    script = f"import sys; sys.path.insert(0, {str(archive)!r})\nimport importlib\n"
+    script = f"import sys; sys.path.insert(0, {str(tmp_path / 'program.pyz')!r})\nimport importlib\n"
     script += "".join(f"importlib.import_module({name!r})\n" for name in sorted(modules))
     script += "print(sys.version_info[:2])"
     done = subprocess.run(

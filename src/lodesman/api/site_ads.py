@@ -1,0 +1,79 @@
+"""Sites advertise themselves to the hot process; the reading process answers what is known of them and of their gates."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from lodesman.answers import calls
+from lodesman.answers.accounts import Token
+from lodesman.answers.call import Nothing
+from lodesman.answers.requests import AllQuery
+from lodesman.answers.site_ads import AdTaken, GateInFull, SiteAdBody, SiteAds, SiteAt, SiteTokenBody
+from lodesman.answers.vocabulary import Waking
+from lodesman.api.auth import own_vo
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.read_side import ReadSide
+from lodesman.api.wire import following, page
+from lodesman.background.site_gates import GateReader, gate_in_full
+from lodesman.background.sites import exact_node
+from lodesman.broker.ad import read_site_ad
+from lodesman.commands.accounts import SITE, issue_site_token
+from lodesman.commands.site_ads import advertise, entry_of
+from lodesman.errors import NotFound
+from lodesman.resources import NodePath
+from lodesman.store.journal import Change
+from lodesman.store.site_ads import ad_rows
+
+
+@serves(calls.SITE_TOKEN)
+async def _site_token(core: Core, request: Request[Nothing, SiteTokenBody]) -> Token:
+    body, seconds = request.body, request.body.seconds or None
+    exact_node(core.policy.config.tree, NodePath(body.site))
+    command = Change(
+        issue_site_token, body.site, note=body.note, seconds=seconds, parent=request.who.token or None
+    )
+    detail = (
+        f"for the site itself; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
+    )
+    return Token(await core.command(request.audited(command, "token-issued", body.site, detail)))
+
+
+@serves(calls.ADVERTISE)
+async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTaken:
+    """Read here, where it may take a while; the writer compares numbers only."""
+    site, text, tree = request.who.name, request.body.ad, core.policy.config.tree
+    exact_node(tree, NodePath(site))
+    ad = read_site_ad(text, site=site, now=core.clock(), lifetime_s=core.gates.lifetime_s)
+    await core.command(Change(advertise, ad, entry_of(ad), text))
+    core.announce(Waking.AD)
+    gates = GateReader(db=core.reader, tree=tree, options=core.gates)
+    return AdTaken(
+        site=site,
+        sequence=ad.sequence,
+        received_at=ad.received_at,
+        good_until=ad.received_at + ad.lifetime_s,
+        shut=gates.gate_of(site, ad, ad.received_at).shut,
+    )
+
+
+@serves(calls.SITE_ADS)
+async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> SiteAds:
+    """Users see the ads of sites that admit their VO."""
+    asked, name = request.query, attrgetter("site")
+    found = ad_rows(side.db, side.clock())
+    if own_vo(request.who):
+        found = [row for row in found if row.site in side.config(request.who).tree.sites]
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+    return SiteAds(some, **more)
+
+
+@serves(calls.SITE_GATE)
+async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateInFull:
+    """Raises NotFound for a site that is not configured, admits not the VO of the user, or is not the one that asks."""
+    site, who = request.query.site, request.who
+    if who.kind == SITE and who.name != site:
+        raise NotFound(f"There is no site {site[:80]}.")
+    tree = side.policy.config.tree
+    exact_node(tree if who.kind == SITE else side.config(who).tree, NodePath(site))
+    return gate_in_full(GateReader(db=side.db, tree=tree, options=side.gates), site, side.clock())

@@ -1,0 +1,65 @@
+"""What is said of the gate of a site: numbers, clauses, and the ads of the last day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lodesman.answers.site_ads import GateInFull
+from lodesman.answers.vocabulary import GateMode
+from lodesman.background.site_matching import GateOptions
+from lodesman.broker.ad import SiteAd
+from lodesman.broker.gate import SiteGate
+from lodesman.classad.clauses import written
+from lodesman.commands.site_ads import stored_ad
+from lodesman.director.budgets import gate_limit
+from lodesman.director.limits import Limit
+from lodesman.resources import ResourceTree, gate_modes
+from lodesman.store import Reader
+from lodesman.store.site_ads import ad_rows, ads_of_the_day, ended_matches, live_matches, newest_ad
+
+MOST_ROOM: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReader:
+    """Reads gates of sites of this configuration."""
+
+    db: Reader
+    tree: ResourceTree
+    options: GateOptions
+
+    def gate_of(self, site: str, ad: SiteAd | None, now: float) -> SiteGate:
+        """The gate of a site with its ad, by the pilots that are stored."""
+        mode = gate_modes(self.tree).get(site, self.options.mode)
+        matches = live_matches(self.db, site).get(site, [])
+        if ad is not None and mode is GateMode.STRICT:
+            matches += ended_matches(self.db, site, ad.received_at)
+        return SiteGate(site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s)
+
+    def limit(self, site: str, now: float) -> Limit | None:
+        """What the gate of a site lets through now; None if that is all."""
+        with self.db:
+            return gate_limit(self.gate_of(site, stored_ad(self.db, site), now), MOST_ROOM)
+
+
+def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:
+    """The gate of a site as one moment has it."""
+    with (db := reader.db):
+        gate = reader.gate_of(site, stored_ad(db, site), now)
+        newest = newest_ad(db, site)
+        return GateInFull(
+            site=site,
+            mode=gate.mode,
+            at=now,
+            ad=next(iter(ad_rows(db, now, site)), None),
+            text=newest[1] if newest else "",
+            shut=gate.shut,
+            notice=gate.notice,
+            room=gate.room(MOST_ROOM),
+            matched=gate.matched,
+            pilots=len(live_matches(db, site).get(site, ())),
+            values=written(gate.values().items()),
+            clauses=[one.row for one in gate.clauses()],
+            day=ads_of_the_day(db, site, now),
+        )

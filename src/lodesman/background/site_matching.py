@@ -1,0 +1,88 @@
+"""The sites of one iteration of the director, as they advertise themselves, with the pilots that were placed there.
+
+Stored ads and the rows of pilots say all: nothing is remembered that they do not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from lodesman.answers.vocabulary import GateMode
+from lodesman.broker.ad import LIFETIME_S, SiteAd
+from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
+from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish
+from lodesman.classad import Node, parse_expression
+from lodesman.director.options import PoolOptions
+from lodesman.director.site_matching import NO_SITES, SiteMatching
+from lodesman.masks.bits import Mask
+from lodesman.matching.policy import Policy
+from lodesman.resources import gate_modes
+from lodesman.store import Reader
+
+_rank = lru_cache(maxsize=1_024)(parse_expression)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """How gates count, where a site does not say otherwise. In seconds: how long a match counts that no ad shows, and an ad
+    that does not say so itself.
+    """
+
+    mode: GateMode = GateMode.LEDGER
+    ledger_s: float = LEDGER_S
+    lifetime_s: float = LIFETIME_S
+
+
+@dataclass(slots=True, kw_only=True)
+class SiteMatcher:
+    """Finds out what stands at the sites. `ads`: what they advertised last; `live`, `ended`: pilots that were placed there,
+    of all sites, and of one since a time; `wishes`: what jobs ask of ads, by their SubmitPools.
+    """
+
+    ads: Callable[[Reader], Mapping[str, SiteAd]] = lambda _db: {}
+    live: Callable[[Reader], Mapping[str, Sequence[SiteMatch]]] = lambda _db: {}
+    ended: Callable[[Reader, str, float], Sequence[SiteMatch]] = lambda _db, _site, _since: ()
+    wishes: Callable[[Policy], Mapping[str, Sequence[SiteWish]]] = lambda _policy: {}
+    options: GateOptions = GateOptions()
+    _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
+    _places: tuple[Policy | None, Mapping[str, Mask]] = field(init=False, default=(None, {}))
+
+    def look(self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float) -> SiteMatching:
+        """The sites as they are now. Belongs to the thread of the director."""
+        ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(policy)
+        if not (ads or ranks or wishes):
+            return NO_SITES
+        gates = self.gates(db, policy, ads, now)
+        if self._places[0] is not policy:
+            self._places = policy, places_of(policy)
+        return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+
+    def gates(self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float) -> dict[str, SiteGate]:
+        """The gate of each configured site, with these ads."""
+        modes = gate_modes(policy.config.tree)
+        live = self.live(db) if ads else {}
+        found = {}
+        for site in policy.config.tree.sites:
+            ad, mode = ads.get(site), modes.get(site, self.options.mode)
+            matches = live.get(site, ())
+            if ad is not None and mode is GateMode.STRICT:
+                matches = [*matches, *self.ended(db, site, ad.received_at)]
+            found[site] = SiteGate(
+                site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s
+            )
+        return found
+
+
+def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:
+    """The Rank of the submission pools that have one."""
+    return {name: _rank(pool.rank) for name, pool in pools.items() if pool.rank}
+
+
+def places_of(policy: Policy) -> dict[str, Mask]:
+    """The CE queues of each site, as bits."""
+    found = dict.fromkeys(policy.config.tree.sites, 0)
+    for queue in policy.config.tree.queue_ids():
+        found[queue.site] |= 1 << policy.bits[queue]
+    return found

@@ -1,0 +1,88 @@
+"""What a site advertises takes the place of its last ad, if it is newer; what processes know of the ads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from lodesman.answers.site_ads import AdEntry, AdNumbers
+from lodesman.broker.ad import AdVersion, SiteAd, read_site_ad, replaces
+from lodesman.classad import EMPTY, Run, evaluate
+from lodesman.errors import Conflict, LodesmanError
+from lodesman.store import Reader
+from lodesman.store.journal import Transaction
+from lodesman.store.site_ads import ad_versions, newest_ad, put_ad
+
+log = logging.getLogger(__name__)
+
+_NUMBERS: Final = {
+    "MaxJobs": "max_jobs", "MaxSubmittingJobs": "max_submitting_jobs", "MaxPendingJobs": "max_pending_jobs",
+    "CurrentJobs": "current_jobs", "CurrentSubmittingJobs": "current_submitting_jobs",
+    "CurrentPendingJobs": "current_pending_jobs",
+}  # fmt: skip
+
+
+def entry_of(ad: SiteAd) -> AdEntry:
+    """What an ad says in short."""
+    values = {member: evaluate(name, ad.ad, run=Run(now=ad.received_at)) for name, member in _NUMBERS.items()}
+    numbers = {
+        member: value
+        for member, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    return AdEntry(
+        received_at=ad.received_at,
+        sequence=ad.sequence,
+        incarnation=ad.incarnation,
+        stamps=len(ad.stamps),
+        numbers=AdNumbers(**numbers),
+    )
+
+
+def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
+    """Store an ad with its text. Raises Conflict if it does not replace the one that is stored."""
+    found = newest_ad(tx.reader(), ad.site)
+    old = found[0] if found else None
+    if old is not None and not replaces(ad, old):
+        raise Conflict(
+            f"The ad of {ad.site} has the number {ad.sequence}, and one with the number {old.sequence} has come.",
+            hint="Numbers must grow; with another Incarnation they may begin again.",
+            sequence=ad.sequence, stored=old.sequence,
+        )  # fmt: skip
+    put_ad(tx, ad, entry, text)
+
+
+class KnownAds:
+    """The ads as they are stored, each read once. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[AdVersion, SiteAd]] = {}
+
+    def look(self, db: Reader) -> Mapping[str, SiteAd]:
+        """The newest ad of each site that ever advertised: the same object until there is another."""
+        for site, version in ad_versions(db).items():
+            if site not in self._known or self._known[site][0] != version:
+                found = newest_ad(db, site)
+                if found:
+                    self._known[site] = found[0], _read(site, *found)
+        return {site: ad for site, (_, ad) in self._known.items()}
+
+
+def stored_ad(db: Reader, site: str) -> SiteAd | None:
+    """The newest ad of a site; None if it never advertised."""
+    found = newest_ad(db, site)
+    return None if found is None else _read(site, *found)
+
+
+def _read(site: str, version: AdVersion, text: str) -> SiteAd:
+    """A stored ad. One that this release cannot read has no attributes, so the gate is shut."""
+    try:
+        return read_site_ad(text, site=site, now=version.received_at, lifetime_s=version.lifetime_s)
+    except LodesmanError as fault:
+        log.warning("a stored ad cannot be read", extra={"site": site, "fault": fault.message})
+        nothing: frozenset[str] = frozenset()
+        return SiteAd(
+            site=site, sequence=version.sequence, incarnation=version.incarnation, lifetime_s=version.lifetime_s,
+            received_at=version.received_at, ad=EMPTY, text="", stamps=nothing, stations=nothing,
+        )  # fmt: skip

@@ -1,0 +1,44 @@
+"""What the hot process announces to the background one: bytes on the standard input that also says whether it lives.
+
+Words that are lost do no harm, since time wakes the loops, too. So none is kept for a process that cannot hear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from typing import Final
+
+from lodesman.answers.vocabulary import Waking
+
+# Thousands of submissions a second are one word.
+_SOON_SECONDS: Final = 0.1
+_WORDS: Final = {ord(one.value): one for one in Waking}
+
+
+class Announcer:
+    """Announces soon, and many things of a kind once; on the event loop. `process`: the background process now."""
+
+    def __init__(self, process: Callable[[], Process | None]) -> None:
+        self._process = process
+        self._waiting: set[Waking] = set()
+
+    def announce(self, what: Waking) -> None:
+        """There may be work."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(_SOON_SECONDS, self._say)
+        self._waiting.add(what)
+
+    def _say(self) -> None:
+        words, self._waiting = "".join(sorted(self._waiting)).encode(), set()
+        process = self._process()
+        if process is None or process.returncode is not None or process.stdin is None:
+            return
+        if not process.stdin.is_closing() and not process.stdin.transport.get_write_buffer_size():
+            process.stdin.write(words)
+
+
+def heard(words: bytes) -> set[Waking]:
+    """What was announced; what is not known is left out."""
+    return {_WORDS[one] for one in words if one in _WORDS}

@@ -1,0 +1,100 @@
+"""What sites have advertised: the newest ad of each, and what the ads of the last day said; and the pilots there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict
+
+from lodesman.answers.site_ads import AdEntry, SiteAdRow
+from lodesman.broker.ad import AdVersion, SiteAd
+from lodesman.broker.gate import SiteMatch
+from lodesman.store import Reader
+from lodesman.store.dialect import by_index
+from lodesman.store.journal import Transaction
+
+KEPT_S: Final = 86_400.0
+_MOST_AT_ONCE: Final = 5_000
+_MOST_SHOWN: Final = 1_000
+_VERSION = "sequence, incarnation, lifetime, received_at"
+_ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', site) ORDER BY site"
+_DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
+ORDER BY received_at DESC, id DESC LIMIT ?"""
+_LIVE = f"""SELECT site, stamp, created_at, coalesce(submitted_at, joined_at) FROM pilot {by_index("pilot_live")}
+WHERE ended_at IS NULL AND ? IN ('', site)"""
+_ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
+WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
+_PUT = """INSERT INTO site_ad (site, sequence, incarnation, lifetime, received_at, entry, text) VALUES (?,?,?,?,?,?,?)
+ON CONFLICT (site) DO UPDATE SET sequence = excluded.sequence, incarnation = excluded.incarnation,
+lifetime = excluded.lifetime, received_at = excluded.received_at, entry = excluded.entry, text = excluded.text"""
+_FORGET = """DELETE FROM site_ad_entry WHERE id IN
+(SELECT id FROM site_ad_entry WHERE received_at < ? ORDER BY received_at LIMIT ?)"""
+
+_ENTRY: Final = msgspec.json.Decoder(AdEntry)
+
+
+def ad_versions(db: Reader) -> dict[str, AdVersion]:
+    """Which ad each site has, without their texts."""
+    return {site: _version(*rest) for site, *rest in db.execute(f"SELECT site, {_VERSION} FROM site_ad")}
+
+
+def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str] | None:
+    """Which ad a site has, and its text as it came; None if it never advertised."""
+    row = db.execute(f"SELECT {_VERSION}, text FROM site_ad WHERE site = ?", (site,)).fetchone()
+    return None if row is None else (_version(*row[:-1]), row[-1])
+
+
+def _version(sequence: int, incarnation: str, lifetime_s: float, received_at: float) -> AdVersion:
+    return AdVersion(
+        sequence=sequence, incarnation=incarnation, lifetime_s=lifetime_s, received_at=received_at
+    )
+
+
+def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
+    """What the newest ads say, by site: of all sites, or of one."""
+    return [
+        SiteAdRow(
+            **asdict(_ENTRY.decode(entry)),
+            site=name,
+            lifetime_seconds=lifetime,
+            is_too_old=now - at > lifetime,
+        )
+        for name, lifetime, at, entry in db.execute(_ROWS, (site,))
+    ]
+
+
+def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
+    """What a site said in the last day, the newest first; of one that says more than usual, the newest thousand."""
+    return [_ENTRY.decode(text) for (text,) in db.execute(_DAY, (site, now - KEPT_S, _MOST_SHOWN))]
+
+
+def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
+    """The pilots that are at each site, or at one, or on their way there."""
+    found: dict[str, list[SiteMatch]] = {}
+    for name, stamp, at, submitted_at in db.execute(_LIVE, (site,)):
+        one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at)
+        found.setdefault(name, []).append(one)
+    return found
+
+
+def ended_matches(db: Reader, site: str, since: float) -> list[SiteMatch]:
+    """The pilots that were placed at a site since then, and have ended."""
+    rows = db.execute(_ENDED, (site, since))
+    return [SiteMatch(stamp=stamp, matched_at=at, ended=True) for stamp, at in rows]
+
+
+def put_ad(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
+    """Store the text of an ad in place of the one before, and what it says in short for a day."""
+    short = msgspec.json.encode(entry).decode()
+    version = (ad.sequence, ad.incarnation, ad.lifetime_s, ad.received_at)
+    tx.write(_PUT, (ad.site, *version, short, text))
+    tx.later(
+        "INSERT INTO site_ad_entry (site, received_at, entry) VALUES (?,?,?)",
+        (ad.site, ad.received_at, short),
+    )
+
+
+def forget_old_ads(tx: Transaction) -> None:
+    """Forget what was said more than a day ago, not too much of it at once."""
+    tx.write(_FORGET, (tx.now - KEPT_S, _MOST_AT_ONCE))

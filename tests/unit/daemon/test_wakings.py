@@ -1,0 +1,221 @@
+"""Loops that are woken, and how the hot process tells the background one that there may be work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import sys
+from concurrent.futures import Executor, Future
+
+import pytest
+
+from lodesman.answers.vocabulary import Waking
+from lodesman.daemon import loops as module
+from lodesman.daemon.background import BackgroundProcess
+from lodesman.daemon.loops import Loop, Loops
+from lodesman.daemon.wakings import Announcer, heard
+
+PATIENCE = 20.0
+
+
+class Leap(selectors.SelectSelector):
+    """Nothing is waited for: the time of the loop leaps to what comes next."""
+
+    now = 0.0
+
+    def select(self, timeout=None):
+        assert timeout is not None, "nothing will ever happen"
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class AtOnce(Executor):
+    """Threads that have done their work before they are asked for the result."""
+
+    def submit(self, what, /, *given, **named):
+        done: Future[object] = Future()
+        done.set_result(what(*given, **named))
+        return done
+
+
+class Days:
+    """A loop of the given pace in leaping time; `plan`: at which times it is woken. `took`: how long its step takes."""
+
+    def __init__(self, *, seconds, gap, until, plan=(), took=0.0):
+        self.begun: list[float] = []
+        selector = Leap()
+        self._loop = asyncio.SelectorEventLoop(selector)
+        self._loop.time = lambda: selector.now  # type: ignore[method-assign]
+        self._selector, self._took = selector, took
+        self._one = Loop("director", seconds, self._step, gap=gap)
+        try:
+            self._loop.run_until_complete(self._run(plan, until))
+        finally:
+            self._loop.close()
+
+    def _step(self):
+        self.begun.append(round(self._selector.now, 3))
+        self._selector.now += self._took
+
+    async def _run(self, plan, until):
+        stop, all_loops = asyncio.Event(), Loops([self._one])
+        for at in plan:
+            self._loop.call_at(at, all_loops.wake, "director")
+        self._loop.call_at(until, stop.set)
+        running = asyncio.ensure_future(self._one.run(AtOnce(), stop))
+        await stop.wait()
+        self._one.wake()
+        await running
+
+
+def test_time_alone_wakes_a_loop():
+    assert Days(seconds=60.0, gap=5.0, until=200.0).begun == [0.0, 60.0, 120.0, 180.0]
+
+
+def test_what_happens_wakes_it_at_once_when_it_has_rested():
+    assert Days(seconds=60.0, gap=5.0, until=100.0, plan=[20.0]).begun == [0.0, 20.0, 80.0]
+
+
+def test_however_much_happens_the_least_gap_is_kept():
+    plan = [0.5 + n / 10 for n in range(120)]
+    assert Days(seconds=60.0, gap=5.0, until=40.0, plan=plan).begun == [0.0, 5.0, 10.0, 15.0]
+
+
+def test_what_is_told_while_it_works_counts_for_the_next_step():
+    class Working(Days):
+        def _step(self):
+            super()._step()
+            if len(self.begun) == 1:
+                self._one.wake()
+
+    assert Working(seconds=60.0, gap=5.0, until=30.0).begun == [0.0, 5.0]
+
+
+def test_a_loop_whose_gap_is_not_given_is_not_woken():
+    assert Days(seconds=60.0, gap=float("inf"), until=100.0, plan=[20.0]).begun == [0.0, 60.0]
+
+
+def test_a_loop_that_is_quicker_than_the_gap_keeps_its_pace():
+    assert Days(seconds=1.0, gap=5.0, until=3.5, plan=[0.2]).begun == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_step_that_takes_long_is_woken_less_often(monkeypatch):
+    days = Days
+    ticks = iter(range(0, 1_000, 2))  # each step takes 2 s by this clock
+    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(ticks)))
+    plan = [float(n) for n in range(1, 60)]
+    begun = days(seconds=60.0, gap=5.0, until=45.0, plan=plan).begun
+    assert begun == [0.0, 20.0, 40.0]
+
+
+def test_woken_loops_of_a_process_run_at_once_and_end_with_it():
+    """With real threads, and paces that no test lives to see."""
+    ran = []
+
+    async def main():
+        stop, own = asyncio.Event(), asyncio.get_running_loop()
+
+        def step():
+            ran.append(1)
+            own.call_soon_threadsafe(stop.set if len(ran) == 3 else lambda: all_loops.wake("quick"))
+
+        never = Loop("never", 1e6, lambda: None, gap=1e6)
+        all_loops = Loops([Loop("quick", 1e6, step, gap=0.0), never])
+        async with asyncio.timeout(PATIENCE):
+            await all_loops.run(stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_AT_REST", 0.0)
+        asyncio.run(main())
+    assert len(ran) == 3
+
+
+# --- the words ----------------------------------------------------------------------------------------------
+
+
+def test_words_travel_as_bytes_and_what_is_not_known_is_left_out():
+    assert heard("".join(one.value for one in Waking).encode()) == set(Waking)
+    assert heard(b"jj?\n\xff") == {Waking.JOBS}
+    assert heard(b"") == set()
+
+
+async def child_that(code):
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+
+
+def test_many_words_of_a_kind_are_told_once():
+    async def main():
+        child = await child_that("import os; print(os.read(0, 99).decode())")
+        announcer = Announcer(lambda: child)
+        for _ in range(1_000):
+            announcer.announce(Waking.JOBS)
+        announcer.announce(Waking.AD)
+        said, _ = await child.communicate()
+        return said
+
+    assert asyncio.run(main()).strip() == b"aj"
+
+
+def test_nothing_is_kept_for_a_process_that_does_not_read():
+    """Its socket is full: words are lost, and take no memory."""
+
+    async def main():
+        child = await child_that("import signal; signal.pause()")
+        assert child.stdin is not None
+        child.stdin.write(b"?" * (1 << 22))
+        full = child.stdin.transport.get_write_buffer_size()
+        announcer = Announcer(lambda: child)
+        for _ in range(3):
+            announcer.announce(Waking.JOBS)
+            announcer._say()
+        left = child.stdin.transport.get_write_buffer_size()
+        child.kill()
+        await child.wait()
+        return full, left
+
+    full, left = asyncio.run(main())
+    assert 0 < left <= full
+
+
+@pytest.mark.parametrize("state", ["none", "ended"])
+def test_what_is_told_while_there_is_no_process_is_lost(state):
+    async def main():
+        child = await child_that("")
+        await child.wait()
+        announcer = Announcer(lambda: child if state == "ended" else None)
+        announcer.announce(Waking.JOBS)
+        assert announcer._waiting
+        announcer._say()
+        assert not announcer._waiting
+
+    asyncio.run(main())
+
+
+class Background(BackgroundProcess):
+    """Only what hears."""
+
+    def __init__(self):
+        self.loops = Loops([Loop("director", 1.0, lambda: None), Loop("other", 1.0, lambda: None)])
+
+
+def test_the_director_is_woken_by_words_and_all_ends_with_them(monkeypatch):
+    async def main():
+        ours, theirs = os.pipe()
+        with os.fdopen(ours) as there, os.fdopen(theirs, "wb", buffering=0) as here:
+            monkeypatch.setattr(sys, "stdin", there)
+            one, stop, told = Background(), asyncio.Event(), asyncio.Event()
+            director, other = one.loops.loops
+            asyncio.get_running_loop().add_reader(ours, lambda: (one._hear(stop), told.set()))
+            for words, woken in ((b"?", False), (b"p", True)):
+                here.write(words)
+                await told.wait()
+                told.clear()
+                assert (director._woken.is_set(), other._woken.is_set()) == (woken, False)
+            here.close()
+            async with asyncio.timeout(PATIENCE):
+                await stop.wait()
+
+    asyncio.run(main())
