@@ -228,6 +228,8 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     """Whether a live pilot takes jobs now or later."""
     if not takes_jobs(pilot, now):
         return PilotStanding.DRAINING if pilot.drain else PilotStanding.SILENT
+    if pilot.bound_job is not None:
+        return PilotStanding.BOUND if pilot.joined_at is None else PilotStanding.DRAINING
     if pilot.is_shut:
         return PilotStanding.SHUT
     if pilot.state != "Running":

@@ -30,7 +30,7 @@ QUEUE = QueueId("North", "cn", "short")
 def row(node=None, **request) -> PilotRow:
     return PilotRow(
         1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", *QUEUE, "native", "", 0,
-        5, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None, json.dumps(request),
+        5, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None, None, json.dumps(request),
         msgspec.json.encode(node or {}).decode(),
     )  # fmt: skip
 

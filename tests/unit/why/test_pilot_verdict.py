@@ -26,7 +26,7 @@ ROW = Pilot(
     id=7, stamp="s7", state=PilotState.RUNNING, reason="", site="N", ce="c", queue="q", native_id="n7", vo="lab",
     owner="", group="", pilot_type="", submission_pool="Local", jobs_done=0, task_queue=None, created_at=1.0,
     submitted_at=2.0, joined_at=3.0, last_seen=3.0, ended_at=None, drain=0,
-    backend="local", host="", held_since=None, native_seen=None,
+    backend="local", host="", held_since=None, native_seen=None, bound_job=None,
 )  # fmt: skip
 NOTHING = Chances(of_vo=0, elsewhere=0, groups=(), without_share=(), blocked={})
 SOME = replace(NOTHING, of_vo=3, groups=(("g", 2),))
