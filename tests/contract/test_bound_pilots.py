@@ -22,12 +22,20 @@ from lodesman.commands.pilots import (
     pilots_submitted,
     prepare_pilots,
 )
-from lodesman.commands.sessions import PilotSession
+from lodesman.commands.report import give_back
+from lodesman.commands.sessions import PilotSession, takes_jobs
 from lodesman.commands.site_mask import close_site
 from lodesman.director.supply import PilotStanding
 from lodesman.errors import Unauthorized, Unavailable
 from lodesman.store.journal import Change
-from lodesman.store.read.pilots import bound_attempts, live_attempts, pilot_by_id, pilots_in_short
+from lodesman.store.read.pilots import (
+    bound_attempts,
+    live_attempts,
+    pilot_by_id,
+    pilots_in_short,
+    running_jobs,
+    running_jobs_by_site,
+)
 from lodesman.store.read.why import binding_of
 
 NODE = {"cores": 8, "host": "n1"}
@@ -220,6 +228,14 @@ def test_a_pilot_that_never_asks_loses_its_job_as_any_other(house, push):
     waits_untouched(house, job, "its lease ended")
 
 
+def test_a_pilot_that_lives_and_never_asks_loses_its_job_too(house, push):
+    job, pilot = push.one()
+    push.join(pilot)
+    assert house.do(Change(give_back, house.live, pilot, [(job, 1)])) == 1
+    waits_untouched(house, job, "three heartbeats")
+    assert push.claim(pilot) == []
+
+
 def test_an_attempt_that_was_taken_counts_when_its_pilot_is_lost(house, push):
     job, pilot = push.one(max_attempts=1)
     claimed = push.run(pilot)
@@ -286,6 +302,12 @@ def test_a_bound_job_is_controlled_as_one_that_waits(house, push, action, state)
     assert push.claim(pilot) == []
     assert house.state(job) == state
     whole(house)
+
+
+def test_there_is_nothing_to_release_in_a_bound_job(house, push):
+    job, pilot = push.one()
+    assert house.control("release", job).examples[0].reason == "it is Matched"
+    assert house.live.pilots.bound == {pilot: (job, 1)}
 
 
 def test_a_held_job_is_released_and_bound_anew(house, push):
@@ -391,10 +413,12 @@ def test_a_full_limit_lets_nothing_be_bound(house, push):
 def test_the_director_counts_it_for_no_task_queue(house, push):
     _, pilot = push.one()
     (seen,) = pilots_in_short(house.reader)
-    assert standing_of(seen, house.clock) is PilotStanding.BOUND
+    assert (standing_of(seen, house.clock), takes_jobs(seen, house.clock)) == (PilotStanding.BOUND, False)
+    assert (running_jobs(house.reader), running_jobs_by_site(house.reader)) == (0, {})
     push.run(pilot)
     (seen,) = pilots_in_short(house.reader)
-    assert standing_of(seen, house.clock) is PilotStanding.DRAINING
+    assert (standing_of(seen, house.clock), takes_jobs(seen, house.clock)) == (PilotStanding.DRAINING, False)
+    assert (running_jobs(house.reader), running_jobs_by_site(house.reader)) == (1, {"S1": 1})
 
 
 # --- any order of deeds -----------------------------------------------------------------------------------------------

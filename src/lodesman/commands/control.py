@@ -47,6 +47,9 @@ _MEMBER_FROM = {
     "delete": frozenset({"", "Held", "Killed"}),
 }
 
+# What is done to a bound job as to one that waits.
+_TAKE_BACK = frozenset({"kill", "hold", "delete"})
+
 _MOST_EXAMPLES = 20
 _KEPT = "an administrator held it, and only an administrator lets it run"
 
@@ -224,7 +227,7 @@ class Control(RangeAction):
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
         # A bound job that its pilot has not taken is as one that waits: it is taken back first.
         is_bound = self._is_bound(row)
-        waits = is_bound and self.action != "reschedule"
+        waits = is_bound and self.action in _TAKE_BACK
         refusal = self._refusal(tx, replace(row, state=JobState.WAITING) if waits else row) or self._too_many(
             1
         )

@@ -238,7 +238,9 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
     ended = 0
     for job_id, number in unnamed:
         row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
-        if row is not None and row.attempt == number and (job_id, number) in held:
+        if live.pilots.bound.get(pilot_id) == (job_id, number):
+            ended += take_back(live, tx, pilot_id, "it did not ask for it in three heartbeats")
+        elif row is not None and row.attempt == number and (job_id, number) in held:
             end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
             end_attempt(live, tx, row, end, pilot_id=pilot_id)
             ended += 1

@@ -215,7 +215,9 @@ def presented_by(
 
 
 def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
-    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent."""
+    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent, nor bound."""
+    if pilot.bound_job is not None:
+        return False
     return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
 
 

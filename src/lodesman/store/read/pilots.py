@@ -39,7 +39,8 @@ WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() L
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
 WHERE ended_at IS NULL AND ? IN ('', vo) GROUP BY site, ce, queue, state"""
 _RUNNING_BY_SITE = f"""SELECT a.site, count(*) FROM attempt a {by_index("attempt_live")}
-LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND ? IN ('', p.vo) GROUP BY a.site"""
+LEFT JOIN pilot p ON p.id = a.pilot_id
+WHERE a.ended_at IS NULL AND a.claim_token != '' AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, a.claimed_at, p.site, p.ce, p.queue, p.node_host
@@ -218,8 +219,8 @@ def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
 
 
 def running_jobs(db: Reader) -> int:
-    """Live attempts."""
-    return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL")[0])
+    """Live attempts, but for those that are bound to pilots which have not taken them."""
+    return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL AND claim_token != ''")[0])
 
 
 def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
@@ -242,7 +243,7 @@ def pilots_by_queue(db: Reader, vo: str = "") -> list[tuple[QueueId, str, int]]:
 
 
 def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
-    """Live attempts by site; `vo`: of pilots of one VO."""
+    """Live attempts by site, but for those that are bound to pilots on their way; `vo`: of pilots of one VO."""
     return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
 
 
