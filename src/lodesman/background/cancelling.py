@@ -70,8 +70,10 @@ class Cancelling:
 
     def _unbind(self, bound: Collection[int]) -> None:
         """The jobs of those that waited too long and may still be there wait again; they leave if they ever start."""
-        left = {pilot.id: pilot.queue_id for pilot in read.waiting_pilots(self.db, bound)}
+        left = [
+            one for one in read.pilots_by_id(self.db, bound) if one.ended_at is None and one.joined_at is None
+        ]
         if left:
-            self.post(calls.UNBIND, Unbound(sorted(left), _TOO_OLD))
-        for queue in left.values():
-            self.note(queue, False, _TOO_OLD)
+            self.post(calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
+        for pilot in left:
+            self.note(pilot.submitted_to, False, _TOO_OLD)
