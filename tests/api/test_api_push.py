@@ -165,3 +165,55 @@ def test_a_job_that_is_changed_keeps_the_attempts_that_were_given_back(house, pu
     assert push.claim(stamp) == ([job], True)
     house.report(stamp, {"id": job, "attempt": 4}, "Released", cause="pilot-shutdown")
     assert house.get(f"/v1/jobs/{job}")["state"] == "Failed"  # its only one
+
+
+# --- forwarding nodes -------------------------------------------------------------------------------------------------
+
+SOUTH = ["South", "ce.south", "long"]
+
+
+def forwarded(house, *, forwards=True):
+    """The join token of a pilot that was sent to a queue of North."""
+    row = {
+        "stamp": "gate", "vo": "lab", "site": "North", "ce": "ce.north", "queue": "short", "forwards": forwards,
+        "request": {"vo": "lab", "cores": 4, "memory_mb": 2000, "platforms": ["el9"], "norm_cpu_seconds": 1000},
+        "join_hash": base64.b64encode(hash_token("join-gate")).decode(),
+    }  # fmt: skip
+    assert house.call("POST", "/v1/service/pilots", [row], token="service").json == {"stored": 1}
+    return "join-gate"
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_a_pilot_asks_for_the_pools_of_the_queue_that_it_finds(house, forwards):
+    token = forwarded(house, forwards=forwards)
+    answer = house.call("POST", "/v1/submit-pools/for-queues", {"queues": [SOUTH]}, token=token)
+    assert answer.status == (200 if forwards else 403)
+
+
+@pytest.mark.parametrize(
+    ("place", "site", "platform"),
+    [
+        (SOUTH, "South", "el8"),
+        (["Nowhere", "c", "q"], "North", "el10"),
+        (["Far", "ce.far", "q"], "North", "el10"),
+    ],
+)
+def test_a_forwarded_pilot_gets_what_fits_where_it_is(house, place, site, platform):
+    token = forwarded(house)
+    body = {
+        "join_token": token, "nonce": "n", "place": dict(zip(("site", "ce", "queue"), place, strict=True)),
+        "node": {"cores": 8, "memory_mb": 9_000, "platform": "el10"},
+    }  # fmt: skip
+    joined = house.call("POST", "/v1/pilots/join", body)
+    assert (joined.status, joined.json["place"]["site"]) == (200, site)
+    house.tokens["gate"] = joined.json["token"]
+    wrong, right = (
+        house.submitted({"Platform": "el9"}),
+        house.submitted({"Platform": platform}, hold_if_impossible=True),
+    )
+    if platform == "el10":  # which no queue declares
+        assert house.get(f"/v1/jobs/{right}")["state"] == "Held"
+        right = house.submitted({"Site": "North"})
+    assert [job["id"] for job in house.claim("gate")] == [right]
+    assert house.get(f"/v1/jobs/{wrong}")["state"] == "Waiting"
+    assert house.get("/v1/pilots")["pilots"][0]["site"] == site
