@@ -94,6 +94,21 @@ def test_where_it_is_in_its_life(state, changes, promised, standing):
     assert found.standing == standing
 
 
+@pytest.mark.parametrize(("joined", "waits"), [(True, ""), (False, "; it waits in ")])
+def test_a_bound_pilot_runs_its_job_whatever_else_fits(joined, waits):
+    row = structs.replace(ROW, state=PilotState.SUBMITTED, bound_job=42, joined_at=1.0 if joined else None)
+    now = replace(NOW, joined=joined, chances=SOME)
+    case = PilotCase(
+        facts=replace(FACTS, row=row), now=now, work=NO_WORK, surveyed=1.0, policy=Policy(load_resources([]))
+    )
+    found = explain_pilot(case)
+    assert found.verdict is PilotVerdict.BOUND
+    assert found.summary.startswith(f"It runs job 42 and no other{waits}")
+    assert any("only job 42, which it is bound to" in step.text for step in found.chain)
+    drained = replace(FACTS, row=structs.replace(row, drain=1))
+    assert judge_pilot(drained, now) is PilotVerdict.DRAINING
+
+
 # --- what it has free -----------------------------------------------------------------------------------
 
 WHOLE = FreeResources(4, 2_000, 1_000)
