@@ -21,6 +21,7 @@ from bench.oracle import WrongAnswer
 from bench.picture import draw
 from bench.rows import (
     black_hole,
+    broker,
     choice,
     claims,
     director,
@@ -56,6 +57,7 @@ ROWS: dict[str, Row] = {
     "director": director.measure,
     "black-hole": black_hole.measure,
     "pools": pools.measure,
+    "broker": broker.measure,
     "jsv": jsv.measure,
     "jsv-submit": jsv.submissions,
     "limits": limits.measure,

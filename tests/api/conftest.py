@@ -491,6 +491,8 @@ class House:
 class ScriptedBackend:
     """A batch system that is as full as the test says."""
 
+    queues = ()
+
     def __init__(self, *, waiting: int | None = 0, running: int | None = 0) -> None:
         self.waiting, self.running, self.backend, self.is_away = waiting, running, self, False
 

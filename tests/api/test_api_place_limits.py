@@ -119,7 +119,7 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert step["text"] == (
-        "0 of 0 jobs run at North (RunningLimit/JobType/Merge) (where it may run elsewhere, it is free)"
+        "0 of 0 jobs run at North (RunningLimit/JobType/Merge) (elsewhere, or on hosts that are not known yet, it is free)"
     )
 
 

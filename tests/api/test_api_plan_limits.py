@@ -28,6 +28,8 @@ BASE = HEAD + NORTH + SOUTH
 class Scripted:
     """A batch system that is as full as the test says, queue by queue; counts how often it is asked."""
 
+    queues = ()
+
     def __init__(self, house) -> None:
         self._house = house
         self.loads: dict[str, tuple[int | None, int | None]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from copy import copy
 
 import pytest
@@ -10,6 +11,8 @@ from tests.api.conftest import resources
 
 from lodesman.answers import calls
 from lodesman.answers.service import LimitsAt
+from lodesman.background.limit_use import limits_at
+from lodesman.background.reasons import MainReasons
 from lodesman.commands.claim import Claim
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import use_limits
@@ -180,6 +183,79 @@ def test_a_limit_of_one_host_leaves_a_job_free_elsewhere(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert (step["holds"], [one["of"] for one in step["full"]]) == (True, [["n1"]])
+
+
+HOST_RULE = "{\n name host\n enabled true\n limit hosts {*} to slots=1\n}\n"
+
+
+def step_of(why, name):
+    (step,) = [one for one in why["chain"] if one["step"] == name]
+    return step
+
+
+def test_a_pilot_on_a_full_host_is_none_that_can_take_a_job(admin):
+    put(admin, HOST_RULE)
+    first = admin.pilot(node={"cores": 4, "host": "n1"})
+    admin.submitted({}, {})
+    admin.claim(first)
+    why = admin.get("/v1/jobs/2/why")
+    assert (why["verdict"], why["pilots"]["limited"], why["pilots"]["usable_busy"]) == ("not now", 1, 0)
+    assert "1 more could but a limit keeps it from starting there" in step_of(why, "pilots")["text"]
+    assert step_of(why, "limits")["text"].endswith(
+        "(elsewhere, or on hosts that are not known yet, it is free)"
+    )
+    admin.pilot(node={"cores": 4, "host": "n2"})
+    why = admin.get("/v1/jobs/2/why")
+    assert (why["main_reason"], why["pilots"]["usable_idle"], why["pilots"]["limited"]) == ("next", 1, 1)
+
+
+def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend):
+    """There is no other host to wait for: the job is limited, and no pilot is sent."""
+    backend.queues = tuple(admin.side.policy.config.tree.queue_ids())
+    director = admin.side.director = admin.director(backend)
+    director.limited = lambda queues: admin.post(calls.LIMITED, limits_at(queues, director.watches))
+    put(admin, HOST_RULE)
+    pilot = admin.pilot(node={"cores": 4, "host": socket.gethostname()})
+    admin.submitted(*[{}] * 3)
+    (job,) = admin.claim(pilot)
+    why = admin.get("/v1/jobs/2/why")
+    assert (why["verdict"], why["main_reason"]) == ("not now", "limited")
+    assert step_of(why, "limits")["holds"] is False
+    assert director.tick(admin.now) == 0
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), lambda: director.limited_in)
+    judged = reasons.judge(admin.side.policy, admin.now)
+    assert [(one.reason, one.next_jobs) for one in judged.values()] == [("limited", 0)]
+    admin.report(pilot, job)
+    assert admin.get("/v1/jobs/2/why")["main_reason"] != "limited"
+    assert director.tick(admin.now + 60.0) > 0
+
+
+def test_an_idle_pilot_on_a_full_host_is_no_supply(admin, backend):
+    """Pilots go to hosts where the job may start."""
+    director = admin.director(backend)
+    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
+    put(admin, "{\n name n\n enabled true\n limit hosts n1 to slots=0\n}\n")
+    admin.pilot(node={"cores": 4, "host": "n1"})
+    admin.submitted({})
+    seen = director.look(admin.now)
+    assert [one.barred for one in seen.pilots] == [frozenset({1})]
+    assert director.tick(admin.now) > 0
+    put(admin, "{\n name n\n enabled true\n limit hosts n2 to slots=0\n}\n", "change")
+    assert [one.barred for one in director.look(admin.now).pilots] == [frozenset()]
+
+
+def test_a_planned_job_is_held_against_limits(admin):
+    put(admin, EACH)
+    pilot = admin.pilot()
+    body = {"jobs": [{"Executable": "x", "CPUTime": 500}]}
+    assert admin.call("POST", "/v1/plan/job", body, token="ann").json["verdicts"]["now"] == 1
+    admin.submitted({})
+    admin.claim(pilot)
+    found = admin.call("POST", "/v1/plan/job", body, token="ann").json
+    (cohort,) = found["cohorts"]
+    assert (found["verdicts"], cohort["main_reason"]) == ({"never": 0, "not now": 1, "now": 0}, "limited")
+    (full,) = step_of(cohort, "limits")["full"]
+    assert (full["rule"], [one["owner"] for one in full["holders"]]) == ("each/1", ["ann"])
 
 
 def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
@@ -482,8 +558,7 @@ def test_why_says_who_uses_the_limit_and_the_smallest_change(admin):
 
 
 def limits_step(house, number, who):
-    (step,) = [one for one in house.get(f"/v1/jobs/{number}/why", who)["chain"] if one["step"] == "limits"]
-    return step
+    return step_of(house.get(f"/v1/jobs/{number}/why", who), "limits")
 
 
 def test_why_of_a_job_that_no_end_of_another_helps(admin):

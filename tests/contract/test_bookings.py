@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from lodesman.answers.accounts import AuditNote
 from lodesman.answers.nodes import NodePath
 from lodesman.commands import bookings, sessions
 from lodesman.commands.quotas import (
@@ -29,6 +30,7 @@ from lodesman.matching.quota_book import QuotaBook
 from lodesman.quota.reading import read_quota_sets
 from lodesman.resources import FilePosition, PlaceLimit
 from lodesman.resources.draft import DELAY
+from lodesman.store.audit import entries
 from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
@@ -36,6 +38,7 @@ from lodesman.store.read.task_queues import keys_by_id
 from lodesman.store.write.attempts import Claimed
 
 VOCABULARY = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("n2",))})
+NOTE = AuditNote("quota-changed", "a", "eva")
 TEXTS = (
     "{\nname a\nenabled true\nlimit users {*} to slots=2\n}\n",
     "{\nname a\nenabled true\nlimit users {*} to slots=0\n}\n",
@@ -63,7 +66,7 @@ class Limited:
     def sets(self, text):
         found = read_quota_sets(text, STOCK_COMPLEXES, faults=[])
         new = not {one.name for one in found} & self.rules.sets.keys()
-        return Change(set_quotas, self.rules, found, new=new, by="eva")
+        return Change(set_quotas, self.rules, found, new=new, note=NOTE)
 
     def put(self, text) -> None:
         done = self.house.do(self.sets(text))
@@ -179,7 +182,7 @@ def test_a_change_of_rules_of_a_batch_that_failed_is_none(limited):
     )
     assert list(limited.rules.sets) == ["a"]
     limited.check()
-    fails(house, Change(remove_quotas, limited.rules, ["a"]), house.claim_command(pilots[0], 8))
+    fails(house, Change(remove_quotas, limited.rules, ["a"], NOTE), house.claim_command(pilots[0], 8))
     limited.check()
     assert len(house.claim(pilots[1], 8)) == 2
 
@@ -191,7 +194,7 @@ def test_two_commands_of_one_batch_add_a_set_once(limited):
             limited.sets(TEXTS[1]).apply(tx)
 
     new = Change(
-        set_quotas, limited.rules, read_quota_sets(TEXTS[1], STOCK_COMPLEXES, faults=[]), new=True, by="eva"
+        set_quotas, limited.rules, read_quota_sets(TEXTS[1], STOCK_COMPLEXES, faults=[]), new=True, note=NOTE
     )
 
     class AddsTwice:
@@ -275,6 +278,38 @@ def test_rules_are_prepared_in_portions_and_hold_when_they_are_complete(limited,
     assert turns == 5
     assert house.claim(pilot, 1) == []
     assert limited.used() == {("a/1", "ann", "", "", "", "", ""): 4}
+    limited.check()
+
+
+def test_rules_are_stored_with_the_commit_from_which_they_hold(limited, monkeypatch):
+    """At no commit is a limit stored against which a claim was made after it."""
+    house = limited.house
+    limited.put(TEXTS[0])
+    house.submit(9)
+    pilot = house.pilot()
+    small_portions(monkeypatch, 1)
+
+    def stored():
+        noted = entries(house.reader, before=1 << 40, since=0.0, action="", by="", limit=99)
+        return [one.text for one in quota_sets(house.reader)], len(noted)
+
+    before = stored()
+    assert house.do(limited.sets(TEXTS[1])) is False
+    assert house.do(limited.sets(TEXTS[2])) is False  # both come into use together
+    assert house.do(Change(remove_quotas, limited.rules, ["b"], NOTE)) is False
+    turns = 0
+    while not house.do(Change(go_on, limited.rules)):
+        turns += 1
+        assert stored() == before
+        assert limited.rules.in_use.keys() == {"a"}
+    assert turns
+    texts, notes = stored()
+    assert notes == before[1] + 3
+    assert len(texts) == 1
+    assert "slots=0" in texts[0]
+    assert house.claim(pilot, 1) == []
+    limited.restart()
+    assert limited.rules.sets.keys() == {"a"}
     limited.check()
 
 
@@ -471,7 +506,7 @@ def test_a_delay_that_runs_goes_on_while_other_rules_are_prepared(delayed):
     delayed.submit(2)
     delayed.claim(pilot)
     sets = read_quota_sets(TEXTS[2], STOCK_COMPLEXES, faults=[])
-    assert delayed.do(Change(set_quotas, delayed.rules, sets, new=True, by="eva")) is True
+    assert delayed.do(Change(set_quotas, delayed.rules, sets, new=True, note=NOTE)) is True
     assert delayed.claim(pilot) == []
     delayed.ticks[0] += 10.0
     delayed.do(Change(open_delays, delayed.live))

@@ -27,7 +27,7 @@ from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet
 from lodesman.store.read.task_queues import keys_by_id
 
-SECONDS = float(os.environ.get("LODESMAN_LIMIT_SECONDS", "20"))
+SECONDS = float(os.environ.get("LODESMAN_LIMIT_SECONDS", "60"))
 KILLS = round(SECONDS / 3)
 PILOTS, HOSTS = 32, 4
 USERS = ("ann", "bob", "cid", "dan")

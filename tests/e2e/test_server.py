@@ -45,10 +45,15 @@ def test_a_job_from_its_input_file_to_its_output(server):
     sha = hashlib.sha256(content).hexdigest()
     uploaded = server.ask("POST", "/v1/sandboxes", content, token="ann", X_Sha256=sha)
     assert uploaded.json == {"sha256": sha, "size": len(content)}
+    # A payload that ends at once is reported with its end: none says that it ran.
+    seen = server.home / "seen"
+    script = f"wc -l < mice.txt; echo warn >&2; date > when; until [ -e {seen} ]; do sleep 0.05; done"
     job = server.submit(
-        sh("wc -l < mice.txt; echo warn >&2; date > when", InputSandbox=["mice.txt"], OutputSandbox=["when"]),
+        sh(script, InputSandbox=["mice.txt"], OutputSandbox=["when"]),
         sandboxes={"mice.txt": {"sha256": sha, "size": len(content)}},
     )
+    server.wait_for("Running", job)
+    seen.touch()
     server.wait_for("Done", job)
     found = server.get(f"/v1/jobs/{job}", "ann")
     assert (found["exit_code"], found["attempt"], found["cause"]) == (0, 1, "ok")

@@ -29,6 +29,11 @@ def service() -> Path:
     """The folder of a pool that runs until this process ends, or of the one that the environment names."""
     if "LODE_TEST_HTCONDOR" in os.environ:
         return Path(os.environ["LODE_TEST_HTCONDOR"])
+    return started()
+
+
+def started() -> Path:
+    """The folder of a new pool that runs until this process ends."""
     there = subprocess.run([SERVICE, "there"], check=False, capture_output=True, text=True, timeout=10)
     if there.returncode:
         missing("htcondor", there.stderr.strip())
@@ -48,9 +53,9 @@ def run_service(action: str) -> None:
     subprocess.run([SERVICE, action, service()], check=True, timeout=120)
 
 
-def runner(account: str = "lode") -> Here:
+def runner(account: str = "lode", pool: Path | None = None) -> Here:
     """Commands of HTCondor, and those of a shell, run where the pool is, as an account there."""
-    return Here(environment={"PATH": f"{service()}/bin:/usr/bin:/bin", "ACCOUNT": account})
+    return Here(environment={"PATH": f"{pool or service()}/bin:/usr/bin:/bin", "ACCOUNT": account})
 
 
 def htcondor_kit(root: Path) -> Iterator[Kit]:

@@ -94,12 +94,15 @@ class PilotLoad(Struct):
 
 
 class LimitsAt(Struct):
-    """CE queues where pilots may be sent, or those where jobs of `task_queue` could run; 0: which task queues are limited
-    there is asked.
+    """CE queues where pilots may be sent, or those where jobs of `task_queue` could run, or jobs with that `key` (JSON);
+    neither: which task queues are limited there is asked. Pilots of the queues `here` run on `host`.
     """
 
     queues: list[QueueId]
     task_queue: int = 0
+    key: str = ""
+    here: list[QueueId] = []
+    host: str = ""
 
 
 class LimitedAt(Struct):
@@ -109,14 +112,24 @@ class LimitedAt(Struct):
     ids: list[int]
 
 
+class LimitedPilots(Struct):
+    """Task queues that limits keep from starting where these idle pilots are."""
+
+    pilots: list[int]
+    ids: list[int]
+
+
 class Limited(Struct):
-    """Task queues of which limits keep every job from starting at all these places and where live pilots are, and those at
-    `some`; or the buckets that keep those of one from it, `everywhere` or at some.
+    """Task queues of which limits keep every job from starting at all these places and where live pilots are, those at
+    `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, and
+    the `pilots` where they do.
     """
 
     ids: list[int] = []
     some: list[LimitedAt] = []
+    idle: list[LimitedPilots] = []
     buckets: list[FullBucket] = []
+    pilots: list[int] = []
     everywhere: bool = False
 
 

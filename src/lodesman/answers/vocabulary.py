@@ -73,6 +73,16 @@ class TargetPolicy(StrEnum):
     RATIO = "ratio"
 
 
+class GateMode(StrEnum):
+    """How the gate of a site counts what was sent there since its last ad.
+
+    LEDGER: until an ad shows it, so that no limit is exceeded. STRICT: as SAM-Grid does, to the letter.
+    """
+
+    LEDGER = "ledger"
+    STRICT = "strict"
+
+
 class ClampName(StrEnum):
     """The closed set of limits the director knows."""
 

@@ -161,7 +161,7 @@ class JobTurn(Struct):
 
 class JobPilots(Struct, frozen=True):
     """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`, or
-    on hosts that are `shut`. `free_starts`:
+    on hosts that are `shut`, or `limited`: a limit keeps the job from starting there. `free_starts`:
     the jobs like it that fit into what is free of usable ones; `soon_starts`: into those that join within a minute.
     """
 
@@ -175,6 +175,7 @@ class JobPilots(Struct, frozen=True):
     seen_seconds_ago: float | None
     free_starts: int
     soon_starts: int
+    limited: int = 0
 
     @property
     def any_usable(self) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -37,12 +37,14 @@ from lodesman.api.wire import following, page
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.director_plans import plan_director
 from lodesman.background.explain import Explainer
-from lodesman.background.limit_use import LimitUse, limit_use
+from lodesman.background.limit_use import LimitUse, limit_use, limits_at
 from lodesman.background.plan_quotas import plan_quotas
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from lodesman.matching import TaskQueueKey
+from lodesman.matching.task_queue import key_to_json
 from lodesman.resources import Fault, FilePosition, QueueId, load_resources
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -51,6 +53,7 @@ from lodesman.why.queue import explain_queue
 # A plan may take this long, and wait this long for others.
 _PLAN_SECONDS = 60.0
 _WAIT_SECONDS = 30.0
+_MOST_LIMITS_ASKED = 1_000
 
 _T = TypeVar("_T")
 
@@ -68,13 +71,21 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
-        asked = LimitsAt(_explainer(side).eligible(job.task_queue), job.task_queue)
-        with suppress(Unavailable):
-            limits = await side.ask_hot(calls.LIMITED, asked)
+        queues = _explainer(side).eligible(job.task_queue)
+        limits = await _limits(side, request.who, limits_at(queues, side.watches, task_queue=job.task_queue))
+    return replace(_explainer(side), limits=lambda *_: limits).job(job, queue)
+
+
+async def _limits(side: ReadSide, who: Principal, asked: LimitsAt) -> Limited:
+    """What limits jobs there now, with those who use it that the caller may see; nothing while the hot process is away."""
+    try:
+        limits: Limited = await side.ask_hot(calls.LIMITED, asked)
+    except Unavailable:
+        return Limited()
     if limits.buckets:
         use = await _limit_use(side)
-        limits.buckets = [use.named(one, own_vo(request.who)) for one in limits.buckets]
-    return replace(_explainer(side), limits=limits).job(job, queue)
+        limits.buckets = [use.named(one, own_vo(who)) for one in limits.buckets]
+    return limits
 
 
 async def _limit_use(side: ReadSide) -> LimitUse:
@@ -141,7 +152,7 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     if facts.configured is None and not facts.live and not facts.sent:
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
     with suppress(Unavailable):
-        limits = await side.ask_hot(calls.LIMITED, LimitsAt([QueueId(*place)]))
+        limits = await side.ask_hot(calls.LIMITED, limits_at([QueueId(*place)], side.watches))
         facts = replace(facts, limited=frozenset(tq_id for one in limits.some for tq_id in one.ids))
     return explain_queue(facts)
 
@@ -185,7 +196,8 @@ async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody])
     wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
     if side.jsv.is_set:
         verified = await side.verifier.verified(VerifyBody(wanted, who.name, who.groups, side.jsv))
-    return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified))
+    limits = _LimitsOfPlan(side, who, asyncio.get_running_loop())
+    return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified), limits)
 
 
 @serves(calls.VERIFY)
@@ -217,7 +229,34 @@ async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]
     return await _plan(side, side.large_plans, partial(plan_quotas, sets, odd))
 
 
-async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], _T]) -> _T:
+@dataclass(slots=True)
+class _LimitsOfPlan:
+    """What limits the jobs of a plan, asked by its thread; not for very many kinds of jobs."""
+
+    side: ReadSide
+    who: Principal
+    loop: asyncio.AbstractEventLoop
+    found: dict[TaskQueueKey, Limited] = field(default_factory=dict)
+
+    def __call__(self, key: TaskQueueKey, queues: Sequence[QueueId]) -> Limited:
+        known = self.found.get(key)
+        if known is None and len(self.found) < _MOST_LIMITS_ASKED:
+            asked = limits_at(queues, self.side.watches, key=key_to_json(key))
+            answer = asyncio.run_coroutine_threadsafe(_limits(self.side, self.who, asked), self.loop)
+            known = self.found[key] = answer.result(_PLAN_SECONDS)
+        return known or Limited()
+
+
+def _unlimited(_key: TaskQueueKey, _queues: Sequence[QueueId]) -> Limited:
+    return Limited()
+
+
+async def _plan(
+    side: ReadSide,
+    room: asyncio.Semaphore,
+    make: Callable[[LiveState], _T],
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = _unlimited,
+) -> _T:
     """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
@@ -225,12 +264,16 @@ async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveSta
     except TimeoutError:
         raise Unavailable("Other plans are being worked out.", hint="Try again in a moment.") from None
     try:
-        return await asyncio.to_thread(_work, side, make)
+        return await asyncio.to_thread(_work, side, make, limits)
     finally:
         room.release()
 
 
-def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
+def _work(
+    side: ReadSide,
+    make: Callable[[LiveState], _T],
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited],
+) -> _T:
     with closing(side.db.database.reader()) as db:
         deadline = time.monotonic() + _PLAN_SECONDS
 
@@ -246,6 +289,7 @@ def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
                 policy=side.policy,
                 keeper=keeper,
                 now=now,
+                limits=limits,
                 tick=tick,
                 director=director,
                 classes=side.classes(db),

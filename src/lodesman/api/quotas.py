@@ -27,14 +27,13 @@ from lodesman.matching.policy import Policy
 from lodesman.quota.notices import notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
-from lodesman.store.audit import Audited
 from lodesman.store.journal import Change, Command
 from lodesman.store.quotas import quota_sets
 
 
 @serves(calls.QUOTAS)
 async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
-    found = core.quotas.sets
+    found = core.quotas.in_use
     return QuotaSets([
         QuotaSetRow(
             row.name, one.enabled, len(one.rules), row.text, row.changed_at, row.changed_by
@@ -50,12 +49,11 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
     sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy)
     names = [one.name for one in sets]
     if not body.trial:
-        change = Change(set_quotas, core.quotas, sets, new=body.how == "add", by=request.who.name)
         note = AuditNote(
             "quota-changed", ", ".join(names), request.who.name, origin_of(request.scope),
             detail=write_quota_sets(sets),
         )  # fmt: skip
-        await follow(core, Audited(change, note))
+        await follow(core, Change(set_quotas, core.quotas, sets, new=body.how == "add", note=note))
     return QuotasChanged(names, odd)
 
 
@@ -63,7 +61,7 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
 async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) -> QuotasChanged:
     names = list(dict.fromkeys(request.body.names))
     note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
-    await follow(core, Audited(Change(remove_quotas, core.quotas, names), note))
+    await follow(core, Change(remove_quotas, core.quotas, names, note))
     return QuotasChanged(names)
 
 

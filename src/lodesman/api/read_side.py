@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -18,6 +18,7 @@ from lodesman.answers.jsv import JsvSection
 from lodesman.answers.server import ConfigurationState
 from lodesman.api.auth import may_touch, own_vo
 from lodesman.api.metrics import UpkeepFigures
+from lodesman.background.census import BackendWatch
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
 from lodesman.background.site_tests import SiteTests
@@ -137,6 +138,11 @@ class ReadSide:
         self.names = MemberNames(self.db)
         self.costly = CostlyReads(self.db.database, patience=self.patience)
         self.verifier = Verifier(lambda: self.costly.run(self.classes))
+
+    @property
+    def watches(self) -> Mapping[str, BackendWatch]:
+        """The batch systems by name; none where there is no director."""
+        return {} if self.director is None else self.director.watches
 
     def fresh(self) -> SnapshotKeeper:
         """The keeper of the snapshot. A loop refreshes it beside the requests; a request waits for a cheap refresh only,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, TypeVar, cast
 
@@ -23,7 +23,7 @@ from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.bound import unbind
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.quotas import PART, alike_queues, buckets, check_limits, limited, limits_of, places
+from lodesman.commands.quotas import PART, alike_places, buckets, check_limits, limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
@@ -36,6 +36,7 @@ from lodesman.commands.submit_pools import (
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
 from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.task_queue import key_from_json
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.director import delete_old_closings, insert_iteration, put_breakers
@@ -134,19 +135,42 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 @serves(calls.LIMITED)
 async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
-    queues, tq_id, sessions = request.body.queues, request.body.task_queue, core.sessions.values()
-    if tq_id:
-        among = {*queues}
-        there = places((one for one in sessions if one.queue in among), queues)
-        return cast("service.Limited", await core.command(Change(limits_of, core.live, there, tq_id)))
-    # A command for each group of queues, so that the writer is not held for long.
-    some = [
-        service.LimitedAt(alike, ids)
-        for alike in await core.command(Change(alike_queues, core.live, queues))
-        if (ids := await core.command(Change(limited, core.live, [RunPlace(*alike[0])])))
+    asked, there, sessions = request.body, places(request.body), core.sessions.items()
+    if asked.task_queue or asked.key:
+        among = {*asked.queues}
+        pilots = {number: one.place for number, one in sessions if one.queue in among}
+        jobs = key_from_json(asked.key) if asked.key else asked.task_queue
+        return cast("service.Limited", await core.command(Change(limits_of, core.live, there, pilots, jobs)))
+    held, idle = core.live.pilots.held, dict[RunPlace, list[int]]()
+    for number, one in sessions:
+        if not held.get(number):
+            idle.setdefault(one.place, []).append(number)
+    found = service.Limited(
+        some=[
+            service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids)
+            for alike, ids in await _limited_at(core, there)
+        ],
+        idle=[
+            service.LimitedPilots([number for one in alike for number in idle[one]], ids)
+            for alike, ids in await _limited_at(core, idle)
+        ],
+    )
+    if found.some:
+        there.update(one.place for _, one in sessions)
+        found.ids = await core.command(Change(limited, core.live, there))
+    return found
+
+
+async def _limited_at(core: Core, there: Iterable[RunPlace]) -> list[tuple[list[RunPlace], list[int]]]:
+    """Places where limits keep task queues from starting, those that they see alike together, with these.
+
+    A command for each of them, so that the writer is not held for long.
+    """
+    return [
+        (alike, ids)
+        for alike in await core.command(Change(alike_places, core.live, [*there]))
+        if (ids := await core.command(Change(limited, core.live, alike[:1])))
     ]
-    ids = await core.command(Change(limited, core.live, places(sessions, queues))) if some else []
-    return service.Limited(ids=ids, some=some)
 
 
 @serves(calls.CHECK_LIMITS)

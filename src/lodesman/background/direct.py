@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Raw
 
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 _EMPTY_SECONDS = 30.0
+_NONE: Final[frozenset[int]] = frozenset()
 # Whole numbers that all readers of JSON take.
 _SEED_BITS = 53
 
@@ -90,8 +92,10 @@ class Director:
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
-    # The queues where limits keep a task queue from starting.
-    _shut: dict[int, int] = field(init=False, default_factory=dict)
+    limited_in: Mapping[int, int] = field(init=False, default_factory=dict)
+    """The queues where limits keep a task queue from starting, at the last iteration."""
+    # The task queues that limits keep from idle pilots.
+    _barred: dict[int, frozenset[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known, self._pools = KnownQueues(self.db), KnownPools(self.db)
@@ -138,13 +142,16 @@ class Director:
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere: pilots for them would run nothing."""
-        found, self._shut = Limited(), {}
+        found, shut_in, self._barred = Limited(), dict[int, int](), {}
         if waiting:
             found = self.limited(list(self.policy.config.tree.queue_ids()))
         for one in found.some:
             mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
             for tq_id in one.ids:
-                self._shut[tq_id] = self._shut.get(tq_id, 0) | mask
+                shut_in[tq_id] = shut_in.get(tq_id, 0) | mask
+        self.limited_in = shut_in
+        for idle in found.idle:
+            self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
         shut = set(found.ids)
         return [one for one in waiting if one[0] not in shut] if shut else waiting
 
@@ -202,14 +209,14 @@ class Director:
             demands=self._demands(waiting),
             table=table,
             serving=serving,
-            pilots=[pilot_view(one, now) for one in pilots],
+            pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE)) for one in pilots],
             queues=maker.make(vos),
             pools=self.pools(),
             running_jobs=read.running_jobs(self.db),
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
-            limited=self._shut,
+            limited=self.limited_in,
         )
 
     def _launch(self, decision: Decision) -> None:
@@ -342,12 +349,15 @@ def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmis
     )
 
 
-def pilot_view(pilot: read.LivePilot, now: float) -> PilotView:
-    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now."""
+def pilot_view(pilot: read.LivePilot, now: float, barred: frozenset[int] = _NONE) -> PilotView:
+    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
+    queues from it.
+    """
     return PilotView(
         pilot_id=pilot.id,
         standing=standing_of(pilot, now),
         request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
         submitted_at=pilot.submitted_at or pilot.created_at,
         tq_id=pilot.tq_id,
+        barred=barred,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -57,13 +57,15 @@ def _bound_text(pilot: read.Binding, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains with the connection of the thread that asks."""
+    """Explains with the connection of the thread that asks. `limits`: those that keep jobs of a key from starting in these
+    queues.
+    """
 
     db: Reader
     policy: Policy
     keeper: SnapshotKeeper
     now: float
-    limits: Limited = field(default_factory=Limited)
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = lambda _key, _queues: Limited()
 
     def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
         """Why a stored job waits; with all that `queue` has against it, if one is named."""
@@ -130,6 +132,7 @@ class Explainer:
         exclusions = find_exclusions(key, requirements, config)
         groups, competing = self.keeper.groups_beside(key.group, exclusions)
         shares, starts, now = self.policy.shares(), self.keeper.starts, self.now
+        limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
         turn = self.keeper.contest.turn(key, task_queue, ahead=position.ahead, groups=groups, shares=shares)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
         return JobFacts(
@@ -138,10 +141,12 @@ class Explainer:
             waiting=position.waiting,
             more_ahead=position.more_ahead,
             held=held,
-            limits=self.limits,
+            limits=limits,
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
-            pilots=self.keeper.pilots.usable(key, served, now=now, drained=mask.drained(now)),
+            pilots=self.keeper.pilots.usable(
+                key, served, now=now, drained=mask.drained(now), limited=limits.pilots
+            ),
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,

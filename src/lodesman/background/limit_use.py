@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lodesman.answers.hosts import reported_host
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import BucketRow, FullBucket, Holder, LimitBucket
+from lodesman.answers.service import LimitsAt
+from lodesman.background.census import BackendWatch
 from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown
 from lodesman.commands.sessions import HostLoads
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
 from lodesman.matching.policy import Policy
+from lodesman.resources import LOCAL
 from lodesman.store import Reader
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
@@ -63,6 +69,20 @@ def stored_attempts(db: Reader) -> list[RunningJob]:
     found = live_attempts(db)
     keys = keys_by_id(db, {one.tq_id for one in found})
     return [RunningJob(keys[one.tq_id], RunPlace(*one.place), one.claimed_at) for one in found]
+
+
+def limits_at(
+    queues: Sequence[QueueId], watches: Mapping[str, BackendWatch], *, task_queue: int = 0, key: str = ""
+) -> LimitsAt:
+    """What to ask about limits in these queues; pilots of the local backend run on this machine."""
+    here = {*watches[LOCAL].queues} if LOCAL in watches else set()
+    return LimitsAt(
+        [*queues],
+        task_queue,
+        key,
+        here=[queue for queue in queues if queue in here],
+        host=reported_host(socket.gethostname()),
+    )
 
 
 def limit_use(policy: Policy, db: Reader) -> LimitUse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
@@ -81,10 +81,11 @@ class PilotBook:
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
-        drained: DrainedNodes | None = None,
+        drained: DrainedNodes | None = None, limited: Iterable[int] = (),
     ) -> JobPilots:  # fmt: skip
         """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
-        value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner.
+        value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner;
+        `limited`: those where limits keep its jobs from starting.
         """
         place = replace(key, submit_pool="") if key.submit_pool else key
         with self._lock:
@@ -98,6 +99,10 @@ class PilotBook:
             fit = self._table.narrow(alive & ~leave, place)
             if served is not None:
                 fit &= self._pilots_in(served, alike)
+            barred = (
+                fit & (idle | busy) & mask_of(self._slots[one][0] for one in limited if one in self._slots)
+            )
+            fit &= ~barred
             mine = self._by_vo.get(key.vo, 0)
             return JobPilots(
                 live=mine.bit_count(),
@@ -110,6 +115,7 @@ class PilotBook:
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
                 free_starts=_starts(self._free_now, key, fit & (idle | busy)),
                 soon_starts=_starts(self._free_soon, key, fit & coming),
+                limited=barred.bit_count(),
             )
 
     def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:

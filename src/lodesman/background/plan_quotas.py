@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from lodesman.answers.quotas import BucketRow, QuotaNoticeRow, QuotaPlan, RuleEffect
-from lodesman.background.limit_use import LimitUse, stored_attempts
+from lodesman.background.limit_use import LimitUse, limits_at, stored_attempts
 from lodesman.background.plans import LiveState
 from lodesman.background.refresh import evaluate
 from lodesman.commands.quotas import bucket_row, limit_rules, places, sets_stored, waiters
@@ -29,10 +29,11 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     sets = sets_stored(quota_sets(state.db), vocabulary)
     hosts = HostLoads(row.node for row in joined_pilots(state.db))
     live = stored_attempts(state.db)
-    there = places(load_sessions(state.db, now=state.now).values(), [*config.tree.queue_ids()])
-    work = WorkToLimit(
-        waiting=_waiting(state), live=live, places=there | {one.place for one in live}, tick=state.tick
-    )
+    watches = state.director.watches if state.director else {}
+    there = places(limits_at([*config.tree.queue_ids()], watches))
+    there.update(one.place for one in load_sessions(state.db, now=state.now).values())
+    there.update(one.place for one in live)
+    work = WorkToLimit(waiting=_waiting(state), live=live, places=there, tick=state.tick)
     new = sets | {one.name: one for one in changed}
     now, book = (limit_rules(some.values(), vocabulary, config.limits, hosts) for some in (sets, new))
     before = hold_against(now, work)

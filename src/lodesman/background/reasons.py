@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Final
 
@@ -57,8 +57,12 @@ class _Served:
 class MainReasons:
     """Judges again and again. Has a read connection, so one thread at a time uses it."""
 
-    def __init__(self, db: Reader, keeper: SnapshotKeeper) -> None:
+    def __init__(
+        self, db: Reader, keeper: SnapshotKeeper, limited_in: Callable[[], Mapping[int, int]] = dict
+    ) -> None:
+        """`limited_in`: the queues where limits keep a task queue from starting."""
         self._db = db
+        self._limited_in = limited_in
         self._keeper = keeper
         self._stored = stored_reasons(db)
         self._found: dict[int, Exclusions] = {}
@@ -133,6 +137,9 @@ class MainReasons:
             )
         keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
         alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
+        for tq_id, queues in self._limited_in().items():
+            if tq_id in alone and (eligible := self._found[tq_id].eligible) and not eligible & ~queues:
+                alone[tq_id] = Judged(MainReason.LIMITED)
         keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
         for tq_id, key, waiting in snapshot.waiting:
             found, judged = self._found[tq_id], alone[tq_id]

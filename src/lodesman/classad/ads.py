@@ -59,6 +59,12 @@ class Ad(NestedAd):
         found.entries, found.constants, found.outer = self.entries, self.constants, outer
         return found
 
+    def with_constants(self) -> Ad:
+        """The same ad with `constants` of its own, for values that change from match to match."""
+        found = self.nested_in(self)
+        found.constants, found.outer = dict(self.constants), self.outer
+        return found
+
     def root(self) -> Ad:
         """The outermost ad."""
         ad = self

@@ -214,6 +214,17 @@ class MatchSide:
         node = ad.node("Requirements")
         self.test: Test = _give_up if node is None else _test_of(write_expression(node))
 
+    def copy(self) -> MatchSide:
+        """The same side; what is `set` there is not set here."""
+        found = MatchSide.__new__(MatchSide)
+        found.ad, found.flat, found.test = self.ad.with_constants(), dict(self.flat), self.test
+        return found
+
+    def set(self, key: str, value: Value) -> None:
+        """Give an attribute that it has, in small letters, another value. Only of a copy: ads are shared."""
+        self.ad.constants[key] = value
+        self.flat[key] = _plain(value)
+
     def accepts(self, other: MatchSide, run: Run | None = None) -> bool:
         """Whether its Requirements are true for the other side. `run` is of this match alone: the closures may use it."""
         try:

@@ -21,6 +21,7 @@ from lodesman.classad.nodes import (
     Unary,
     children,
     constant_of,
+    walk,
 )
 from lodesman.classad.values import Special, is_ad, lower, truth
 
@@ -103,19 +104,15 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case
 def _known(node: Node, key: str, my: Ad) -> Node:
     value = my.constants.get(key)
     if value is None and key in my.entries and not references(Name(name=key, key=key), my).other:
-        value = None if _asks_clock(key, my) else evaluate(key, my)
+        value = None if asks_clock(node, my) else evaluate(key, my)
     return node if value is None or is_ad(value) else Constant(value=value, start=node.start, stop=node.stop)
 
 
-def _asks_clock(key: str, my: Ad) -> bool:
-    asked = references(Name(name=key, key=key), my).own
-    nodes = [my.entries[one].node for one in asked if one in my.entries]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, FunctionCall) and node.key == "time":
-            return True
-        nodes.extend(children(node))
-    return False
+def asks_clock(node: Node, my: Ad) -> bool:
+    """Whether what an expression of an ad is worth may change with the time, also by way of other attributes."""
+    asked = references(node, my).own
+    nodes = [node, *[my.entries[one].node for one in asked if one in my.entries]]
+    return any(isinstance(one, FunctionCall) and one.key == "time" for part in nodes for one in walk(part))
 
 
 def _folded(node: Node) -> Node:

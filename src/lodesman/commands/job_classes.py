@@ -130,7 +130,7 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
     """What names a class, or a variant of it."""
     if classes.default_jc.partition(".")[0] == name:
         yield "default_jc of the configuration"
-    for quota_set in quotas.sets.values():
+    for quota_set in {**quotas.in_use, **quotas.sets}.values():
         filters = (rule.filters.get(FilterTag.JCS) for rule in quota_set.rules)
         named = {one for found in filters if found for one in (*found.names, *found.excluded)}
         if any(one.partition(".")[0] == name for one in named):

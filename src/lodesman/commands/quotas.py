@@ -11,10 +11,11 @@ from math import inf
 from operator import and_
 from typing import Final
 
+from lodesman.answers.accounts import AuditNote
 from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket, Waiter
-from lodesman.answers.service import Limited
+from lodesman.answers.service import Limited, LimitsAt
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import HostLoads, PilotSession
+from lodesman.commands.sessions import HostLoads
 from lodesman.errors import Conflict, NotFound, SyntaxFault
 from lodesman.gridengine.values import Value
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -28,7 +29,8 @@ from lodesman.matching.spots import Spot
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
-from lodesman.resources import PlaceLimit, QueueId
+from lodesman.resources import PlaceLimit
+from lodesman.store.audit import note as noted
 from lodesman.store.journal import Transaction
 from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
 
@@ -41,6 +43,7 @@ _MOST_OWNERS: Final = 50
 # Rules whose buckets are gone through at a time.
 PART: Final = 10
 FullBucketKey = tuple[str, ...]
+_Write = Callable[[Transaction], None]
 
 
 def sets_stored(stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> dict[str, QuotaSet]:
@@ -65,6 +68,9 @@ def limit_rules(
 class QuotaRules:
     """The sets as they were read, and the configuration: their vocabulary, and the limits of sites. Belongs to the writer's
     thread, like the limits that follow.
+
+    `sets` hold as soon as they are prepared; `in_use` hold now. Changes are stored with the commit from which they hold, so
+    that whoever reads the database finds no claim against a limit that is stored.
     """
 
     def __init__(
@@ -74,6 +80,8 @@ class QuotaRules:
         self._live = live
         self._configured = vocabulary, of_places
         self.sets = sets_stored(stored, vocabulary)
+        self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
+        self._writes: list[_Write] = []
         self._prepare(None)
         while not live.bookings.go_on(None):
             pass
@@ -87,8 +95,10 @@ class QuotaRules:
             self._prepare(tx)
         return self.go_on(tx)
 
-    def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None]) -> bool:
-        """These sets are so from now on; None: there is no such set any more. Returns as `go_on`."""
+    def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None], write: _Write) -> bool:
+        """These sets are to be so; None: there is to be no such set any more. `write` stores that. Returns as `go_on`."""
+        tx.undo.append(partial(setattr, self, "_writes", self._writes))
+        self._writes = [*self._writes, write]
         for name, one in changed.items():
             if one is None:
                 tx.drop(self.sets, name)
@@ -105,8 +115,16 @@ class QuotaRules:
         return self.go_on(tx)
 
     def go_on(self, tx: Transaction) -> bool:
-        """Prepare a portion more of rules that changed; true if they are in use."""
-        return self._live.bookings.go_on(tx)
+        """Prepare a portion more of rules that changed; true if they are in use, and stored."""
+        if not self._live.bookings.go_on(tx):
+            return False
+        if self._writes:
+            tx.undo.append(partial(setattr, self, "_writes", self._writes))
+            tx.undo.append(partial(setattr, self, "in_use", self.in_use))
+            writes, self._writes, self.in_use = self._writes, [], dict(self.sets)
+            for write in writes:
+                write(tx)
+        return True
 
     def _prepare(self, tx: Transaction | None, *, is_proof: bool = False) -> None:
         vocabulary, of_places = self._configured
@@ -144,10 +162,14 @@ def go_on(tx: Transaction, rules: QuotaRules) -> bool:
     return rules.go_on(tx)
 
 
-def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, by: str) -> bool:
-    """Store new sets, or change those that there are: all or none. Returns as `go_on`. Raises Conflict, NotFound."""
+def set_quotas(
+    tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, note: AuditNote
+) -> bool:
+    """Have new sets, or others in the place of those that there are: all or none. Returns as `go_on`.
+
+    Raises Conflict, NotFound.
+    """
     changed = {one.name: one for one in sets}
-    # All is asked before anything is written: what a refused command wrote would stay.
     for name in changed:
         if new and name in rules.sets:
             raise Conflict(
@@ -155,36 +177,45 @@ def set_quotas(tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, 
             )
         if not new and name not in rules.sets:
             raise _no_set(name)
-    for name, one in changed.items():
-        put_quotas(tx, name, write_quota_sets([one]), by)
-    return rules.put(tx, changed)
+
+    def write(tx: Transaction) -> None:
+        for name, one in changed.items():
+            put_quotas(tx, name, write_quota_sets([one]), note.by)
+        noted(tx, note)
+
+    return rules.put(tx, changed, write)
 
 
-def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str]) -> bool:
-    """Remove sets: all or none. Returns as `go_on`. Raises NotFound."""
+def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str], note: AuditNote) -> bool:
+    """Have these sets no more: all or none. Returns as `go_on`. Raises NotFound."""
     gone = dict.fromkeys(names)
     for name in gone:
         if name not in rules.sets:
             raise _no_set(name)
-    for name in gone:
-        drop_quotas(tx, name)
-    return rules.put(tx, gone)
+
+    def write(tx: Transaction) -> None:
+        for name in gone:
+            drop_quotas(tx, name)
+        noted(tx, note)
+
+    return rules.put(tx, gone, write)
 
 
 def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def places(sessions: Iterable[PilotSession], queues: Collection[tuple[str, str, str]]) -> set[RunPlace]:
-    """Where jobs may run: in these CE queues, on hosts that are not known yet, and where pilots are."""
-    return {*(one.place for one in sessions), *(RunPlace(*queue) for queue in queues)}
+def places(asked: LimitsAt) -> set[RunPlace]:
+    """Where pilots that are sent to these CE queues will be: on hosts that are not known yet, but for those of one host."""
+    here = {*asked.here}
+    return {RunPlace(*queue, asked.host if queue in here else "") for queue in asked.queues}
 
 
-def alike_queues(_tx: Transaction, live: Live, queues: Iterable[QueueId]) -> list[list[QueueId]]:
-    """Those CE queues that some limit is about, in groups that limits see alike; reads memory only."""
-    limits, found = live.queues.index.limits, defaultdict[Spot, list[QueueId]](list)
-    for queue in queues:
-        found[limits.spot(RunPlace(*queue))].append(queue)
+def alike_places(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[list[RunPlace]]:
+    """Those places that some limit is about, in groups that limits see alike; reads memory only."""
+    limits, found = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
+    for place in there:
+        found[limits.spot(place)].append(place)
     return [some for spot, some in found.items() if spot.sets]
 
 
@@ -203,17 +234,29 @@ def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[int
     ]
 
 
-def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: int) -> Limited:
-    """The buckets that keep jobs of a task queue from starting at these places; reads memory only."""
+def limits_of(
+    _tx: Transaction, live: Live, there: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
+    jobs: int | TaskQueueKey,
+) -> Limited:  # fmt: skip
+    """The buckets that keep jobs of a task queue, or with that key, from starting where pilots will be and where `pilots`
+    are, and which of these; reads memory only.
+    """
     index = live.queues.index
-    if not index.limits.active or not index.has(tq_id):
+    if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
         return Limited()
-    spots = {index.limits.spot(place): place for place in there}
-    key, found, everywhere = index.key(tq_id), dict[FullBucketKey, FullBucket](), bool(spots)
+    spots = defaultdict[Spot, list[int]](list)
+    sample = {index.limits.spot(place): place for place in there}
+    for pilot, place in pilots.items():
+        spot = index.limits.spot(place)
+        sample.setdefault(spot, place)
+        spots[spot].append(pilot)
+    key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
+    found, everywhere, limited = dict[FullBucketKey, FullBucket](), bool(sample), list[int]()
     shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
-    for place in spots.values():
+    for spot, place in sample.items():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
+        limited += spots[spot] if refusals else ()
         for use, need in refusals:
             of = values_shown(use.of_key, use.of_place)
             used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
@@ -221,7 +264,8 @@ def limits_of(_tx: Transaction, live: Live, there: Iterable[RunPlace], tq_id: in
                 rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need)
             )
             found.setdefault((use.rule, *of, use.resource), bucket)
-    return Limited(buckets=list(islice(found.values(), _MOST_SHOWN)), everywhere=everywhere)
+    shown_ones = list(islice(found.values(), _MOST_SHOWN))
+    return Limited(buckets=shown_ones, pilots=sorted(limited), everywhere=everywhere)
 
 
 def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:

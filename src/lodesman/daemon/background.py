@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.service import Alive, LimitsAt
+from lodesman.answers.service import Alive
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
@@ -31,6 +31,7 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
 from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import PilotSettings, SubmissionPools
+from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
@@ -109,7 +110,9 @@ class BackgroundProcess:
         self.retention = Retention(
             config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
-        self.reasons = MainReasons(config.database.reader(), self.side.keeper)
+        self.reasons = MainReasons(
+            config.database.reader(), self.side.keeper, lambda: self.director.limited_in
+        )
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
@@ -216,7 +219,7 @@ class BackgroundProcess:
             launch=self.pools.launch,
             cancel=self.cancelling.order,
             list_match=self.list_match,
-            limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
+            limited=lambda queues: self.post(calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
         )
 

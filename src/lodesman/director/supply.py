@@ -64,7 +64,8 @@ _SET_ASIDE = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotView:
     """A live pilot: for whom it was submitted, and what it presents (or will present) to the matcher. The request of an
-    idle pilot says what is *left* of it, norm_cpu_seconds above all.
+    idle pilot says what is *left* of it, norm_cpu_seconds above all. barred: task queues that limits keep from starting
+    where it is.
     """
 
     pilot_id: int
@@ -72,6 +73,7 @@ class PilotView:
     request: ResourceRequest
     submitted_at: float
     tq_id: int | None = None
+    barred: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ def count_supply(
     ledger.fill(groups, jobs)
     ledger.fill(groups, {tq_id: allowance(n, options) if n else 0 for tq_id, n in jobs.items()})
     useless = frozenset(
-        pilot.pilot_id for group in groups if not ledger.usable(group.request) for pilot in group.pilots
+        pilot.pilot_id for group in groups if not ledger.usable(group) for pilot in group.pilots
     )
     return Supply(
         counted=ledger.counted,
@@ -148,6 +150,7 @@ class _AlikePilots:
 
     tq_id: int | None
     request: ResourceRequest
+    barred: frozenset[int]
     pilots: list[PilotView]
 
 
@@ -156,12 +159,14 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
 
     Pilots are taken from the end of a group: idle ones first, then the longest waiting.
     """
-    found: defaultdict[tuple[int | None, ResourceRequest], list[PilotView]] = defaultdict(list)
+    found: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
+        list
+    )
     for one in sorted(
         pilots, key=lambda one: (one.standing is PilotStanding.IDLE, -one.submitted_at, -one.pilot_id)
     ):
-        found[one.tq_id, one.request].append(one)
-    groups = [_AlikePilots(tq_id, request, alike) for (tq_id, request), alike in found.items()]
+        found[one.tq_id, one.request, one.barred].append(one)
+    groups = [_AlikePilots(*kind, alike) for kind, alike in found.items()]
     return sorted(groups, key=lambda group: group.request.groups is None)
 
 
@@ -198,29 +203,31 @@ class _Ledger:
         self._served = ServedTaskQueues(table, serving)
         self._usable: dict[ResourceRequest, int] = {}
 
-    def usable(self, request: ResourceRequest) -> int:
-        """The task queues whose jobs such a pilot may run."""
+    def usable(self, group: _AlikePilots) -> int:
+        """The task queues whose jobs such pilots may run."""
+        request = group.request
         known = self._usable.get(request)
         if known is None:
             served = self._served.by(QueueId(request.site, request.ce, request.queue))
             known = self._usable[request] = self._table.narrow_served(served, request)
-        return known
+        barred = [self._table.bit(tq_id) for tq_id in group.barred if tq_id in self.counted]
+        return known & ~mask_of(barred) if barred else known
 
     def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
         """One round: each task queue up to its level, by its own pilots first, then by what is left."""
         for group in groups:
             own = group.tq_id
-            if own in self.counted and self.usable(group.request) >> self._table.bit(own) & 1:
+            if own in self.counted and self.usable(group) >> self._table.bit(own) & 1:
                 self._give(group, own, levels[own])
-        left: dict[ResourceRequest, list[_AlikePilots]] = {}
+        left: dict[tuple[ResourceRequest, frozenset[int]], list[_AlikePilots]] = {}
         for group in groups:
             if group.pilots:
-                left.setdefault(group.request, []).append(group)
+                left.setdefault((group.request, group.barred), []).append(group)
         lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}
         order = sorted((lack, tq_id) for tq_id, lack in lacking.items())
         needy = _Needy([self._table.bit(tq_id) for _, tq_id in order])
-        for request, alike in left.items():
-            self._lend(alike, needy, needy.among(self.usable(request)), levels)
+        for alike in left.values():
+            self._lend(alike, needy, needy.among(self.usable(alike[0])), levels)
 
     def _lend(
         self, alike: Sequence[_AlikePilots], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]

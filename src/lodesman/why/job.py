@@ -131,6 +131,9 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     pilots = facts.pilots
     silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
     silent += f"; {pilots.shut} more could but their hosts are shut" if pilots.shut else ""
+    silent += (
+        f"; {pilots.limited} more could but a limit keeps it from starting there" if pilots.limited else ""
+    )
     text = (
         f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
         f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
@@ -194,7 +197,11 @@ def _limits(facts: JobFacts) -> JobStep:
     if held is None:
         full = facts.limits.buckets
         text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
-        text += "" if facts.limits.everywhere or not full else " (where it may run elsewhere, it is free)"
+        text += (
+            ""
+            if facts.limits.everywhere or not full
+            else " (elsewhere, or on hosts that are not known yet, it is free)"
+        )
         return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
     who = "no queue could run it" if held.by == "impossible" else f"{held.name or 'a user'} holds it"
     text = f"Held for {span(held.seconds)}: {who}"

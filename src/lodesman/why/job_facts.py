@@ -132,6 +132,11 @@ class JobFacts(SnapshotFacts):
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
-        if reason is MainReason.IMPOSSIBLE or not (self.held or self.limits.everywhere):
+        if reason is MainReason.IMPOSSIBLE or not (self.held or self.is_limited(reason)):
             return reason
         return MainReason.HELD if self.held else MainReason.LIMITED
+
+    def is_limited(self, reason: MainReason) -> bool:
+        """Whether limits keep it from starting wherever pilots are or may be sent; `reason`: why it waits but for them."""
+        only_limited = bool(self.pilots.limited and not self.pilots.any_usable)
+        return self.limits.everywhere or (only_limited and reason is MainReason.NO_ROOM)

@@ -87,9 +87,17 @@ _NOW: Final = frozenset(
 STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
 """Of jobs that pilots will take, if not soon."""
 SHUT_OUT: Final = frozenset(
-    {MainReason.IMPOSSIBLE, MainReason.CLOSED, MainReason.NO_ROOM, MainReason.NO_SUBMISSION_POOL}
+    {
+        MainReason.IMPOSSIBLE,
+        MainReason.CLOSED,
+        MainReason.NO_ROOM,
+        MainReason.NO_SUBMISSION_POOL,
+        MainReason.LIMITED,
+    }
 )
-"""Of jobs for which there is no pilot, and none may be sent: they compete with no others for the next start."""
+"""Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for
+the next start.
+"""
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",

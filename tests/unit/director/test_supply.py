@@ -63,6 +63,20 @@ def test_a_bound_pilot_that_waits_too_long_is_among_the_aged(count, demand, pilo
     assert [one.pilot_id for one in supply.aged] == [1]
 
 
+def test_an_idle_pilot_counts_for_no_task_queue_that_limits_keep_from_it(count, demand, pilot):
+    """One on a full host is no supply; the same pilot elsewhere is."""
+    pilots = [
+        pilot(1, standing=PilotStanding.IDLE, barred=frozenset({1, 99})),
+        pilot(2, standing=PilotStanding.IDLE, tq_id=2, barred=frozenset({1})),
+        pilot(3, standing=PilotStanding.IDLE),
+    ]
+    demands = [demand(1, waiting_jobs=5), demand(2, waiting_jobs=5)]
+    assert count(demands, pilots[:1]).counted == {1: 0, 2: 1}
+    assert count(demands, pilots[:2]).counted == {1: 0, 2: 2}
+    assert count(demands, pilots).counted == {1: 1, 2: 2}
+    assert [one.pilot_id for one in count([demand(1)], pilots[:1]).spare] == [1]
+
+
 @pytest.mark.parametrize("standing", [PilotStanding.WAITING, PilotStanding.SUBMITTING])
 @pytest.mark.parametrize(("age_h", "counts"), [(5.99, 1), (6.0, 0), (7.0, 0)])
 def test_a_pilot_waits_for_six_hours_and_no_longer(count, demand, pilot, standing, age_h, counts):

@@ -1,0 +1,176 @@
+"""Site ads: what a site publishes about itself every few minutes, as a ClassAd.
+
+    Name                    the site, as it is configured
+    UpdateSequenceNumber    grows with each ad; seconds since 1970 will do
+    Incarnation             (if any) a text; another one says that the numbers begin again
+    ClassAdLifetime         (if any) seconds that the ad counts
+    MaxJobs, MaxSubmittingJobs                  limits, of jobs in any state and of jobs that are being submitted
+    CurrentJobs, CurrentSubmittingJobs, CurrentPendingJobs
+                            jobs that run, that are handed to the batch system, that wait in it: no job in two of them
+    PilotStamps             stamps of our pilots among these jobs; those that came in the last half hour are enough
+    StationName, StationNames                   the SAM stations that a user may name
+    Requirements            which jobs it takes, and when
+
+CurMatches and JobsMatchedSinceLastAdvertisement may stand in it, too; the gate replaces them. So may any other attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodesman.answers.vocabulary import GateMode
+from lodesman.broker.rules import GateRules
+from lodesman.classad import Ad, Node, Value, parse_ad, write_ad
+from lodesman.classad.ads import AdAttribute
+from lodesman.classad.nodes import Constant, constant_of
+from lodesman.classad.partial import references
+from lodesman.classad.tokens import fault_at
+from lodesman.classad.values import lower
+from lodesman.errors import Forbidden, InvalidRequest
+
+LIFETIME_S: Final = 900.0
+"""How long an ad counts that does not say so itself."""
+
+MOST_SHOWN: Final = 8
+"""Names of a cycle that a message has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAd:
+    """What a site published. `text`: the same ad, canonical. `received_at`: by the clock of the server.
+
+    `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters. `rules`: what gates made of
+    it, when they first needed it.
+    """
+
+    site: str
+    sequence: int
+    incarnation: str
+    lifetime_s: float
+    received_at: float
+    ad: Ad = field(compare=False, repr=False)
+    text: str = field(repr=False)
+    stamps: frozenset[str]
+    stations: frozenset[str]
+    rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
+
+    def is_too_old(self, now: float) -> bool:
+        """Whether it says nothing about the site any more."""
+        return now - self.received_at > self.lifetime_s
+
+
+def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
+    """Read what a site published that may advertise as `site`.
+
+    Raises SyntaxFault, Forbidden if it is the ad of another site, InvalidRequest if it lacks what it must have.
+    """
+    ad = parse_ad(text)
+    reader = _Attributes(text, ad)
+    name = reader.text("Name")
+    if name is None:
+        raise InvalidRequest("The ad has no Name.", hint=f'Name = "{site}"', attribute="Name")
+    if name != site:
+        raise Forbidden(f"This token advertises for {site}, and the ad is of {name}.", site=site)
+    sequence = reader.sequence("UpdateSequenceNumber")
+    if sequence is None:
+        raise InvalidRequest(
+            "The ad has no UpdateSequenceNumber, so it cannot be known for newer than another one.",
+            hint="The seconds since 1970 will do.",
+            attribute="UpdateSequenceNumber",
+        )
+    _check_cycles(ad)
+    lifetime = reader.seconds("ClassAdLifetime")
+    return SiteAd(
+        site=site,
+        sequence=sequence,
+        incarnation=reader.text("Incarnation") or "",
+        lifetime_s=lifetime_s if lifetime is None else lifetime,
+        received_at=now,
+        ad=ad,
+        text=write_ad(ad),
+        stamps=frozenset(reader.texts("PilotStamps")),
+        stations=frozenset(
+            lower(one) for one in (*reader.texts("StationName"), *reader.texts("StationNames"))
+        ),
+    )
+
+
+def replaces(new: SiteAd, old: SiteAd | None) -> bool:
+    """Whether an ad takes the place of the one that is there: a newer one, of another incarnation, or after its end."""
+    return (
+        old is None
+        or new.incarnation != old.incarnation
+        or new.sequence > old.sequence
+        or old.is_too_old(new.received_at)
+    )
+
+
+class _Attributes:
+    """The attributes that must be values, of an ad and its text. Raises SyntaxFault where one is of another kind."""
+
+    def __init__(self, text: str, ad: Ad) -> None:
+        self._text = text
+        self._ad = ad
+
+    def text(self, name: str) -> str | None:
+        """A text, not empty."""
+        value, node = self._value(name)
+        if node is None or (isinstance(value, str) and value):
+            return str(value) if node else None
+        raise fault_at(self._text, node.start, f"{name} must be a text that is not empty")
+
+    def sequence(self, name: str) -> int | None:
+        """A whole number, not negative."""
+        value, node = self._value(name)
+        if node is None or (type(value) is int and value >= 0):
+            return value if isinstance(value, int) else None
+        raise fault_at(self._text, node.start, f"{name} must be a whole number, not negative")
+
+    def seconds(self, name: str) -> float | None:
+        """A number of seconds, more than zero."""
+        value, node = self._value(name)
+        if node is None:
+            return None
+        if isinstance(value, (int, float)) and value is not True and value > 0 and math.isfinite(value):
+            return value
+        raise fault_at(self._text, node.start, f"{name} must be a number of seconds, more than zero")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts, or one text; none if there is no such attribute."""
+        value, node = self._value(name)
+        if node is None:
+            return ()
+        found = value if isinstance(value, tuple) else (value,)
+        texts = tuple(one for one in found if isinstance(one, str))
+        if len(texts) < len(found):
+            raise fault_at(self._text, node.start, f"{name} must be a list of texts")
+        return texts
+
+    def _value(self, name: str) -> tuple[Value | None, Node | None]:
+        node = self._ad.node(name)
+        return (None, None) if node is None else (constant_of(node), node)
+
+
+def _check_cycles(ad: Ad) -> None:
+    """Raises InvalidRequest if attributes ask for each other in a circle: no expression with them would have a value."""
+    bare = Ad({key: AdAttribute(entry.name, Constant(value=True)) for key, entry in ad.entries.items()})
+    asked = {key: references(entry.node, bare).own for key, entry in ad.entries.items()}
+    done: set[str] = set()
+    for start in asked:
+        path: dict[str, None] = {}
+        todo = [(start, True)]
+        while todo:
+            key, enters = todo.pop()
+            if not enters:
+                done.add(path.popitem()[0])
+            elif key in path:
+                circle = [*path, key][list(path).index(key) :]
+                names = [ad.entries[one].name for one in circle]
+                shown = names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."]
+                raise InvalidRequest(f"Attributes ask for each other: {' -> '.join(shown)}.", cycle=shown)
+            elif key in asked and key not in done:
+                path[key] = None
+                todo.append((key, False))
+                todo.extend((one, True) for one in sorted(asked[key]))

@@ -1,0 +1,226 @@
+"""The gate of a site: whether it takes one more match now. Its ad says so, with what was matched since it came.
+
+Nothing is remembered between matches: each question is answered by the numbers of that moment. Between two cycles the rows
+of pilots say what was matched. There is no second book that could differ from them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lodesman.answers.vocabulary import GateMode
+from lodesman.broker.ad import SiteAd
+from lodesman.broker.questions import CUR_MATCHES, SINCE_AD
+from lodesman.broker.rules import GATE_NAMES, GateRules, rules_of
+from lodesman.classad import EMPTY, UNDEFINED, Ad, Run, Value, write_value
+from lodesman.classad.clauses import Clause, explain
+from lodesman.classad.fast import MatchSide
+from lodesman.classad.values import STRICT, is_true, lower
+
+LEDGER_S: Final = 900.0
+"""An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
+_NOTHING: Final = MatchSide(EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteMatch:
+    """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
+    certain; `ended`: it has left, or never came there.
+    """
+
+    stamp: str
+    matched_at: float
+    submitted_at: float | None = None
+    ended: bool = False
+
+
+class SiteGate:
+    """The gate of one site for one iteration. `ad` is None for a site that never advertised: nothing is shut then.
+
+    `matches`: in ledger mode the live pilots are enough; in strict mode those that have ended since the ad count, too.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        ad: SiteAd | None,
+        *,
+        mode: GateMode = GateMode.LEDGER,
+        matches: Iterable[SiteMatch] = (),
+        now: float,
+        ledger_s: float = LEDGER_S,
+    ) -> None:
+        self.site = site
+        self.ad = ad
+        self.mode = mode
+        self.now = now
+        self.matched = 0
+        """Matches that the ad does not show, those of `take` among them."""
+        self.notice = ""
+        """What is wrong with the numbers of the ad, and does not shut the gate."""
+        if ad is None:
+            return
+        rules = ad.rules.get(mode) or ad.rules.setdefault(mode, rules_of(ad.ad, mode))
+        self._rules = rules
+        self._own = rules.own.copy()
+        self._whole: MatchSide | None = None
+        self._first = _first_value(rules, mode)
+        self._count(sum(_counts(one, ad, mode, ledger_s) for one in matches))
+        if mode is GateMode.STRICT:
+            self.notice = _notice(rules.counts)
+
+    # --- decisions -----------------------------------------------------------------------------------------------
+
+    def admits(self, request: Ad | MatchSide | None = None) -> bool:
+        """Whether it takes one more match now, of this request; without one, as far as its own clauses say."""
+        if self.ad is None:
+            return True
+        if self._whole_answer():
+            return False
+        if request is None:
+            return self._is_open()
+        other = request if isinstance(request, MatchSide) else MatchSide(request)
+        return self.side.accepts(other, Run(now=self.now))
+
+    def take(self) -> None:
+        """One match with this site: it counts at once."""
+        if self.ad is not None:
+            self._count(self.matched + 1)
+
+    def room(self, most: int) -> int:
+        """How many more matches its own clauses allow one after the other, at most `most`."""
+        if self.ad is None:
+            return most
+        if self._whole_answer():
+            return 0
+        before = self.matched
+
+        def is_full(more: int) -> bool:
+            self._count(before + more)
+            return not self._is_open()
+
+        if self._rules.grows:
+            found = bisect_left(range(most), True, key=is_full)
+        else:
+            found = next((more for more in range(most) if is_full(more)), most)
+        self._count(before)
+        return found
+
+    @property
+    def side(self) -> MatchSide:
+        """The site's side of a match, with the numbers of now. A site that never advertised has no attributes."""
+        if self.ad is None:
+            return _NOTHING
+        if self._whole is None:
+            self._whole = self._rules.whole.copy()
+            self._write(self._whole)
+        return self._whole
+
+    @property
+    def rules(self) -> GateRules | None:
+        """The clauses that the ad has; None if there is no ad."""
+        return None if self.ad is None else self._rules
+
+    # --- explanations --------------------------------------------------------------------------------------------
+
+    @property
+    def shut(self) -> str:
+        """Why it takes nothing at all, '' if it does."""
+        if self.ad is None:
+            return ""
+        return self._whole_answer() or next(
+            (_said(one) for one in self._own_clauses() if not is_true(one.value)), ""
+        )
+
+    def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
+        """Each clause with its value now."""
+        if self.ad is None or self._rules.requirements is None:
+            return ()
+        return explain(self._rules.requirements, self.side.ad, request, now=self.now)
+
+    def values(self) -> dict[str, Value]:
+        """What the attributes of gates are worth now, by their names; none if there is no ad."""
+        if self.ad is None:
+            return {}
+        live = self.side.ad.constants
+        return {name: live.get(lower(name), self._rules.counts[lower(name)]) for name in GATE_NAMES}
+
+    # --- numbers -------------------------------------------------------------------------------------------------
+
+    def _whole_answer(self) -> str:
+        """Why it is shut, whatever the numbers are."""
+        ad = self.ad
+        if ad is not None and ad.is_too_old(self.now):
+            return f"its ad is {self.now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
+        return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
+
+    def _is_open(self) -> bool:
+        return self._own.accepts(_NOTHING, Run(now=self.now))
+
+    def _own_clauses(self) -> Iterator[Clause]:
+        for node in self._rules.own_clauses:
+            yield from explain(node, self.side.ad, now=self.now)
+
+    def _count(self, matched: int) -> None:
+        self.matched = matched
+        self._write(self._own)
+        if self._whole is not None:
+            self._write(self._whole)
+
+    def _write(self, side: MatchSide) -> None:
+        matched = self.matched
+        cur_matches = STRICT["+"](self._first, matched)
+        since: Value = matched
+        if self.mode is GateMode.STRICT:
+            since = STRICT["-"](cur_matches, self._rules.counts["currentjobs"])
+        side.set(CUR_MATCHES, cur_matches)
+        side.set(SINCE_AD, since)
+
+
+def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bool:
+    """Whether a match is not in the numbers of the ad yet."""
+    if mode is GateMode.STRICT:
+        return match.matched_at >= ad.received_at
+    if match.ended or match.stamp in ad.stamps:
+        return False
+    return match.submitted_at is None or ad.received_at - match.submitted_at < ledger_s
+
+
+def _first_value(rules: GateRules, mode: GateMode) -> Value:
+    """CurMatches before any match that the ad does not show.
+
+    Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not publish
+    is part of another one.
+    """
+    counts = rules.counts
+    total = counts["currentjobs"]
+    if mode is GateMode.STRICT:
+        published = counts[CUR_MATCHES]
+        return total if published is UNDEFINED or _is_less(published, total) else published
+    for key in ("currentsubmittingjobs", "currentpendingjobs"):
+        if key in rules.published:
+            total = STRICT["+"](total, counts[key])
+    return total
+
+
+def _is_less(left: Value, right: Value) -> bool:
+    return STRICT["<"](left, right) is True
+
+
+def _notice(counts: Mapping[str, Value]) -> str:
+    """What to say of a site that counts less as matched than it has."""
+    published, current = counts[CUR_MATCHES], counts["currentjobs"]
+    if not _is_less(published, current):
+        return ""
+    return f"its CurMatches = {write_value(published)} is less than CurrentJobs, and counts as {write_value(current)}"
+
+
+def _said(clause: Clause) -> str:
+    text = f"{clause.text} is {write_value(clause.value)}"
+    if clause.cycle:
+        return f"{text}: {' -> '.join(clause.cycle)} ask for each other"
+    values = ", ".join(f"{name} = {write_value(value)}" for name, value in (*clause.own, *clause.other))
+    return f"{text}: {values}" if values else text

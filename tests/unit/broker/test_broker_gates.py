@@ -1,0 +1,387 @@
+"""Gates of sites: the ten edge cases of SAM-Grid's counters, any Requirements, and why a gate is shut."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kits.broker_kit import filled, ledger, match, site_ad, strict
+
+from lodesman.answers.vocabulary import GateMode
+from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
+from lodesman.classad import ERROR, UNDEFINED, evaluate, parse_ad
+from lodesman.classad.fast import MatchSide
+from lodesman.classad.values import is_true
+
+BOTH = pytest.mark.parametrize("gate_of", [ledger, strict])
+JOB = parse_ad('[Owner = "anna"; Memory = 4000; MaxJobs = 1000000; CurMatches = 0]')
+FIRST = "CurMatches < MaxJobs"
+SECOND = "JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"
+
+
+# --- what the seed says -----------------------------------------------------------------------------------
+
+
+@BOTH
+def test_the_initial_value_of_curmatches_is_currentjobs(gate_of):
+    gate = gate_of(site_ad(CurMatches=None, CurrentSubmittingJobs=0))
+    assert gate.values()["CurMatches"] == gate.values()["CurrentJobs"] == 40
+    assert gate.values()["JobsMatchedSinceLastAdvertisement"] == 0
+
+
+@BOTH
+def test_each_match_counts_at_once(gate_of):
+    gate = gate_of(site_ad(CurrentSubmittingJobs=0))
+    for number in range(3):
+        assert gate.values()["CurMatches"] == 40 + number
+        assert gate.values()["JobsMatchedSinceLastAdvertisement"] == number
+        gate.take()
+    assert gate.matched == 3
+
+
+@BOTH
+def test_1_it_is_shut_when_the_matches_reach_maxjobs(gate_of):
+    gate = gate_of(site_ad(CurrentJobs=95, CurrentSubmittingJobs=0))
+    assert filled(gate) == 5
+    assert gate.shut == f"{FIRST} is false: CurMatches = 100, MaxJobs = 100"
+
+
+@BOTH
+def test_2_it_is_shut_when_those_that_are_submitted_reach_maxsubmittingjobs(gate_of):
+    gate = gate_of(site_ad())
+    assert filled(gate) == 7
+    assert gate.shut.startswith(f"{SECOND} is false: JobsMatchedSinceLastAdvertisement = 7, ")
+
+
+@BOTH
+def test_the_simplest_way_of_the_seed(gate_of):
+    simple = {"CurMatches": None, "JobsMatchedSinceLastAdvertisement": None, "MaxSubmittingJobs": None}
+    simple |= {"CurrentSubmittingJobs": None, "Requirements": "(CurrentJobs < MaxJobs)"}
+    assert gate_of(site_ad(**simple, CurrentJobs=99)).admits()
+    full = gate_of(site_ad(**simple, CurrentJobs=100))
+    assert not full.admits()
+    assert full.shut == "CurrentJobs < MaxJobs is false: CurrentJobs = 100, MaxJobs = 100"
+
+
+def test_the_simplest_way_does_not_flood_a_site_in_ledger_mode():
+    simple = {
+        "Requirements": "(CurrentJobs < MaxJobs)",
+        "MaxSubmittingJobs": None,
+        "CurrentSubmittingJobs": None,
+    }
+    assert filled(strict(site_ad(**simple))) == 1_000
+    gate = ledger(site_ad(**simple))
+    assert filled(gate) == 60
+    assert gate.shut == f"{FIRST} is false: CurMatches = 100, MaxJobs = 100"
+
+
+# --- E1 to E10 --------------------------------------------------------------------------------------------
+
+
+def test_e1_a_new_ad_forgets_what_is_still_on_its_way_in_strict_mode():
+    on_the_way = [match(str(number), at=1.0) for number in range(7)]
+    new = site_ad(sequence=2, at=300.0, CurrentSubmittingJobs=0)
+    assert filled(strict(new, *on_the_way, now=300.0)) == 10
+    assert filled(ledger(new, *on_the_way, now=300.0)) == 3
+
+
+def test_e1_in_ledger_mode_an_ad_that_lists_the_stamp_ends_it():
+    on_the_way = [match(str(number), at=1.0) for number in range(7)]
+    new = site_ad(
+        sequence=2, at=300.0, CurrentSubmittingJobs=7, PilotStamps='{"0", "1", "2", "3", "4", "5", "6"}'
+    )
+    gate = ledger(new, *on_the_way, now=300.0)
+    assert gate.matched == 0
+    assert filled(gate) == 3
+
+
+def test_e1_an_ad_that_comes_long_after_the_match_ends_it_too():
+    old = match("a", at=1.0)
+    assert ledger(site_ad(at=1.0 + LEDGER_S - 0.1), old, now=901.0).matched == 1
+    assert ledger(site_ad(at=1.0 + LEDGER_S), old, now=901.0).matched == 0
+    # Time alone does not: no ad says that it is not there.
+    assert ledger(site_ad(at=0.0, ClassAdLifetime=9_000), old, now=5_000.0).matched == 1
+    # Nor does it for a pilot that the batch system has perhaps not taken yet.
+    waiting = SiteMatch(stamp="a", matched_at=1.0)
+    assert ledger(site_ad(at=5_000.0), waiting, now=5_000.0).matched == 1
+    assert SiteGate("FNAL", site_ad(at=61.0), matches=[old], now=61.0, ledger_s=60.0).matched == 0
+
+
+def test_e2_strict_counts_running_jobs_ledger_jobs_in_any_state():
+    ad = site_ad(CurrentJobs=95, CurrentSubmittingJobs=3, CurrentPendingJobs=1)
+    assert strict(ad).values()["CurMatches"] == 95
+    assert filled(strict(ad)) == 5
+    assert ledger(ad).values()["CurMatches"] == 99
+    assert filled(ledger(ad)) == 1
+
+
+def test_e3_a_count_that_would_be_negative_is_zero_and_said():
+    gate = strict(site_ad(CurMatches=10))
+    assert gate.values()["JobsMatchedSinceLastAdvertisement"] == 0
+    assert gate.notice == "its CurMatches = 10 is less than CurrentJobs, and counts as 40"
+    # -30 would open the second limit by 30 jobs.
+    assert filled(gate) == 7
+    assert gate.values()["CurMatches"] == 47
+    assert strict(site_ad()).notice == ledger(site_ad(CurMatches=10)).notice == ""
+    assert filled(strict(site_ad(CurMatches=44))) == 3
+
+
+def test_e3_the_ledger_does_not_use_what_the_site_says_of_matches():
+    assert filled(ledger(site_ad(CurMatches=10, JobsMatchedSinceLastAdvertisement=-30))) == 7
+
+
+@BOTH
+def test_e4_jobs_that_end_are_known_by_the_next_ad(gate_of):
+    full = site_ad(CurrentJobs=100, CurrentSubmittingJobs=0, PilotStamps='{"a"}')
+    assert not gate_of(full, match("a", at=-50.0), now=0.0).admits()
+    assert not gate_of(full, match("a", at=-50.0, ended=True), now=100.0).admits()
+    assert gate_of(site_ad(sequence=2, CurrentJobs=99, CurrentSubmittingJobs=0, at=300.0), now=300.0).admits()
+
+
+def test_e5_what_was_counted_goes_with_the_ad():
+    matched = [match(str(number), at=10.0) for number in range(7)]
+    assert strict(site_ad(), *matched, now=20.0).matched == 7
+    assert strict(site_ad(sequence=1, Incarnation='"again"', at=30.0), *matched, now=30.0).matched == 0
+
+
+@BOTH
+def test_e5_a_site_whose_ad_is_too_old_is_shut(gate_of):
+    assert gate_of(site_ad(), now=900.0).admits()
+    gate = gate_of(site_ad(), now=1_020.4)
+    assert not gate.admits()
+    assert not gate.admits(JOB)
+    assert gate.room(50) == 0
+    assert gate.shut == "its ad is 1,020 s old, older than 900 s"
+    assert gate_of(site_ad(ClassAdLifetime=60), now=61.0).shut == "its ad is 61 s old, older than 60 s"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"MaxJobs": '"100"'}, f'{FIRST} is error: CurMatches = NUMBER, MaxJobs = "100"'),
+        ({"MaxJobs": None}, f"{FIRST} is undefined: CurMatches = NUMBER, MaxJobs = undefined"),
+        (
+            {"CurrentJobs": None, "CurMatches": None},
+            f"{FIRST} is undefined: CurMatches = undefined, MaxJobs = 100",
+        ),
+        ({"MaxSubmittingJobs": None}, f"{SECOND} is undefined: JobsMatchedSinceLastAdvertisement = 0, "),
+        ({"CurrentSubmittingJobs": None}, f"{SECOND} is undefined: JobsMatchedSinceLastAdvertisement = 0, "),
+        ({"MaxJobs": "10 / 0"}, f"{FIRST} is error: CurMatches = NUMBER, MaxJobs = error"),
+    ],
+)
+def test_e7_what_has_no_number_matches_nothing_and_says_why(gate_of, changes, text):
+    gate = gate_of(site_ad(**changes))
+    assert not gate.admits()
+    # A request cannot give what the site does not say.
+    assert not gate.admits(JOB)
+    assert gate.room(5) == 0
+    found = gate.values()["CurMatches"]
+    assert gate.shut.startswith(text.replace("NUMBER", str(found)))
+
+
+@BOTH
+def test_e7_unknown_is_not_zero(gate_of):
+    gate = gate_of(site_ad(CurrentJobs="undefined", CurrentSubmittingJobs="error"))
+    assert gate.values()["CurrentJobs"] is UNDEFINED
+    assert gate.values()["CurrentSubmittingJobs"] is ERROR
+    assert not gate.admits()
+    gate.take()
+    assert not gate.admits()
+
+
+@BOTH
+def test_e8_a_cycle_by_way_of_a_request_matches_nothing_and_is_named(gate_of):
+    ad = site_ad(Requirements="Wish > 1", Wish="TARGET.Wish")
+    asking = parse_ad("[Wish = TARGET.Wish]")
+    gate = gate_of(ad)
+    assert not gate.admits(asking)
+    assert gate.clauses(asking)[0].cycle == ("Wish", "Wish")
+
+
+def test_e9_a_match_that_came_to_nothing_is_given_back_by_the_ledger_alone():
+    ad = site_ad(CurrentSubmittingJobs=0)
+    failed = [match(str(number), ended=True) for number in range(4)]
+    assert filled(strict(ad, *failed, now=2.0)) == 6
+    assert filled(ledger(ad, *failed, now=2.0)) == 10
+
+
+@BOTH
+def test_e10_it_is_closed_at_equality(gate_of):
+    assert not gate_of(site_ad(CurrentJobs=100, CurrentSubmittingJobs=0)).admits()
+    assert not gate_of(site_ad(CurrentJobs=101, CurrentSubmittingJobs=0)).admits()
+    assert not gate_of(site_ad(CurrentSubmittingJobs=10)).admits()
+    assert filled(gate_of(site_ad(CurrentSubmittingJobs=9))) == 1
+
+
+def test_the_trace_of_the_reference():
+    first = strict(site_ad())
+    assert filled(first) == 7
+    assert first.values()["CurMatches"] == 47
+    assert filled(strict(site_ad(sequence=2, CurrentJobs=47, CurrentSubmittingJobs=8))) == 2
+
+
+# --- ads and Requirements ---------------------------------------------------------------------------------
+
+
+def test_a_site_that_never_advertised_has_no_gate():
+    gate = ledger(None)
+    assert gate.admits()
+    assert gate.admits(JOB)
+    assert gate.room(12) == 12
+    gate.take()
+    assert (gate.shut, gate.clauses(), gate.values()) == ("", (), {})
+
+
+@BOTH
+def test_limits_without_requirements_are_those_of_the_seed(gate_of):
+    gate = gate_of(site_ad(Requirements=None))
+    assert [one.text for one in gate.clauses()] == [FIRST, SECOND]
+    assert filled(gate) == 7
+
+
+@BOTH
+def test_an_ad_that_says_nothing_of_jobs_opens_nothing(gate_of):
+    gate = gate_of(site_ad(Requirements=None, MaxJobs=None, MaxSubmittingJobs=None))
+    assert not gate.admits()
+    assert gate.shut == "its ad has neither Requirements nor limits"
+    assert gate.clauses() == ()
+    assert gate_of(site_ad(Requirements="true", MaxJobs=None, MaxSubmittingJobs=None)).room(9) == 9
+
+
+@BOTH
+def test_requirements_may_ask_for_anything_of_both_sides(gate_of):
+    ad = site_ad(
+        Requirements="CurrentPendingJobs < 20 && TARGET.Memory <= MY.Memory && CurMatches < MaxJobs && Free > 2",
+        Memory=8000, CurrentPendingJobs=5, MaxSubmittingJobs=None, Free="MaxJobs - CurMatches",
+    )  # fmt: skip
+    gate = gate_of(ad)
+    assert gate.admits(JOB)
+    assert not gate.admits(parse_ad("[Memory = 9000]"))
+    assert not gate.admits(parse_ad('[Owner = "anna"]'))
+    # Without a request what asks one is left out.
+    expected = 100 - gate.values()["CurMatches"] - 2
+    assert gate.room(200) == expected
+    assert filled(gate) == expected
+    assert gate.shut == "Free > 2 is false: Free = 2"
+    assert not gate.admits(JOB)
+
+
+@BOTH
+def test_a_clause_about_both_is_judged_for_each_request(gate_of):
+    ad = site_ad(Requirements="TARGET.Urgent ? CurMatches < 45 : CurMatches < 43", CurrentSubmittingJobs=0)
+    urgent, other = parse_ad("[Urgent = true]"), MatchSide(parse_ad("[Urgent = false]"))
+    gate = gate_of(ad)
+    counts = []
+    for request in (other, urgent):
+        count = 0
+        while gate.admits(request):
+            gate.take()
+            count += 1
+        counts.append(count)
+    assert counts == [3, 2]
+
+
+@BOTH
+def test_the_clock_of_the_cycle_is_that_of_the_ad(gate_of):
+    ad = site_ad(Requirements="time() % 86400 < 3600", ClassAdLifetime=1e9)
+    assert gate_of(ad, now=1_000.0).admits()
+    assert not gate_of(ad, now=5_000.0).admits()
+
+
+@BOTH
+def test_what_was_asked_leaves_no_trace(gate_of):
+    ad = site_ad()
+    gate = gate_of(ad)
+    before = gate.values()
+    gate.room(50)
+    gate.clauses(JOB)
+    assert gate.values() == before
+    gate.take()
+    assert gate_of(ad).values() == before
+    assert set(ad.rules) == {gate.mode}
+
+
+def test_the_explanation_has_each_clause_with_its_values():
+    ad = site_ad(Requirements=f"TARGET.Memory > 5000 && {FIRST}")
+    first, second, third = ledger(ad).clauses(JOB)
+    assert (first.text, first.value, first.other) == ("TARGET.Memory > 5000", False, (("Memory", 4000),))
+    assert (second.text, second.value, dict(second.own)) == (FIRST, True, {"CurMatches": 43, "MaxJobs": 100})
+    assert (third.text, third.value) == (SECOND, True)
+    assert [one.text for one in strict(ad).clauses(JOB)] == ["TARGET.Memory > 5000", FIRST]
+
+
+CLAUSES = st.sampled_from(
+    [
+        FIRST,
+        SECOND,
+        "MaxJobs > CurMatches + 3",
+        "CurMatches + CurrentPendingJobs <= 90",
+        "CurMatches % 7 != 3",
+        "JobsMatchedSinceLastAdvertisement != 5",
+        "CurrentJobs > 2",
+        "Free >= 1",
+        "5 < MaxJobs",
+        "!(CurMatches >= MaxJobs)",
+        "MaxSubmittingJobs - CurrentSubmittingJobs > JobsMatchedSinceLastAdvertisement",
+        "true",
+    ]
+)
+NUMBERS = st.integers(-2, 60)
+
+
+@given(
+    clauses=st.lists(CLAUSES, min_size=1, max_size=3),
+    mode=st.sampled_from(GateMode),
+    counts=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    most=st.integers(0, 80),
+    taken=st.integers(0, 5),
+)
+def test_room_is_what_can_be_matched_one_by_one(clauses, mode, counts, most, taken):
+    names = ("MaxJobs", "MaxSubmittingJobs", "CurrentJobs", "CurrentSubmittingJobs", "CurrentPendingJobs")
+    ad = site_ad(
+        **dict(zip(names, counts, strict=True)),
+        Free="MaxJobs - CurMatches",
+        Requirements=" && ".join(clauses),
+    )
+    gate = SiteGate("FNAL", ad, mode=mode, now=0.0)
+    for _ in range(taken):
+        gate.take()
+    room = gate.room(most)
+    assert gate.matched == taken
+    assert room == filled(gate, most)
+
+
+COUNTS = st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 30), st.integers(0, 12))
+
+
+def literally(ad, cur_matches):
+    """The Requirements of the text that was published, with CurMatches replaced by a number."""
+    text = re.sub(r"(?m)^ *CurMatches = .*;$", f"CurMatches = {cur_matches};", ad.text)
+    return is_true(evaluate("Requirements", parse_ad(text)))
+
+
+@given(ads=st.lists(st.tuples(COUNTS, st.lists(st.integers(0, 9), max_size=3)), min_size=1, max_size=4))
+def test_strict_mode_is_the_text_of_the_seed(ads):
+    """Some ads, each with some cycles in which up to so many jobs are matched; a restart between any two cycles."""
+    pilots = []
+    for number, ((max_jobs, max_submitting, jobs, submitting), cycles) in enumerate(ads):
+        begun = 300.0 * number
+        ad = site_ad(
+            sequence=number, at=begun, MaxJobs=max_jobs, MaxSubmittingJobs=max_submitting, CurrentJobs=jobs,
+            CurrentSubmittingJobs=submitting,
+        )  # fmt: skip
+        cur_matches = jobs
+        for place, wanted in enumerate(cycles):
+            now = begun + 50.0 * (place + 1)
+            gate = strict(ad, *pilots, now=now)
+            for _ in range(wanted):
+                assert gate.values()["CurMatches"] == cur_matches
+                assert gate.admits() == literally(ad, cur_matches)
+                if not gate.admits():
+                    break
+                gate.take()
+                cur_matches += 1
+                pilots.append(match(f"p{len(pilots)}", at=now, ended=len(pilots) % 2 == 0))
