@@ -139,7 +139,7 @@ class StoredPilot(Struct, frozen=True):
 class Pilot(StoredPilot, frozen=True):
     """A pilot, sent for `task_queue`. `drain` 1: it has to leave. `backend` is the batch system that it was submitted to.
     That said last that the pilot runs on `host` ('': not known), and holds it since `held_since` (None: does not), at
-    `native_seen`.
+    `native_seen`. `bound_job`: the only job that it runs (None: any that fits).
     """
 
     task_queue: int | None
@@ -153,6 +153,7 @@ class Pilot(StoredPilot, frozen=True):
     host: str
     held_since: float | None
     native_seen: float | None
+    bound_job: int | None
 
 
 class PilotLog(Struct):

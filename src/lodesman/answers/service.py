@@ -24,7 +24,9 @@ class Alive(Struct):
 
 
 class NewPilot(Struct, frozen=True, kw_only=True):
-    """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token."""
+    """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token.
+    `bound`: it gets one job of its task queue now, and runs no other. `forwards`: it may run in another queue than this.
+    """
 
     stamp: str
     vo: str
@@ -41,6 +43,14 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     backend: str = "local"
     requirements: str = "{}"
     join_seconds: float = 5 * 86_400.0
+    bound: bool = False
+    forwards: bool = False
+
+
+class Prepared(Struct):
+    """How many pilots were stored, the first of those that were sent: a bound one only if there is a job for it."""
+
+    stored: int
 
 
 # What a batch system answered: by stamp the native id, or None with the reason of the refusal.
@@ -60,6 +70,13 @@ class PilotEnd(Struct):
 
     pilot: int
     state: PilotState
+    reason: str
+
+
+class Unbound(Struct):
+    """Pilots that have not taken the jobs which they are bound to, and never will."""
+
+    pilots: list[int]
     reason: str
 
 

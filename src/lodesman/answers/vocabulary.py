@@ -174,6 +174,7 @@ class PilotVerdict(StrEnum):
 
     ENDED = "ended"
     DRAINING = "draining"
+    BOUND = "bound to a job"
     NOT_CONFIGURED = "not configured"
     HOST_SHUT = "host is shut"
     NOT_ASKED = "has not asked"

@@ -22,6 +22,7 @@ from lodesman.api.auth import authorise
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
+from lodesman.commands.bound import claim_bound
 from lodesman.commands.claim import Claim, unpark
 from lodesman.commands.hosts import ShutHost
 from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
@@ -33,6 +34,7 @@ _CLAIM = msgspec.json.Decoder(ClaimBody)
 _LONGEST_WAIT = 60.0
 _SHORTEST_WAIT = 45.0
 _NOTHING_MORE = b'{"jobs":[],"drain":true}'
+_SHUT = "the host of its pilot gets no jobs"
 
 # Status, headers, body; called once, on the event loop, unless the client went away before.
 Reply = Callable[[int, Headers, bytes], None]
@@ -65,6 +67,15 @@ class AskedClaim:
         if seconds > 0:
             self._claim = claim
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
+
+    def post_bound(self, asks: ClaimBody) -> None:
+        """Ask for the only job of a bound pilot: it is there now, or never."""
+        core, session, has = self.core, self.session, asks.resource
+        free = FreeResources(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
+        session.last_claim = LastClaim(core.clock(), free, asks.count)
+        refused = _SHUT if session.host in core.hosts.shut else "it was drained" if session.drain else ""
+        claim = Change(claim_bound, core.live, session.id, asks.claim_token, refused)
+        core.post_together(claim, self._answered)
 
     def rest(self, host: ShutHost, seconds: float) -> None:
         """Get nothing, at the end of that time or as soon as the host is open."""
@@ -106,7 +117,8 @@ class AskedClaim:
                 self.session.last_seen = core.ticks()
                 core.claims += 1
                 core.claimed_jobs += len(result)
-                answer = json_answer(core.templates.render(result, drain=self.session.drain))
+                drain = self.session.drain or self.session.bound_job is not None
+                answer = json_answer(core.templates.render(result, drain=drain))
             except LodesmanError as fault:
                 answer = error_answer(fault)
             except Exception as bug:  # the claim is committed; the pilot asks again
@@ -147,11 +159,14 @@ def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedCl
 def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
     session = core.session(pilot_id)
     asked = AskedClaim(core, session, reply)
-    if session.drain:
+    if session.drain and session.bound_job is None:
         reply(*json_answer(_NOTHING_MORE))
         return asked
     if core.ending:
         raise Unavailable("The server is ending.", hint="Ask again when it is back.")
+    if session.bound_job is not None:
+        asked.post_bound(asks)
+        return asked
     jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
     seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2))
     shut = core.hosts.shut.get(session.host) if core.hosts.shut else None

@@ -258,7 +258,7 @@ def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
     if pilot is None:
         raise Unauthorized("There is no such pilot.")
     for place in queues:
-        if not pilot.queue_id.covers(place):
+        if not pilot.sent_to and not pilot.queue_id.covers(place):
             raise Forbidden(
                 f"This pilot was sent to {'/'.join(pilot.queue_id)} and asks for {'/'.join(place)}."
             )

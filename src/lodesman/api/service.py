@@ -20,6 +20,7 @@ from lodesman.api.dispatch import Endpoint, Request, serves
 from lodesman.api.pilots import pools_of_queues
 from lodesman.api.quotas import follow
 from lodesman.commands.accounts import delete_expired_tokens
+from lodesman.commands.bound import unbind
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.quotas import PART, alike_places, buckets, check_limits, limited, limits_of, places
@@ -96,10 +97,16 @@ async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothin
 
 
 @serves(calls.PREPARE_PILOTS)
-async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> Nothing:
-    await core.command(Change(prepare_pilots, core.live, request.body))
+async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
+    stored = await core.command(Change(prepare_pilots, core.live, request.body))
     core.pilots_changed()
-    return Nothing()
+    return service.Prepared(len(stored))
+
+
+@serves(calls.UNBIND)
+async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
+    asked = request.body
+    return service.Rescued(await core.command(Change(unbind, core.live, asked.pilots, asked.reason)))
 
 
 @serves(calls.PILOT_ENDED)

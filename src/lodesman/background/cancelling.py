@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
-from lodesman.answers.service import PilotEnd
+from lodesman.answers.service import PilotEnd, Unbound
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
 from lodesman.batch.backend import CancelOutcome
@@ -65,4 +65,15 @@ class Cancelling:
                 ended += 1
                 if too_old:
                     self.note(pilot.queue_id, False, reason)
+        self._unbind(excess.bound)
         return ended
+
+    def _unbind(self, bound: Collection[int]) -> None:
+        """The jobs of those that waited too long and may still be there wait again; they leave if they ever start."""
+        left = [
+            one for one in read.pilots_by_id(self.db, bound) if one.ended_at is None and one.joined_at is None
+        ]
+        if left:
+            self.post(calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
+        for pilot in left:
+            self.note(pilot.submitted_to, False, _TOO_OLD)

@@ -158,9 +158,9 @@ class BackendWatch:
         shut = pilots_on_shut_hosts(self._db) if new else set()
         for pilot in new:
             if pilot.id not in shut:
-                self._note(pilot.queue_id, True, "")
+                self._note(pilot.submitted_to, True, "")
             elif (pilot.joined_at or 0.0) >= self._started:
-                self._note(pilot.queue_id, False, "its pilots start on a host that gets no jobs")
+                self._note(pilot.submitted_to, False, "its pilots start on a host that gets no jobs")
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
@@ -204,7 +204,7 @@ class BackendWatch:
                 continue
             reason = _reason(status)
             if pilot.joined_at is None:
-                self._note(pilot.queue_id, False, reason)
+                self._note(pilot.submitted_to, False, reason)
             state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
             self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
             ended += 1

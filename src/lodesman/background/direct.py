@@ -205,7 +205,7 @@ class Director:
     ) -> DirectorInput:
         """What there is. `table` has the waiting task queues."""
         pilots = read.pilots_in_short(self.db)
-        own = own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots)
+        own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
         maker = self._candidates(own, self._mask.look(self.db), now)
         return DirectorInput(
             demands=self._demands(waiting),

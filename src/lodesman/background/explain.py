@@ -40,8 +40,19 @@ from lodesman.why.job_facts import JobFacts, Started
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
 from lodesman.why.survey import SENDABLE
+from lodesman.why.verdict import span
 
 _LATELY: Final = 5
+
+
+def _bound_text(pilot: read.Binding, now: float) -> str:
+    where, since = "/".join(pilot.queue), span(max(0.0, now - pilot.since))
+    waits = (
+        "which has not started yet"
+        if pilot.joined_at is None
+        else "which has joined and is about to ask for it"
+    )
+    return f"It is Matched: bound for {since} to pilot {pilot.id} in {where}, {waits}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,8 @@ class Explainer:
         number, state, reason, tq_id = job.id, job.state, job.reason, job.task_queue
         if state not in (JobState.WAITING, JobState.HELD):
             why = f": {reason}" if reason else ""
-            text = f"It is {state}{why}; it does not wait."
+            bound = read.binding_of(self.db, number) if state is JobState.MATCHED else None
+            text = f"It is {state}{why}; it does not wait." if bound is None else _bound_text(bound, self.now)
             return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
         held = None
         if job.held_by is not None:

@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -245,15 +245,20 @@ class SubmissionPools:
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object], watch: BackendWatch
     ) -> Iterator[PilotSpec]:
-        """Store the pilots of a placement, in parts, before they are submitted. They require what their task queue does."""
+        """Store the pilots of a placement, in parts, before they are submitted. They require what their task queue does. Of
+        bound ones only those that got a job are submitted.
+        """
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
             owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
             submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
             backend=self._backend(placement, offer), join_seconds=self._join_seconds,
+            bound=offer.settings.push, forwards=offer.settings.forwards,
         )  # fmt: skip
-        common, shape = {**self._common(offer), **place, **served}, offer.shape
+        common, shape = self._common(offer), offer.shape
+        if not offer.settings.forwards:  # else they find out where they are
+            common = {**common, **place, **served}
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
         for part in portions(range(placement.count), most):
             submission, secret = self._new_submission(), secrets.token_urlsafe(32)
@@ -268,13 +273,20 @@ class SubmissionPools:
                 memory_mb=shape.memory_mb,
                 wall_seconds=shape.wall_seconds,
                 options=(*watch.options, *shape.options),
+                forwards=pilot.forwards,
             )
             rows = [
                 msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join_token_of(secret, n)))
                 for n, stamp in spec.stamps().items()
             ]
-            self._post(calls.PREPARE_PILOTS, rows)
-            yield spec
+            answer = self._post(calls.PREPARE_PILOTS, rows)
+            if not pilot.bound or answer.stored == spec.count:
+                yield spec
+                continue
+            # Others took the jobs meanwhile, or limits are full.
+            if answer.stored:
+                yield replace(spec, count=answer.stored)
+            return
 
     def _common(self, offer: QueueOffer) -> dict[str, object]:
         """What the files of all pilots of a queue say."""

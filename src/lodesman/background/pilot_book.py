@@ -124,6 +124,7 @@ class PilotBook:
             found = self._inhabited.get(queues)
             if found is None:
                 away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
+                away |= self._standing[PilotStanding.BOUND]
                 there = self._pilots_in(queues, None) & ~away
                 requests = self._requests
                 found = self._inhabited[queues] = (
@@ -232,8 +233,11 @@ def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:
 
 def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     """Whether a live pilot takes jobs now or later."""
+    if pilot.bound_job is not None and not pilot.drain and pilot.joined_at is None:
+        return PilotStanding.BOUND
     if not takes_jobs(pilot, now):
-        return PilotStanding.DRAINING if pilot.drain else PilotStanding.SILENT
+        leaves = pilot.drain or pilot.bound_job is not None
+        return PilotStanding.DRAINING if leaves else PilotStanding.SILENT
     if pilot.is_shut:
         return PilotStanding.SHUT
     if pilot.state != "Running":

@@ -34,6 +34,7 @@ class PilotSpec:
     Nothing in it is a file of the server, so that it can travel. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a
     folder of its own, where PROGRAM holds `program` (a zipapp) and FILE, with mode 0600, `pilot_file`. That holds a secret:
     no argument, environment or log shows it. `options` are words for the submit command, as an administrator gave them.
+    `forwards`: what is behind the queue chooses where the copies run; they find that out.
     """
 
     queue: QueueId
@@ -47,6 +48,7 @@ class PilotSpec:
     wall_seconds: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    forwards: bool = False
 
     def stamps(self) -> dict[int, str]:
         """Number -> stamp of all copies."""

@@ -98,7 +98,8 @@ def job_script(
     other accounts read the script: it is not in the script then. `notices`: the batch system sends SIGUSR2 before it
     kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops processes, which is ignored.
     """
-    place = dict(zip(("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE"), spec.queue, strict=True))
+    names = () if spec.forwards else ("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE")
+    place = dict(zip(names, spec.queue, strict=False))
     exports = (
         f"export {name}={shlex.quote(value)}" for name, value in (place | dict(spec.environment)).items()
     )

@@ -42,6 +42,8 @@ def _list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
 def _pilot(row: Pilot) -> list[Cell]:
     owner = " ".join(filter(None, (row.owner, row.group and f"({row.group})"))) or "any"
     remark = row.reason or ("draining" if row.drain else "")
+    if row.bound_job is not None:
+        remark = f"bound to job {row.bound_job}" + (f"; {remark}" if remark else "")
     ages = (age(row.created_at), age(row.last_seen))
     return [str(row.id), state(row.state), path_of(row), str(row.jobs_done), *ages, owner, remark]
 

@@ -224,6 +224,24 @@ class Bookings:
             self._index.limits.give(*found)
             tx.undo.append(partial(self._take, *found))
 
+    def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
+        """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""
+        of_pilot = self._held[pilot]
+        cores, memory_mb, key, before = of_pilot[attempt]
+        self._index.limits.give(key, before)
+        if self._index.is_shut(tq_id, place):
+            self._take(key, before)
+            return False
+        self._take(key, place)
+        tx.undo.append(partial(self._take, key, before))
+        tx.undo.append(partial(self._give, key, place))
+        tx.put(of_pilot, attempt, (cores, memory_mb, key, place))
+        self._changes(tx, (pilot, attempt))
+        return True
+
+    def _give(self, key: TaskQueueKey, place: RunPlace) -> None:
+        self._index.limits.give(key, place)
+
     def _take(self, key: TaskQueueKey, place: RunPlace) -> None:
         self._index.limits.take(key, place)
 

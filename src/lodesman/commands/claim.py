@@ -60,7 +60,7 @@ class Claim:
             raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
         # The pilot does not wait for its earlier claim any more, which must win no job.
         self.live.parked.end_of_pilot(tx, self.pilot_id)
-        before = self._asked_before(tx)
+        before = asked_before(tx, self.live, self.pilot_id, self.claim_token)
         if before is not None:
             return before
         claimed = self.claim(tx)
@@ -137,34 +137,39 @@ class Claim:
             left -= index.key(tq_id).cores
 
     def _claim_one(self, tx: Transaction, tq_id: int, shares: str | None) -> Claimed | None:
-        live, key = self.live, self.live.queues.index.key(tq_id)
-        job = live.queues.fronts.take(tx, tq_id)
-        if job is None:
-            # The counter says that a job waits and there is none: nothing may be claimed.
-            surplus = live.queues.index.waiting(tq_id)
-            log.error(
-                "a task queue counted jobs that do not exist", extra={"task_queue": tq_id, "surplus": surplus}
-            )
-            live.queues.correct_count(tx, tq_id, 0)
-            live.bookings.not_claimed(tx, key, self.place)
-            return None
         facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
-        live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
-        attempt = job.id, job.attempt + 1
-        live.pilots.hold(tx, self.pilot_id, attempt, key, self.place)
-        live.bookings.claimed(tx, self.pilot_id, attempt)
-        return Claimed(*attempt, job.template_id, job.submission_id)
+        return take_job(tx, self.live, facts, tq_id, self.place)
 
-    def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
-        """What was answered to the same claim token, if this pilot used it before."""
-        last = self.live.pilots.last_claims.get(self.pilot_id)
-        if last is not None:
-            if last[0] != self.claim_token:
-                return None
-            held = self.live.pilots.held.get(self.pilot_id, {})
-            return [one for one in last[1] if (one.job_id, one.attempt) in held]
-        # The first claim of this pilot since the server started: the answer may predate the start.
-        return claimed_with(tx, self.pilot_id, self.claim_token) or None
+
+def take_job(tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace) -> Claimed | None:
+    """The next job of a task queue goes to a pilot, if there is one; index and limits count it already."""
+    key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
+    if job is None:
+        # The counter says that a job waits and there is none: nothing may be claimed.
+        surplus = live.queues.index.waiting(tq_id)
+        log.error(
+            "a task queue counted jobs that do not exist", extra={"task_queue": tq_id, "surplus": surplus}
+        )
+        live.queues.correct_count(tx, tq_id, 0)
+        live.bookings.not_claimed(tx, key, place)
+        return None
+    live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
+    attempt = job.id, job.attempt + 1
+    live.pilots.hold(tx, facts.pilot_id, attempt, key, place)
+    live.bookings.claimed(tx, facts.pilot_id, attempt)
+    return Claimed(*attempt, job.template_id, job.submission_id)
+
+
+def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list[Claimed] | None:
+    """What was answered to the same claim token, if this pilot used it before."""
+    last = live.pilots.last_claims.get(pilot_id)
+    if last is not None:
+        if last[0] != token:
+            return None
+        held = live.pilots.held.get(pilot_id, {})
+        return [one for one in last[1] if (one.job_id, one.attempt) in held]
+    # The first claim of this pilot since the server started: the answer may predate the start.
+    return claimed_with(tx, pilot_id, token) or None
 
 
 def unpark(tx: Transaction, claim: Claim) -> None:

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
 
+from msgspec.structs import replace
+
 from lodesman.answers.jobs import NotChanged, RangeControlled
 from lodesman.answers.vocabulary import JobState
+from lodesman.commands.bound import unbind
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.spec import ACTIVE, may_move
@@ -43,6 +46,9 @@ _MEMBER_FROM = {
     "reschedule": frozenset({"Killed"}),
     "delete": frozenset({"", "Held", "Killed"}),
 }
+
+# What is done to a bound job as to one that waits.
+_TAKE_BACK = frozenset({"kill", "hold", "delete"})
 
 _MOST_EXAMPLES = 20
 _KEPT = "an administrator held it, and only an administrator lets it run"
@@ -219,12 +225,22 @@ class Control(RangeAction):
         return RangeAction.apply(self, tx)
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
-        refusal = self._refusal(tx, row) or self._too_many(1)
+        # A bound job that its pilot has not taken is as one that waits: it is taken back first.
+        is_bound = self._is_bound(row)
+        waits = is_bound and self.action in _TAKE_BACK
+        refusal = self._refusal(tx, replace(row, state=JobState.WAITING) if waits else row) or self._too_many(
+            1
+        )
         if refusal:
             out.refuse(row.id, refusal)
             return
         out.change()
         new = TARGET[self.action]
+        if is_bound:
+            unbind(tx, self.live, [row.pilot_id or 0], f"job {row.id}: {self.action}")
+            if new is JobState.WAITING:
+                return
+            row = jobs.need_row(tx, row.id)
         if row.state in ACTIVE:
             self._stop_attempt(tx, row)
             if new is JobState.WAITING:
@@ -236,6 +252,9 @@ class Control(RangeAction):
         if new is JobState.WAITING:
             self._let_judge(tx, row.tq_id)
             self.live.queues.came_back(tx, row.tq_id, row.id)
+
+    def _is_bound(self, row: JobRow) -> bool:
+        return self.live.pilots.bound.get(row.pilot_id or 0) == (row.id, row.attempt)
 
     def _let_judge(self, tx: Transaction, tq_id: int) -> None:
         """Jobs that had ended come back: while their task queue was empty no pass judged whether it is possible."""

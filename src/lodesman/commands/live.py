@@ -24,7 +24,7 @@ from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.pilots import joined_pilots, pilots_with_stalled_jobs, stop_orders
+from lodesman.store.read.pilots import bound_attempts, joined_pilots, pilots_with_stalled_jobs, stop_orders
 from lodesman.store.read.submit_pools import PassRow, last_pass
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
@@ -62,6 +62,7 @@ class _LivePilots:
     -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
     lost answer can be asked for again. `held`: pilot -> live attempt -> what it holds. `freed`: pilots that hold less since
     this batch. `offers`: what a queue offers a VO on a host (None: on any), by the configuration; None at the start.
+    `bound`: pilot -> the live attempt that waits for it alone (`commands.bound`).
     """
 
     def __init__(self, db: Reader) -> None:
@@ -72,6 +73,7 @@ class _LivePilots:
         self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
         self.held: dict[int, dict[Attempt, Held]] = {}
         self.freed: set[int] = set()
+        self.bound = bound_attempts(db)
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
 
@@ -105,6 +107,8 @@ class _LivePilots:
         if held:
             tx.drop(held, attempt)
             self.freed.add(pilot_id)
+        if self.bound.get(pilot_id) == attempt:
+            tx.drop(self.bound, pilot_id)
         orders = self.stop_orders.get(pilot_id)
         return tx.drop(orders, attempt) if orders else None
 

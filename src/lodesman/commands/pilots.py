@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from lodesman.answers.hosts import reported_host
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState, Waking
+from lodesman.commands.bound import bind, settle, unbind
 from lodesman.commands.live import Live
 from lodesman.commands.report import LOST, end_all_attempts
 from lodesman.commands.sessions import configured_part, rewritten
@@ -39,18 +40,26 @@ def hash_token(token: str) -> bytes:
 
 
 def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
-    """Store pilots and their join tokens before they are submitted; answers their ids."""
+    """Store pilots and their join tokens before they are submitted; answers their ids. Of bound ones those for which there
+    are jobs: the first that gets none, and those after it, are not stored.
+    """
     numbers = []
     places = {QueueId(one.site, one.ce, one.queue) for one in new}
     leaving = {place: why_drained(tx, place) for place in places}
     for pilot in new:
-        number = live.ids.pilot()
-        numbers.append(number)
+        number, job = live.ids.pilot(), None
         place = QueueId(pilot.site, pilot.ce, pilot.queue)
         # As its queue is now, which the director may not know yet.
         known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
         request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
-        pilots.insert_pilot(tx, number, pilot, request)
+        if pilot.bound:
+            job = None if leaving[place] else bind(tx, live, number, pilot, request)
+            if job is None:
+                break
+        numbers.append(number)
+        if pilot.forwards:
+            request = {**request, "described": True}
+        pilots.insert_pilot(tx, number, pilot, request, bound_job=job)
         if leaving[place]:
             pilots.drain_pilots_for(tx, [number], leaving[place])
     return numbers
@@ -100,8 +109,8 @@ def join_pilot(
     """A pilot exchanges its one-time join token for a token bound to its lease.
 
     The same join token with the same nonce may be used again: the answer was lost. `found_queue`: the queue that it
-    found itself in, for a pilot that was sent to none. Raises Unauthorized for an unknown, used or expired join token,
-    Conflict if the pilot ended.
+    found itself in, for a pilot that was sent to none, or forwarded. Raises Unauthorized for an unknown, used or expired
+    join token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
     found = pilots.join_token(tx, digest)
@@ -123,7 +132,7 @@ def join_pilot(
     tx.add(live.pilots.running, row.id)
     row = replace(row, joined_at=tx.now, node=report)
     live.hosts.joined(tx, report, live.queues.index.look_anew)
-    if found_queue is not None and not all(row.queue_id):
+    if found_queue is not None:
         row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
         pilots.set_place(tx, row)
     # Its host is known from now on: a queue may offer something else there.
@@ -136,7 +145,9 @@ def join_pilot(
     reason = why_drained(tx, row.queue_id)
     if reason:
         pilots.drain_pilots_for(tx, [row.id], reason)
+        unbind(tx, live, [row.id], reason)
         row = replace(row, drain=1, drain_reason=reason)
+    settle(tx, live, row)
     return Joined(row, bound_token)
 
 
@@ -155,7 +166,7 @@ def end_pilot(
         return 0
     tx.answers.append((live.announce, Waking.PILOT_ENDED))
     live.parked.end_of_pilot(tx, pilot_id)
-    ended = end_all_attempts(live, tx, pilot_id, cause)
+    ended = end_all_attempts(live, tx, pilot_id, cause, why=reason)
     lost = (row.state if before else state) is PilotState.LOST
     expires = tx.now + LATE_SECONDS if ended else None
     pilots.end_tokens(tx, pilot_id, keep_working=lost and bool(before or ended), expires_at=expires)
@@ -171,12 +182,15 @@ def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int]) -> int:
     for pilot_id in pilot_ids:
         changed += pilots.drain_pilot(tx, pilot_id)
         live.parked.end_of_pilot(tx, pilot_id)
+        unbind(tx, live, [pilot_id], "it was drained")
     return changed
 
 
 def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
-    """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue."""
-    if all(row.queue_id) or not row.queue_id.covers(told):
+    """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue that does not
+    forward.
+    """
+    if not row.sent_to and (all(row.queue_id) or not row.queue_id.covers(told)):
         return None
     offer = policy.vo_config(row.vo).offer(told)
     if offer is None:  # its access list does not admit the VO

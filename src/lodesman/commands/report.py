@@ -35,6 +35,8 @@ MOST_MB = 1 << 30
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
 UNNAMED = "not-named"
+NOT_TAKEN = "not-taken"
+"""Why an attempt ended that was bound to a pilot which never claimed it."""
 # Where the job may be whose lost attempt turns out to have succeeded.
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
@@ -194,14 +196,33 @@ def _reason(report: AttemptReport) -> str:
         "pilot-shutdown": "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",
         "lease-expired": "its pilot fell silent",
+        NOT_TAKEN: "the pilot that it was bound to did not take it",
     }.get(report.cause, report.cause or report.state)
     return f"{words}: {report.message}"[:MAX_TEXT] if report.message else words
 
 
-def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str) -> int:
-    """End every live attempt of a pilot that is gone; their jobs go back. Returns how many."""
+def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
+    """The job that is bound to a pilot which has not claimed it waits again, with the reason; says whether there was one.
+    That attempt never began: it is not one of those that the job may have.
+    """
+    bound = live.pilots.bound.get(pilot_id)
+    if bound is None:
+        return False
+    row = jobs.allow_another(tx, jobs.need_row(tx, bound[0]))
+    end = AttemptReport(id=row.id, attempt=bound[1], state="Released", cause=NOT_TAKEN, message=why)
+    end_attempt(live, tx, row, end, pilot_id=pilot_id)
+    return True
+
+
+def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
+    """End every live attempt of a pilot that is gone; their jobs go back. `why`: for the one bound to it, if it was not
+    taken. Returns how many.
+    """
     found = attempts.live_attempts_of(tx, pilot_id)
     for job_id, number in found:
+        if live.pilots.bound.get(pilot_id) == (job_id, number):
+            take_back(live, tx, pilot_id, why or cause)
+            continue
         row = jobs.need_row(tx, job_id)
         end = AttemptReport(id=job_id, attempt=number, state="Released", cause=cause)
         end_attempt(live, tx, row, end, pilot_id=pilot_id)
@@ -217,7 +238,9 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
     ended = 0
     for job_id, number in unnamed:
         row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
-        if row is not None and row.attempt == number and (job_id, number) in held:
+        if live.pilots.bound.get(pilot_id) == (job_id, number):
+            ended += take_back(live, tx, pilot_id, "it did not ask for it in three heartbeats")
+        elif row is not None and row.attempt == number and (job_id, number) in held:
             end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
             end_attempt(live, tx, row, end, pilot_id=pilot_id)
             ended += 1

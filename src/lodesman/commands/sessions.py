@@ -58,7 +58,8 @@ class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     """What is stored of a pilot before it starts: a ResourceRequest as the director made it from the configuration.
 
     None: nothing is known, so what the node reports counts (of `job_types` and `job_classes`: all may enter). Only pilots
-    that were sent to no known queue have it otherwise.
+    that were sent to no known queue have it otherwise. `described`: what the node reports counts where it reports
+    something; its queue forwards pilots to one that is not configured.
     """
 
     vo: str = ""
@@ -74,6 +75,7 @@ class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     cores: int | None = None
     memory_mb: int | None = None
     norm_cpu_seconds: int | None = None
+    described: bool = False
 
 
 class _NodeReport(Struct, frozen=True, kw_only=True):
@@ -158,11 +160,15 @@ def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: 
     Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
     """
     facts = msgspec.structs.asdict(offer) | queue._asdict() | who
-    if offer.platforms is None:
-        is_name = isinstance(node.platform, str) and node.platform
+    is_name = isinstance(node.platform, str) and node.platform != ""
+    if offer.platforms is None or (offer.described and is_name):
         facts["platforms"] = (node.platform,) if is_name else ()
-    facts["cores"] = _least(offer.cores, node.cores, neither=1)
-    facts["memory_mb"] = _least(offer.memory_mb, node.memory_mb, neither=UNLIMITED)
+    cores, memory_mb = offer.cores, offer.memory_mb
+    if facts.pop("described"):
+        cores = None if _least(None, node.cores, neither=0) else cores
+        memory_mb = None if _least(None, node.memory_mb, neither=0) else memory_mb
+    facts["cores"] = _least(cores, node.cores, neither=1)
+    facts["memory_mb"] = _least(memory_mb, node.memory_mb, neither=UNLIMITED)
     if offer.norm_cpu_seconds is None:
         facts["norm_cpu_seconds"] = UNLIMITED
     return ResourceRequest(**facts)
@@ -209,7 +215,9 @@ def presented_by(
 
 
 def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
-    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent."""
+    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent, nor bound."""
+    if pilot.bound_job is not None:
+        return False
     return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
 
 
@@ -253,6 +261,7 @@ class PilotSession:
         self.id = row.id
         self.stamp = row.stamp
         self.vo = row.vo
+        self.bound_job = row.bound_job
         self.queue = row.queue_id
         self.serves_one_group = bool(row.group)
         self._who = {
@@ -267,7 +276,9 @@ class PilotSession:
         self.place = RunPlace(row.site, row.ce, row.queue, self.host.host)
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
-        self._made: Made = (self._offer(OFFER.decode(row.request)), {})
+        offer = OFFER.decode(row.request)
+        self._described = offer.described
+        self._made: Made = (self._offer(offer), {})
         self.last_seen = now
         self.drain = bool(row.drain)
         self.last_claim: LastClaim | None = None
@@ -323,6 +334,8 @@ class PilotSession:
         self._made = made
 
     def _offer(self, offer: ConfiguredOffer) -> ResourceRequest:
+        if self._described:
+            offer = msgspec.structs.replace(offer, described=True)
         return _offer_of(offer, self._node, self.queue, **self._who)
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from lodesman.answers.nodes import BreakerOrder, Closing
 from lodesman.commands.live import Live
+from lodesman.commands.report import take_back
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath, QueueId
@@ -86,6 +87,7 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
         drain_pilots_for(tx, drained, leaving(closing))
         for pilot_id in drained:
             live.parked.end_of_pilot(tx, pilot_id)
+            take_back(live, tx, pilot_id, leaving(closing))
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
     return Closed(closing=closing, drained=drained, renewed=before is not None)

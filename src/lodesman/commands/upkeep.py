@@ -7,7 +7,7 @@ import logging
 from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
-from lodesman.commands.report import PAYLOAD_CAUSES
+from lodesman.commands.report import NOT_TAKEN, PAYLOAD_CAUSES, take_back
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
 from lodesman.store.journal import Transaction
@@ -15,15 +15,18 @@ from lodesman.store.read.upkeep import wrong_counts
 from lodesman.store.write import attempts, jobs, task_queues, upkeep
 from lodesman.store.write.attempts import AttemptRow
 from lodesman.store.write.jobs import JobRow
+from lodesman.store.write.pilots import has_ended
 
 log = logging.getLogger(__name__)
 
 _GHOST = "it was active without a live attempt"
+_BOUND_TO_NONE = "that pilot had ended"
 
 
 def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
     """Repair what is wrong with the suspects, and report it: no job waits without a task queue, none is
-    active without a live attempt, counters are what they count. Returns how many of each fault were repaired.
+    active without a live attempt, or bound to a pilot that has ended (counted with those), counters are what they count.
+    Returns how many of each fault were repaired.
     """
     # Claims that are in the attempts alone so far: counters are compared after them.
     live.queues.write_claims(tx)
@@ -54,7 +57,7 @@ def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
     """An active job without a live attempt goes where the end of that attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
-        return False
+        return _unbind_lost(tx, live, row, attempt)
     new = _after(row, attempt)
     log.error(
         "a job was active without a live attempt",
@@ -68,10 +71,21 @@ def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
     return True
 
 
+def _unbind_lost(tx: Transaction, live: Live, row: JobRow, attempt: AttemptRow) -> bool:
+    """A job that is bound to a pilot which has ended waits again."""
+    bound = live.pilots.bound.get(attempt.pilot_id) == (row.id, row.attempt)
+    if not bound or not has_ended(tx, attempt.pilot_id):
+        return False
+    log.error("a job was bound to a pilot that has ended", extra={"job": row.id, "pilot": attempt.pilot_id})
+    return take_back(live, tx, attempt.pilot_id, _BOUND_TO_NONE)
+
+
 def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
     """The state that the recorded end of the last attempt leads to (`report`); without one, the job goes back."""
     if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
+    if attempt is not None and attempt.cause == NOT_TAKEN:
+        return JobState.WAITING  # it was allowed another one when that ended
     if (attempt is not None and attempt.cause in PAYLOAD_CAUSES) or row.attempt >= row.max_attempts:
         return JobState.FAILED
     return JobState.WAITING

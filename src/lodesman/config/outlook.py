@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
-from itertools import groupby
+from itertools import compress, groupby
 from operator import itemgetter
 
 from msgspec import Struct
@@ -51,7 +51,8 @@ def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[st
         wrong = unknown or without.parameter == SUBMISSION_POOLS
         near = get_close_matches(backend, (*names, *TYPES), 1) if unknown else ()
         return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", wrong
-    name = backend if settings.generic_pilots else f"{backend}, private pilots only"
+    ways = (not settings.generic_pilots, settings.push, settings.forwards)
+    name = ", ".join([backend, *compress(("private pilots only", "push", "forwards"), ways)])
     if backend != LOCAL:
         return f"{name}: as its batch system and the caps of the queue allow", False
     most = settings.max_total_jobs if settings.slots is None else settings.slots

@@ -52,12 +52,14 @@ class Excess:
     """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice. A
     single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
 
-    cancel: pilots to cancel now; too_old are those of them that wait too long. suspects: spare pilots and when each
-    was first seen so; the caller gives them back at the next iteration.
+    cancel: pilots to cancel now; too_old are those of them that wait too long, bound those of these whose job is to wait
+    again, whatever the batch system says. suspects: spare pilots and when each was first seen so; the caller gives them
+    back at the next iteration.
     """
 
     cancel: tuple[int, ...] = ()
     too_old: frozenset[int] = frozenset()
+    bound: frozenset[int] = frozenset()
     suspects: Mapping[int, float]
 
 
@@ -144,7 +146,8 @@ def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
 def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
     """Pilots to cancel among the spare and the aged ones. A pilot that had a use between two iterations starts anew."""
     waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
-    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING]
+    bound = {one.pilot_id for one in supply.aged if one.standing is PilotStanding.BOUND}
+    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING or one.pilot_id in bound]
     seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
     if not rules.enabled:
         return Excess(suspects=seen)
@@ -163,4 +166,4 @@ def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: Exces
     cancel = tuple(ripe[: rules.max_cancels])
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
     too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
-    return Excess(cancel=cancel, too_old=too_old, suspects=seen)
+    return Excess(cancel=cancel, too_old=too_old, bound=too_old & bound, suspects=seen)

@@ -23,7 +23,7 @@ from lodesman.resources import QueueId
 
 class PilotStanding(StrEnum):
     """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is
-    not gone.
+    not gone. One that is bound to a job has not joined; after that it takes no more.
     """
 
     SUBMITTING = "submitting"
@@ -33,9 +33,11 @@ class PilotStanding(StrEnum):
     DRAINING = "draining"
     SILENT = "silent"
     SHUT = "host shut"
+    BOUND = "bound to a job"
 
 
 _NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING})
+_MAY_AGE = _NOT_STARTED | {PilotStanding.BOUND}
 _TAKES_JOBS = frozenset({PilotStanding.IDLE, PilotStanding.BUSY})
 
 
@@ -47,6 +49,7 @@ class SetAside(StrEnum):
     DRAINING = "takes no more jobs"
     SILENT = "was not heard for long"
     SHUT = "runs on a host that gets no jobs"
+    BOUND = "waits for the job that it is bound to"
 
 
 _SET_ASIDE = {
@@ -54,6 +57,7 @@ _SET_ASIDE = {
     PilotStanding.DRAINING: SetAside.DRAINING,
     PilotStanding.SILENT: SetAside.SILENT,
     PilotStanding.SHUT: SetAside.SHUT,
+    PilotStanding.BOUND: SetAside.BOUND,
 }
 
 
@@ -113,7 +117,7 @@ def count_supply(
     for pilot in pilots:
         running += pilot.standing in _TAKES_JOBS
         reason = _SET_ASIDE.get(pilot.standing)
-        if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
+        if pilot.standing in _MAY_AGE and now - pilot.submitted_at >= max_waiting_s:
             reason = SetAside.TOO_OLD
             aged.append(pilot)
         if reason is None:

@@ -274,6 +274,8 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="Backend", kind=Kind.STRING),
     ParameterType(name="CEType", kind=Kind.STRING),
     ParameterType(name="GenericPilots", kind=Kind.BOOLEAN),
+    ParameterType(name="Mode", kind=Kind.STRING),
+    ParameterType(name="Forwards", kind=Kind.BOOLEAN),
     ParameterType(name="JcList", kind=Kind.STRING),
 )
 """The parameters that the program itself works with (`settings`), in the units in which it counts."""

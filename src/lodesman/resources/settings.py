@@ -26,6 +26,8 @@ _ABOVE_ZERO = fold("CPUScalingFactor")
 _WORDS = fold("SubmitOptions")
 _GATE_MODE = fold("GateMode")
 _JC_LIST = fold("JcList")
+_MODE = fold("Mode")
+_MODES = ("pull", "push")
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
 
@@ -37,6 +39,7 @@ class QueueSettings:
     `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
     `slots`: pilots that run there at once. `generic_pilots`: it takes them, not private ones alone. `submit_options`: words
     for the submit command of the batch system. `jc_lists`: the job classes that may enter; None: all, and jobs without one.
+    `push`: each pilot is sent for one job and runs that alone. `forwards`: what is behind the queue chooses where they run.
     """
 
     backend: str = ""
@@ -58,6 +61,8 @@ class QueueSettings:
     required_tags: tuple[str, ...] = ()
     vos: tuple[str, ...] = ()
     jc_lists: QueueJcLists | None = None
+    push: bool = False
+    forwards: bool = False
 
     @property
     def norm_cpu_seconds(self) -> int | None:
@@ -84,6 +89,8 @@ def check_value(folded: str, value: Value) -> tuple[str, ...]:
         raise BadValue("one value is expected, not a list")
     if folded == _JC_LIST:
         return _check_jc_list(as_text(as_scalars(value)[0]))
+    if folded == _MODE and (mode := as_text(as_scalars(value)[0])).lower() not in _MODES:
+        raise BadValue(f"{mode!r} is none of {', '.join(_MODES)}")
     if known.kind is not Kind.NUMBER or not isinstance(value, int | float):
         return ()
     if value < 0 or (value == 0 and folded == _ABOVE_ZERO):
@@ -154,6 +161,8 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         required_tags=reader.texts("RequiredTag"),
         vos=reader.texts("VO"),
         jc_lists=read_jc_list(reader.text("JcList")).lists if _JC_LIST in params else None,
+        push=reader.text("Mode").lower() == _MODES[1],
+        forwards=reader.value("Forwards") is True,
     )
 
 

@@ -29,6 +29,7 @@ _SHOWN: Final = 5
 _MOST_POOLS: Final = 100
 _SUMMARIES: Final = {
     PilotVerdict.DRAINING: "It finishes its jobs and leaves{drain}",
+    PilotVerdict.BOUND: "It runs job {job} and no other{waits}",
     PilotVerdict.NOT_CONFIGURED: "Its queue is not configured any more, or not for its VO: no job may run there",
     PilotVerdict.HOST_SHUT: "{shut}",
     PilotVerdict.FULL: "It has {jobs} and no core free",
@@ -99,6 +100,7 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
     silent_asker = now.asked_at is None and now.waits_since is None and not facts.promised
     in_order = (
         (facts.row.drain, PilotVerdict.DRAINING),
+        (facts.row.bound_job is not None, PilotVerdict.BOUND),
         (now.whole.cores == 0, PilotVerdict.NOT_CONFIGURED),
         (facts.shut is not None, PilotVerdict.HOST_SHUT),
         (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
@@ -260,6 +262,8 @@ def _serves(row: Pilot) -> PilotStep:
         whose = f"only jobs of {row.owner}, group {row.group}, VO {row.vo}"
     elif row.group:
         whose = f"only jobs of group {row.group}, VO {row.vo}"
+    if row.bound_job is not None:
+        whose = f"only job {row.bound_job}, which it is bound to"
     kind = f" ({row.pilot_type} pilot)" if row.pilot_type else ""
     through = f", sent through submission pool {row.submission_pool}" if row.submission_pool else ""
     return PilotStep("serves", True, f"{whose}{kind}{through}")
@@ -307,6 +311,8 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
     text = _SUMMARIES.get(verdict, "{asks}").format(
         drain=f", since {facts.drain_reason}" if facts.drain_reason else "",
         jobs=counted(len(facts.promised), "job"),
+        job=facts.row.bound_job,
+        waits="" if now.joined else f"; {_life(case).text}",
         fits=counted(now.chances.eligible, "task queue"),
         when="" if now.waits_since is not None else " when it asks",
         vo=now.request.vo,

@@ -72,6 +72,7 @@ WHO: Final[Mapping[Judged, str]] = {
     PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
     PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",
     PilotVerdict.FULL: "time, as its jobs end",
+    PilotVerdict.BOUND: "no one: it runs this job and leaves",
     PilotVerdict.WOULD_GET: NO_ACTION,
     PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
     PilotVerdict.LIMITED: "time, as limits free capacity",

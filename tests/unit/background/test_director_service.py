@@ -97,22 +97,23 @@ class World:
             count=count, cohorts=(cohort,), pools=pools,
         )))  # fmt: skip
 
-    def pilot(self, *, joined=False, drain=False):
+    def pilot(self, *, joined=False, drain=False, submitted=True):
         self.pilots += 1
         stamp, base = f"stamp{self.pilots}", self.base
         (number,) = base.do(Change(prepare_pilots, base.live, [NewPilot(
             stamp=stamp, vo="lab", site="North", ce="cn", queue="short", request=OFFER, join_hash=hash_token(stamp),
         )]))  # fmt: skip
-        base.do(Change(pilots_submitted, base.live, {stamp: (f"native-{stamp}", "")}))
+        if submitted:
+            base.do(Change(pilots_submitted, base.live, {stamp: (f"native-{stamp}", "")}))
         if joined:
             base.do(Change(join_pilot, base.live, stamp, "nonce", {}))
         if drain:
             base.do(Change(drain_pilots, base.live, [number]))
         return number
 
-    def cancel(self, *numbers, too_old=()):
+    def cancel(self, *numbers, too_old=(), bound=()):
         """Have these cancelled, as an iteration would."""
-        excess = Excess(cancel=numbers, too_old=frozenset(too_old), suspects={})
+        excess = Excess(cancel=numbers, too_old=frozenset(too_old), bound=frozenset(bound), suspects={})
         self.posted.clear()
         self.cancelling.order(excess)
         self.cancelling.tick()
@@ -309,6 +310,21 @@ def test_a_pilot_that_waits_too_long_is_gone_only_if_it_is_unknown_several_times
         world.batch.outcome = CancelOutcome[outcome]
         found.append(world.cancel(number, too_old=[number]))
     assert found == [[]] * 5 + [[number]]
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+@pytest.mark.parametrize("outcome", [CancelOutcome.UNKNOWN, CancelOutcome.ORDERED, CancelOutcome.FAILED])
+def test_the_job_of_a_pilot_that_waits_too_long_goes_back_whatever_its_batch_system_says(
+    world, outcome, submitted
+):
+    """Also if that never answered to its submission."""
+    number = world.pilot(submitted=submitted)
+    world.batch.outcome = outcome
+    assert world.cancel(number, too_old=[number], bound=[number]) == []
+    unbound = [body for name, body in world.posted if name == "unbind"]
+    assert unbound == [{"pilots": [number], "reason": "it waited longer than maxPilotWaitingHours"}]
+    world.director._hear()
+    assert world.director.breakers[SHORT].failures == 1
 
 
 def test_a_pilot_unknown_to_the_batch_system_ends_whatever_its_queue_is_called_now(world):

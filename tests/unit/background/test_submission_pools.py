@@ -17,6 +17,7 @@ from tests.kits.shell_pilots import PROGRAM
 from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
+from lodesman.answers.service import Prepared
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch, list_match
 from lodesman.background.launch import PilotSettings, SubmissionPools
@@ -63,6 +64,7 @@ class World:
         self.diary: list[Any] = []
         self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
+        self.jobs = 1_000
         self.asked: list[Any] = []
         self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.vo_config(vo).offers}
         self.pools = SubmissionPools(
@@ -79,7 +81,16 @@ class World:
             rows = [ServedQueue(*queue, [f"req1:{queue[2]}", "req1:b"]) for queue in body.queues]
             return PoolsOfQueues(7, 50.0, rows)
         record(self.diary, call, body)
-        return None
+        if call is not calls.PREPARE_PILOTS:
+            return None
+        stored = min(len(body), self.jobs) if body[0].bound else len(body)
+        self.jobs -= stored
+        return Prepared(stored)
+
+    def configure(self, **settings):
+        """The queue that pilots are sent to has these settings."""
+        offer = self.offers["lab", SHORT]
+        self.offers["lab", SHORT] = replace(offer, settings=replace(offer.settings, **settings))
 
     def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab", account=""):
         identity = PilotIdentity(
@@ -231,6 +242,36 @@ def test_the_pilot_s_file_has_its_queue_and_its_settings(world):
     assert (options["cores"], options["memory_mb"], options["platform"]) == (4, 2_000, "el9")
     assert (options["idle_s"], options["heartbeat_s"], options["life_seconds"]) == (5.0, 7.0, 100)
     assert options["cpu_scaling_factor"] == 1.0
+
+
+@pytest.mark.parametrize(("jobs", "counts"), [(8, [3, 3, 2]), (4, [3, 1]), (3, [3]), (1, [1]), (0, [])])
+def test_of_bound_pilots_only_those_that_got_a_job_are_submitted(world, jobs, counts):
+    world.batch.sizes = Sizes(copies=3)
+    world.configure(push=True)
+    world.jobs = jobs
+    world.launch(8)
+    world.end()
+    assert [spec.count for spec in world.batch.submitted] == counts
+    stored = [row for name, rows in world.diary if name == "pilots" for row in rows]
+    assert all(row["bound"] and row["tq_id"] == 5 for row in stored)
+    submitted = {one for spec in world.batch.submitted for one in spec.stamps().values()}
+    assert submitted <= {row["stamp"] for row in stored}
+    assert len(submitted) == jobs
+    answered = {one for name, outcome in world.diary if name == "submitted" for one in outcome}
+    assert answered == submitted
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_a_pilot_that_is_forwarded_has_to_find_out_where_it_is(world, forwards):
+    world.configure(forwards=forwards)
+    world.launch(1)
+    world.end()
+    (spec,) = world.batch.submitted
+    assert spec.forwards is forwards
+    papers = json.loads(spec.pilot_file)
+    assert {"site", "ce", "queue", "submit_pools"}.isdisjoint(papers) is forwards
+    ((row,),) = [rows for name, rows in world.diary if name == "pilots"]
+    assert (row["forwards"], row["bound"], row["site"]) == (forwards, False, "North")
 
 
 @pytest.mark.parametrize(("wall", "life"), [(None, 100), (7_200, 100), (60, 60)])

@@ -60,6 +60,16 @@ def a_script(*, pilot: str = PILOT, **more) -> str:
     return job_script(spec, copy="3", **more)
 
 
+@pytest.mark.parametrize("forwards", [True, False])
+def test_a_forwarded_pilot_is_not_told_where_it_runs(forwards):
+    spec = PilotSpec(
+        queue=QUEUE, submission="abc", count=1, program=program(PILOT), pilot_file=b"", forwards=forwards,
+        environment={"HERE": "1"},
+    )  # fmt: skip
+    text = job_script(spec, copy="1")
+    assert ("LODESMAN_SITE" in text, "export HERE=1" in text) == (not forwards, True)
+
+
 def test_a_notice_becomes_one_order_to_end(tmp_path):
     with started(tmp_path, a_script(notices=True)) as process:
         first = process.stdout.readline()

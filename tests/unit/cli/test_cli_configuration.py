@@ -81,6 +81,10 @@ GenericPilots = "no"
 [site.S.ce.d.queue.far]
 Backend = "slurm"
 GenericPilots = "no"
+[site.S.ce.d.queue.gate]
+Backend = "arc@d"
+Mode = "push"
+Forwards = true
 [site.T]
 VO = ["nobody"]
 [site.T.ce.c.queue.q]
@@ -98,6 +102,7 @@ def test_what_each_queue_will_do_is_listed(lode, files):
         ["S/c/shut", "lab", "none: Slots is 0"],
         ["S/d/quiet", "lab", "local, private pilots only: 1 at once, 1 core each"],
         ["S/d/far", "lab", "slurm, private pilots only: as its batch system and the caps of the queue allow"],
+        ["S/d/gate", "lab", "arc@d, push, forwards: as its batch system and the caps of the queue allow"],
         ["T/c/q", "-", "none: no configured VO may use it"],
     ]
 
@@ -121,7 +126,7 @@ def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):
     assert "lode.toml cannot work as it is" in result.err
     found = lode("config", "check", "lode.toml", "--json")
     assert (found.code, len(found.json["mistakes"])) == (1, 1)
-    assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False, False, False]
+    assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False, False, False, False]
 
 
 def test_a_python_that_is_not_there_is_not_good(lode, files):

@@ -30,7 +30,7 @@ QUEUE = QueueId("North", "cn", "short")
 def row(node=None, **request) -> PilotRow:
     return PilotRow(
         1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", *QUEUE, "native", "", 0,
-        5, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None, json.dumps(request),
+        5, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None, None, json.dumps(request),
         msgspec.json.encode(node or {}).decode(),
     )  # fmt: skip
 
@@ -223,6 +223,24 @@ def test_a_pilot_without_a_heartbeat_for_five_minutes_is_silent(seen, silent):
 
 
 # --- a queue that changes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        ({}, (("el8",), 2, 1_000)),
+        ({"platform": "el9", "cores": 16, "memory_mb": 64_000}, (("el9",), 16, 64_000)),
+        ({"platform": "el9", "cores": 1}, (("el9",), 1, 1_000)),
+        ({"platform": "", "cores": 0, "memory_mb": -1}, (("el8",), 2, 1_000)),
+        ({"platform": ["x"], "cores": "many", "memory_mb": True}, (("el8",), 2, 1_000)),
+    ],
+)
+def test_what_a_described_node_reports_counts_where_it_reports_something(node, found):
+    there = session(node, platforms=["el8"], cores=2, memory_mb=1_000, described=True)
+    assert amounts(there) == found
+    there.offer_anew(ConfiguredOffer(platforms=("el7",), cores=2, memory_mb=1_000))
+    changed = ("el7",) if found[0] == ("el8",) else found[0]
+    assert amounts(there) == (changed, *found[1:])
 
 
 def test_a_changed_queue_changes_the_next_request_and_can_be_put_back():

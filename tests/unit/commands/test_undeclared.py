@@ -74,7 +74,7 @@ class Place:
         queue, request = self.offer.queue, as_if_made_for(self.key, self.offer.request)
         row = PilotRow(
             1, "stamp", PilotState.RUNNING, "lab", self.key.owner, self.key.group, "", "",
-            queue.site, queue.ce, queue.queue, None, "", 0, 1, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None,
+            queue.site, queue.ce, queue.queue, None, "", 0, 1, 0.0, 0.0, 0.0, 0.0, None, 0, "local", "", None, None, None,
             json.dumps(asdict(request)), json.dumps(node),
         )  # fmt: skip
         return PilotSession(row, now=0.0)

@@ -110,10 +110,19 @@ def test_demand_does_not_keep_pilots_that_wait_too_long():
     assert choose([], aged=aged, counted=1_000, suspects={1: 0.0}).cancel == (1,)
 
 
-@pytest.mark.parametrize("standing", [s for s in PilotStanding if s is not PilotStanding.WAITING])
+@pytest.mark.parametrize(
+    "standing", sorted(set(PilotStanding) - {PilotStanding.WAITING, PilotStanding.BOUND})
+)
 def test_of_the_aged_only_those_known_to_wait_are_cancelled(standing):
     excess = choose([], aged=[spare(1, useless=True, standing=standing)], suspects={1: 0.0})
     assert (excess.cancel, excess.suspects) == ((), {})
+
+
+def test_of_those_that_wait_too_long_it_is_said_which_are_bound_to_a_job():
+    aged = [spare(1), spare(2, standing=PilotStanding.BOUND)]
+    assert choose([], aged=aged).bound == frozenset()  # seen once
+    excess = choose([], aged=aged, suspects={1: 0.0, 2: 0.0})
+    assert (set(excess.cancel), excess.too_old, excess.bound) == ({1, 2}, {1, 2}, {2})
 
 
 def test_switched_off_aged_pilots_stay_too():

@@ -47,6 +47,7 @@ def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
         (PilotStanding.DRAINING, SetAside.DRAINING),
         (PilotStanding.SILENT, SetAside.SILENT),
         (PilotStanding.SHUT, SetAside.SHUT),
+        (PilotStanding.BOUND, SetAside.BOUND),
     ],
 )
 def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standing, reason):
@@ -54,6 +55,12 @@ def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standin
     assert supply.counted == {1: 0}
     assert supply.aside == {reason: 1}
     assert supply.spare == ()
+
+
+def test_a_bound_pilot_that_waits_too_long_is_among_the_aged(count, demand, pilot):
+    supply = count([demand()], [pilot(1, standing=PilotStanding.BOUND, submitted_at=NOW - 6 * HOUR)])
+    assert supply.aside == {SetAside.TOO_OLD: 1}
+    assert [one.pilot_id for one in supply.aged] == [1]
 
 
 def test_an_idle_pilot_counts_for_no_task_queue_that_limits_keep_from_it(count, demand, pilot):

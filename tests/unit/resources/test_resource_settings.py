@@ -166,6 +166,21 @@ def test_a_queue_takes_generic_pilots_unless_it_says_no(text, generic):
     assert settings(f"GenericPilots = {text}" if text else "").generic_pilots is generic
 
 
+@pytest.mark.parametrize(
+    ("text", "push", "forwards"),
+    [
+        ("", False, False),
+        ("Mode = 'push'", True, False),
+        ("Mode = 'PUSH'", True, False),
+        ("Mode = 'pull'\nForwards = true", False, True),
+        ("Mode = 'push'\nForwards = 'yes'", True, True),
+        ("Forwards = false", False, False),
+    ],
+)
+def test_a_queue_is_pulled_from_and_forwards_nothing_unless_it_says_so(text, push, forwards):
+    assert (settings(text).push, settings(text).forwards) == (push, forwards)
+
+
 def test_declared_units_are_converted():
     found = settings(
         "Memory = 4\nCPUTime = 2", '[job_description]\nMemory = "number GB"\nCPUTime = "number h"'
@@ -201,6 +216,8 @@ def test_a_declaration_may_not_change_what_the_program_works_with():
         ("Memory", (1, 2)),
         ("CEType", ("a", "b")),
         ("GenericPilots", (True, False)),
+        ("Mode", "shove"),
+        ("Mode", ("push", "pull")),
         ("WaitingToRunningRatio", -0.1),
     ],
 )

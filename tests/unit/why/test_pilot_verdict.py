@@ -26,7 +26,7 @@ ROW = Pilot(
     id=7, stamp="s7", state=PilotState.RUNNING, reason="", site="N", ce="c", queue="q", native_id="n7", vo="lab",
     owner="", group="", pilot_type="", submission_pool="Local", jobs_done=0, task_queue=None, created_at=1.0,
     submitted_at=2.0, joined_at=3.0, last_seen=3.0, ended_at=None, drain=0,
-    backend="local", host="", held_since=None, native_seen=None,
+    backend="local", host="", held_since=None, native_seen=None, bound_job=None,
 )  # fmt: skip
 NOTHING = Chances(of_vo=0, elsewhere=0, groups=(), without_share=(), blocked={})
 SOME = replace(NOTHING, of_vo=3, groups=(("g", 2),))
@@ -92,6 +92,21 @@ def test_where_it_is_in_its_life(state, changes, promised, standing):
     case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed=1.0, policy=Policy(load_resources([])))
     found = explain_pilot(case) if facts.row.ended_at is None else explain_ended(facts, 100.0)
     assert found.standing == standing
+
+
+@pytest.mark.parametrize(("joined", "waits"), [(True, ""), (False, "; it waits in ")])
+def test_a_bound_pilot_runs_its_job_whatever_else_fits(joined, waits):
+    row = structs.replace(ROW, state=PilotState.SUBMITTED, bound_job=42, joined_at=1.0 if joined else None)
+    now = replace(NOW, joined=joined, chances=SOME)
+    case = PilotCase(
+        facts=replace(FACTS, row=row), now=now, work=NO_WORK, surveyed=1.0, policy=Policy(load_resources([]))
+    )
+    found = explain_pilot(case)
+    assert found.verdict is PilotVerdict.BOUND
+    assert found.summary.startswith(f"It runs job 42 and no other{waits}")
+    assert any("only job 42, which it is bound to" in step.text for step in found.chain)
+    drained = replace(FACTS, row=structs.replace(row, drain=1))
+    assert judge_pilot(drained, now) is PilotVerdict.DRAINING
 
 
 # --- what it has free -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
@@ -16,28 +17,30 @@ from lodesman.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_
 
 # In the order of the members of `Pilot`.
 _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site, ce, queue, native_id, reason, jobs_done,
-tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, backend, host, held_since, native_seen"""
+tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, backend, host, held_since, native_seen,
+bound_job"""
 _OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
-_LOST = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+_LOST = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
-EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1)
+EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to
 FROM pilot p WHERE p.ended_at IS NULL"""
-_NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+_NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
-_ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+_ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE backend != 'local' AND backend = ? AND ended_at > ? AND ended_at <= ?"""
 _UNNAMED = """SELECT stamp FROM pilot
 WHERE backend != 'local' AND backend = ? AND ended_at > ? AND native_id IS NULL AND joined_at IS NOT NULL"""
-_WAITS = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
+_WAITS = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE id = ? AND state = 'Submitted'"""
 _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
 WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
 WHERE ended_at IS NULL AND ? IN ('', vo) GROUP BY site, ce, queue, state"""
 _RUNNING_BY_SITE = f"""SELECT a.site, count(*) FROM attempt a {by_index("attempt_live")}
-LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND ? IN ('', p.vo) GROUP BY a.site"""
+LEFT JOIN pilot p ON p.id = a.pilot_id
+WHERE a.ended_at IS NULL AND a.claim_token != '' AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, a.claimed_at, p.site, p.ce, p.queue, p.node_host
@@ -49,23 +52,34 @@ FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
+# Only a pilot's claim has a token.
+_BOUND = f"""SELECT pilot_id, job_id, number FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL AND claim_token = ''"""
 
 
 class PilotRow(Pilot, frozen=True):
-    """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a user said so."""
+    """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a user said so.
+    `sent_to`: the queue of a forwarding node, as JSON, '' for a pilot that runs where it was sent.
+    """
 
     request: str
     node: str
     drain_reason: str = ""
+    sent_to: str = ""
 
     @property
     def queue_id(self) -> QueueId:
-        """Where it was sent; parts that are not known are empty."""
+        """Where it was sent, or was forwarded to; parts that are not known are empty."""
         return QueueId(self.site, self.ce, self.queue)
+
+    @property
+    def submitted_to(self) -> QueueId:
+        """Where it was sent."""
+        return _sent_to(self.sent_to) or self.queue_id
 
 
 class Native(Struct, frozen=True):
-    """A pilot at its batch system; `native_id` is None if that never answered."""
+    """A pilot at its batch system, in the queue that it was sent to; `native_id` is None if that never answered."""
 
     id: int
     stamp: str
@@ -76,7 +90,7 @@ class Native(Struct, frozen=True):
 
 class LivePilot(Struct, frozen=True):
     """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt.
-    `is_shut`: its host gets no jobs.
+    `is_shut`: its host gets no jobs. `bound_job`: the only one that it runs. `sent_to`: as of a row.
     """
 
     id: int
@@ -93,10 +107,23 @@ class LivePilot(Struct, frozen=True):
     drain: int
     is_busy: int
     is_shut: int = 0
+    bound_job: int | None = None
+    sent_to: str = ""
+
+    @property
+    def submitted_to(self) -> QueueId:
+        """Where it was sent: its batch system counts it there."""
+        return _sent_to(self.sent_to) or self.queue_id
+
+
+def _sent_to(text: str) -> QueueId | None:
+    return QueueId(*msgspec.json.decode(text, type=tuple[str, str, str])) if text else None
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
-    rows = db.execute(f"SELECT {_SHOWN}, request, node, drain_reason FROM pilot WHERE {which}", values)
+    rows = db.execute(
+        f"SELECT {_SHOWN}, request, node, drain_reason, sent_to FROM pilot WHERE {which}", values
+    )
     return [PilotRow(number, stamp, PilotState(state), *more) for number, stamp, state, *more in rows]
 
 
@@ -174,7 +201,8 @@ def live_natives(db: Reader) -> list[Native]:
 
 
 def _native(number: int, stamp: str, backend: str, native_id: str | None, *place: str) -> Native:
-    return Native(number, stamp, backend, native_id, QueueId(*place))
+    *names, sent_to = place
+    return Native(number, stamp, backend, native_id, _sent_to(sent_to) or QueueId(*names))
 
 
 def pilots_in_short(db: Reader) -> list[LivePilot]:
@@ -191,8 +219,8 @@ def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
 
 
 def running_jobs(db: Reader) -> int:
-    """Live attempts."""
-    return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL")[0])
+    """Live attempts, but for those that are bound to pilots which have not taken them."""
+    return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL AND claim_token != ''")[0])
 
 
 def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
@@ -215,7 +243,7 @@ def pilots_by_queue(db: Reader, vo: str = "") -> list[tuple[QueueId, str, int]]:
 
 
 def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
-    """Live attempts by site; `vo`: of pilots of one VO."""
+    """Live attempts by site, but for those that are bound to pilots on their way; `vo`: of pilots of one VO."""
     return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
 
 
@@ -242,6 +270,11 @@ def live_sums(db: Reader) -> tuple[int, int, int]:
     """How many attempts live, and the sums of their jobs and of their numbers."""
     count, jobs, numbers = db.only(_LIVE_SUMS)
     return int(count), int(jobs), int(numbers)
+
+
+def bound_attempts(db: Reader) -> dict[int, tuple[int, int]]:
+    """Job and number of the attempts that are bound to pilots which have not taken them, by pilot."""
+    return {pilot_id: (job, number) for pilot_id, job, number in db.execute(_BOUND)}
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:

@@ -12,7 +12,10 @@ from lodesman.store.dialect import GIVEN, greatest, keys
 _ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _SUSPECT_JOBS = f"""SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ?
 AND ((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({_ON_A_NODE})
-AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL))) ORDER BY j.id LIMIT ?"""
+AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL))
+OR (j.state = 'Matched' AND EXISTS (SELECT 1 FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
+WHERE a.id = j.last_attempt AND a.ended_at IS NULL AND a.claim_token = '' AND (p.id IS NULL OR p.ended_at IS NOT NULL))))
+ORDER BY j.id LIMIT ?"""
 # What waits in some task queues as rows, and as members of runs that nobody touched.
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
@@ -41,7 +44,9 @@ def last_of_portion(
 
 
 def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
-    """Jobs with after < id <= last that wait in no task queue, or are active without a live attempt."""
+    """Jobs with after < id <= last that wait in no task queue, are active without a live attempt, or bound to a pilot that
+    has ended.
+    """
     return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from heapq import merge
 from itertools import filterfalse, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,9 @@ _HOLES_OF = "SELECT start, stop FROM hole WHERE cohort_id = ? AND start < ? AND 
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
 _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
+_BINDING = """SELECT p.id, p.site, p.ce, p.queue, a.claimed_at, p.joined_at FROM job j
+JOIN attempt a ON a.id = j.last_attempt JOIN pilot p ON p.id = a.pilot_id
+WHERE j.id = ? AND a.ended_at IS NULL AND a.claim_token = ''"""
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 _OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
@@ -164,6 +167,20 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     """The CE queues that serve a SubmitPool."""
     rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
     return frozenset(QueueId(*row) for row in rows)
+
+
+class Binding(NamedTuple):
+    """The pilot that a job is bound to and that has not claimed it, the queue that it was sent to, since when."""
+
+    id: int
+    queue: QueueId
+    since: float
+    joined_at: float | None
+
+
+def binding_of(db: Reader, job_id: int) -> Binding | None:
+    """The pilot that a job waits for, None if it waits for none in particular."""
+    return db.find(lambda number, *more: Binding(number, QueueId(*more[:3]), *more[3:]), _BINDING, (job_id,))
 
 
 def stored_reasons(db: Reader) -> dict[int, Judged]:

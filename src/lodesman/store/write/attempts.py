@@ -84,7 +84,9 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
 
 
 class ClaimFacts(NamedTuple):
-    """What an attempt stores of its claim. `shares`: those of the groups that competed as JSON, None if not recorded."""
+    """What an attempt stores of its claim. `shares`: those of the groups that competed as JSON, None if not recorded.
+    `token`: '' while the attempt is bound to a pilot that has not claimed yet.
+    """
 
     pilot_id: int
     token: str
@@ -134,6 +136,16 @@ def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
 def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:
     """(job, number) of the attempts that a pilot has."""
     return tx.read("SELECT job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL", (pilot_id,))
+
+
+def hand_out(tx: Transaction, attempt_id: int | None, token: str) -> None:
+    """A bound attempt is taken by its pilot, with this claim token."""
+    tx.later("UPDATE attempt SET claim_token = ? WHERE id = ?", (token, attempt_id))
+
+
+def set_site(tx: Transaction, attempt_id: int | None, site: str) -> None:
+    """The pilot of a bound attempt runs at this site."""
+    tx.later("UPDATE attempt SET site = ? WHERE id = ?", (site, attempt_id))
 
 
 def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:

@@ -19,7 +19,10 @@ _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, sta
 max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
 reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
-_CHANGE_ROW = "UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ?, last_event = ? WHERE id = ?"
+# What was added for attempts that never began (`allow_another`) stays.
+_CHANGE_ROW = """UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ? + max_attempts
+- coalesce((SELECT t.max_attempts FROM template t WHERE t.id = job.template_id), max_attempts), last_event = ?
+WHERE id = ?"""
 # Of a submission's own templates others may have need; those of its runs are kept with them.
 _DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FROM submission s
 WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
@@ -149,6 +152,12 @@ def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
 def requeue_row(tx: Transaction, job_id: int) -> bool:
     """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
     return bool(tx.write(_REQUEUE, (job_id,)))
+
+
+def allow_another(tx: Transaction, row: JobRow) -> JobRow:
+    """The last attempt of a job never began: it does not count among those that the job may have."""
+    tx.write("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
+    return msgspec.structs.replace(row, max_attempts=row.max_attempts + 1)
 
 
 def clear_last_attempt(tx: Transaction, job_id: int) -> None:

@@ -27,7 +27,8 @@ _PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
 PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 
 _INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
-ce, queue, requirements, request, created_at, backend) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+ce, queue, requirements, request, created_at, backend, bound_job, sent_to)
+VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 _SET_NATIVE = "UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?"
 _SET_ID = "UPDATE pilot SET native_id = ?, submitted_at = COALESCE(joined_at, ?) WHERE id = ?"
 _SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
@@ -58,12 +59,22 @@ def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "")
     return row
 
 
-def insert_pilot(tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any]) -> None:
-    """Store a pilot with its join token; `request` is what it presents in truth."""
+def has_ended(tx: Transaction, pilot_id: int) -> bool:
+    """Whether a pilot has ended, or is not known any more."""
+    row = pilot_by_id(tx.reader(), pilot_id)
+    return row is None or row.ended_at is not None
+
+
+def insert_pilot(
+    tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any], *, bound_job: int | None = None
+) -> None:
+    """Store a pilot with its join token; `request` is what it presents in truth, `bound_job` the only job that it runs."""
+    sent_to = msgspec.json.encode((new.site, new.ce, new.queue)).decode() if new.forwards else ""
     tx.later(
         _INSERT_PILOT,
         (number, new.stamp, new.vo, new.owner, new.group, new.pilot_type, new.submission_pool, new.tq_id, new.site,
-         new.ce, new.queue, new.requirements, msgspec.json.encode(request).decode(), tx.now, new.backend),
+         new.ce, new.queue, new.requirements, msgspec.json.encode(request).decode(), tx.now, new.backend, bound_job,
+         sent_to),
     )  # fmt: skip
     tx.later(_INSERT_JOIN_TOKEN, (new.join_hash, number, tx.now, tx.now + new.join_seconds))
 
