@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from contextlib import closing
 from itertools import count
@@ -13,6 +14,7 @@ from msgspec.structs import asdict
 from lodesman.answers.site_ads import AdNumbers
 from lodesman.background.site_gates import GateReader
 from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS
+from lodesman.commands.pilots import hash_token
 from lodesman.commands.site_ads import KnownAds, stored_ad
 from lodesman.store.journal import Change
 from lodesman.store.site_ads import KEPT_S, ad_versions, ads_of_the_day, forget_old_ads, live_matches
@@ -123,6 +125,22 @@ def test_pilots_of_other_sites_do_not_count(house, north):
     assert (gate(house)["matched"], gate(house)["pilots"]) == (0, 0)
     assert list(live_matches(house.side.db)) == ["South"]
     assert gate(house, "South")["pilots"] == 1
+
+
+def test_a_forwarded_pilot_counts_where_it_was_sent(house, north):
+    taken(house, north, ad())
+    request = {"vo": "lab", "site": "North", "ce": "ce.north", "queue": "short", "cores": 4}
+    row = {
+        "stamp": "forwarded", "vo": "lab", "site": "North", "ce": "ce.north", "queue": "short", "request": request,
+        "join_hash": base64.b64encode(hash_token("join-forwarded")).decode(), "forwards": True,
+    }  # fmt: skip
+    assert house.call("POST", "/v1/service/pilots", [row], token="service").status == 200
+    place = {"site": "South", "ce": "ce.south", "queue": "long"}
+    body = {"join_token": "join-forwarded", "nonce": "n", "node": {"cores": 4}, "place": place}
+    assert house.call("POST", "/v1/pilots/join", body).status == 200
+    (pilot,) = house.get("/v1/pilots")["pilots"]
+    assert pilot["site"] == "South"
+    assert (gate(house)["pilots"], gate(house, "South")["pilots"]) == (1, 0)
 
 
 def test_a_site_that_is_cut_off_is_shut_after_the_lifetime_and_opens_with_the_next_ad(house, north):

@@ -173,10 +173,10 @@ class JobPilots(Struct, frozen=True):
     draining: int
     silent: int
     shut: int
+    limited: int
     seen_seconds_ago: float | None
     free_starts: int
     soon_starts: int
-    limited: int = 0
 
     @property
     def any_usable(self) -> bool:

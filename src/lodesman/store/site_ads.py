@@ -21,8 +21,9 @@ _VERSION = "sequence, incarnation, lifetime, received_at"
 _ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', site) ORDER BY site"
 _DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
 ORDER BY received_at DESC, id DESC LIMIT ?"""
-_LIVE = f"""SELECT site, stamp, created_at, coalesce(submitted_at, joined_at) FROM pilot {by_index("pilot_live")}
-WHERE ended_at IS NULL AND ? IN ('', site)"""
+# A pilot of a forwarding node runs elsewhere than it was sent.
+_LIVE = f"""SELECT site, sent_to, stamp, created_at, coalesce(submitted_at, joined_at)
+FROM pilot {by_index("pilot_live")} WHERE ended_at IS NULL AND (sent_to <> '' OR ? IN ('', site))"""
 _ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
 WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
 _PUT = """INSERT INTO site_ad (site, sequence, incarnation, lifetime, received_at, entry, text) VALUES (?,?,?,?,?,?,?)
@@ -70,11 +71,13 @@ def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
 
 
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
-    """The pilots that are at each site, or at one, or on their way there."""
+    """The pilots that were sent to each site, or to one, and have not ended."""
     found: dict[str, list[SiteMatch]] = {}
-    for name, stamp, at, submitted_at in db.execute(_LIVE, (site,)):
-        one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at)
-        found.setdefault(name, []).append(one)
+    for runs_at, sent_to, stamp, at, submitted_at in db.execute(_LIVE, (site,)):
+        name = msgspec.json.decode(sent_to)[0] if sent_to else runs_at
+        if site in ("", name):
+            one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at)
+            found.setdefault(name, []).append(one)
     return found
 
 

@@ -145,9 +145,9 @@ def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
 def test_requirements_are_compiled_once(ready, monkeypatch, slots):
     asked = []
 
-    def compiled(wanted, types):
+    def compiled(wanted, *more):
         asked.append(wanted)
-        return compile_requirements(wanted, types)
+        return compile_requirements(wanted, *more)
 
     for module in (submit_pool, exclusions):
         monkeypatch.setattr(module, "compile_requirements", compiled)
