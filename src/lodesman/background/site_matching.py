@@ -6,7 +6,7 @@ Stored ads and the rows of pilots say all: nothing is remembered that they do no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from lodesman.answers.vocabulary import GateMode
@@ -58,6 +58,10 @@ class SiteMatcher:
         if self._places[0] is not policy:
             self._places = policy, places_of(policy)
         return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+
+    def apart(self) -> SiteMatcher:
+        """One that shares nothing with it that a thread uses alone."""
+        return replace(self)
 
     def gates(self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float) -> dict[str, SiteGate]:
         """The gate of each configured site, with these ads."""

@@ -366,6 +366,7 @@ class BackgroundProcess:
             failures={loop.name: loop.failures for loop in loops},
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
+            gates=self.director.gates,
         )
 
 
