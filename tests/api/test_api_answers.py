@@ -235,6 +235,22 @@ def a_test_of_a_site(house):
         assert ok(house, method, f"/v1/site-tests/{test['test']}", token="admin").json == test
 
 
+def a_site_that_advertises(house):
+    """With room, and odd; then without."""
+    house.tokens["site"] = ok(house, "POST", "/v1/sites/token", {"site": "North", "note": "n"}, "admin").json[
+        "token"
+    ]
+    ok(house, "GET", "/v1/sites/gate?site=North")
+    for number, more in enumerate(
+        ("MaxJobs = 99", "MaxJobs = 1.5", "Requirements = X < {7}[9] && TARGET.Y"), 1
+    ):
+        text = f'Name = "North"\nUpdateSequenceNumber = {number}\nCurrentJobs = 2\nCurMatches = 1\n{more}\n'
+        ok(house, "POST", "/v1/sites/ad", {"ad": text}, "site")
+        ok(house, "GET", "/v1/sites/gate?site=North", token="site")
+        ok(house, "GET", "/v1/sites/ads")
+        ok(house, "GET", "/v1/sites")
+
+
 OTHER = """
 [job_description]
 Software = "string"
@@ -332,6 +348,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     classes_of_jobs(house)
     limits_on_what_runs(house)
     a_test_of_a_site(house)
+    a_site_that_advertises(house)
     what_nothing_can_run(house)
     lists(house)
     plans(house)

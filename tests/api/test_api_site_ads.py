@@ -363,3 +363,24 @@ def test_the_list_of_sites_says_how_old_their_ads_are(house, north):
     assert "ad_at" not in south
     house.now += LIFETIME_S
     assert house.get("/v1/sites", "ann")["sites"][0]["ad_is_too_old"]
+
+
+def test_a_stored_ad_that_cannot_be_read_any_more_shuts_the_gate(house, north):
+    """Such as one of a release that read more."""
+    taken(house, north, ad(5))
+    house._writer.change("UPDATE site_ad SET text = ?", ("Name = (",))
+    known = KnownAds().look(house.side.db)["North"]
+    assert (known.sequence, len(known.ad)) == (5, 0)
+    assert gate(house)["shut"] == "its ad has neither Requirements nor limits"
+    assert gate(house)["ad"]["sequence"] == 5
+    assert send(house, north, ad(4)).status == 409
+    assert taken(house, north, ad(6))["shut"] == ""
+    assert gate(house)["room"] == 2
+
+
+def test_ads_have_any_attributes_and_either_form(house, north):
+    text = """[ Name = "North"; UpdateSequenceNumber = 3; GramUrl = "gsiftp://ce7/ü"; MaxJobs = 2; CurrentJobs = 1;
+        CurrentSubmittingJobs = 0; MaxSubmittingJobs = 9; Inner = [ a = { 1, 2.5, undefined } ] ]"""
+    taken(house, north, text)
+    assert gate(house)["text"] == text
+    assert gate(house)["room"] == 1

@@ -96,7 +96,8 @@ class SiteAds(Page):
 class GateInFull(Struct, kw_only=True):
     """The gate of a site. Without an `ad` it is open, and only the configured limits hold. `shut`: why it takes nothing
     now, '' if it does. `values`: its attributes with what was matched since the ad. `matched`: pilots that the ad does not
-    show; `pilots`: all that live. `room`: how many more it takes, at most 10,000. `day`: ads, the newest first.
+    show; `pilots`: all that live. `room`: how many more it takes, at most 10,000. `day`: its ads of the last day, the newest
+    first, at most 1,000.
     """
 
     site: str

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lodesman.answers.site_ads import AdEntry, GateInFull, SiteAdRow
 
 _DAY_SECONDS = 86_400.0
+_NEWEST = 12  # of an hour
 _TOKEN_EXAMPLES = """\b
 Examples:
   lode site token LCG.North --output north.token        a file that only you can read, to be taken to the site
@@ -26,6 +27,7 @@ Examples:
 _GATE_EXAMPLES = """\b
 Examples:
   lode site gate LCG.North
+  lode site gate LCG.North --day
   lode site gate LCG.North --json | jq .shut"""
 _DAY = (
     "received",
@@ -101,10 +103,11 @@ def _write(target: Path) -> None:
 
 @click.command("gate", epilog=_GATE_EXAMPLES)
 @click.argument("name", metavar="SITE")
+@click.option("--day", is_flag=True, help="All ads of the last day, not only the newest.")
 @with_session
-def gate(session: Session, /, *, name: str) -> None:
+def gate(session: Session, /, *, name: str, day: bool) -> None:
     """Show what a site takes now and why not more: its limits, what was matched since its ad, each clause of its
-    Requirements, and the ads of the last day.
+    Requirements, and its newest ads.
     """
     from lodesman.answers.site_ads import SiteAt
 
@@ -118,7 +121,9 @@ def gate(session: Session, /, *, name: str) -> None:
         say("")
         show_table(CLAUSE_TITLES, map(clause_cells, found.clauses))
     say("")
-    show_table(_DAY, map(_entry, found.day))
+    show_table(_DAY, map(_entry, found.day if day else found.day[:_NEWEST]))
+    if len(found.day) > _NEWEST and not day:
+        note(f"{counted(len(found.day) - _NEWEST, 'ad')} more of the last day: --day.")
     if found.notice:
         note(f"{found.notice}.")
 

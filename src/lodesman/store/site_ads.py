@@ -16,10 +16,11 @@ from lodesman.store.journal import Transaction
 
 KEPT_S: Final = 86_400.0
 _MOST_AT_ONCE: Final = 5_000
+_MOST_SHOWN: Final = 1_000
 _VERSION = "sequence, incarnation, lifetime, received_at"
 _ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', site) ORDER BY site"
 _DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
-ORDER BY received_at DESC, id DESC"""
+ORDER BY received_at DESC, id DESC LIMIT ?"""
 _LIVE = f"""SELECT site, stamp, created_at, coalesce(submitted_at, joined_at) FROM pilot {by_index("pilot_live")}
 WHERE ended_at IS NULL AND ? IN ('', site)"""
 _ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
@@ -64,8 +65,8 @@ def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
 
 
 def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
-    """What a site said in the last day, the newest first."""
-    return [_ENTRY.decode(text) for (text,) in db.execute(_DAY, (site, now - KEPT_S))]
+    """What a site said in the last day, the newest first; of one that says more than usual, the newest thousand."""
+    return [_ENTRY.decode(text) for (text,) in db.execute(_DAY, (site, now - KEPT_S, _MOST_SHOWN))]
 
 
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:

@@ -48,6 +48,14 @@ def test_an_open_gate(at, server):
     assert at("site", "gate", "North", "--json").json == gate()
 
 
+def test_the_newest_ads_are_shown_or_those_of_the_day(at, server):
+    server.on("GET", "/v1/sites/gate", gate(day=[ENTRY] * 15))
+    shown = at("site", "gate", "North")
+    assert (shown.out.count("1970-01-01"), shown.err) == (12, "lode: 3 ads more of the last day: --day.\n")
+    shown = at("site", "gate", "North", "--day")
+    assert (shown.out.count("1970-01-01"), shown.err) == (15, "")
+
+
 def test_a_shut_gate_and_what_is_odd(at, server):
     old = {**AD, "is_too_old": True, "incarnation": HOSTILE}
     text = "its ad is 1,000 s old, older than 900 s"
