@@ -76,6 +76,47 @@ def make_pools(count: int, types: TypeTable, seed: int = 5) -> Iterator[PoolRow]
             )
 
 
+def attributes(sites: int = SITES, seed: int = 11) -> str:
+    """Queues that declare 30 attributes each, in TOML: 20 with 4 values, 9 numbers with up to 500, and a list."""
+    rng = random.Random(seed)
+    lines = ['[job_description]\nTags = "list"', f'[group.g]\nvo = "{VO}"']
+    for number in range(sites):
+        site = f'site."s{number:04}"'
+        lines.append(f'[{site}]\nVO = ["{VO}"]')
+        for queue in ("long", "short"):
+            lines.append(f"[{site}.ce.ce.queue.{queue}]")
+            lines += [f'A{key:02} = "v{rng.randrange(4)}"' for key in range(20)]
+            lines += [f"N{key} = {rng.randrange(5 << key)}" for key in range(9)]
+            lines.append(f"Tags = {json.dumps(sorted({f't{rng.randrange(40)}' for _ in range(6)}))}")
+    return "\n".join(lines)
+
+
+def make_expressions(count: int, types: TypeTable, seed: int = 13) -> Iterator[PoolRow]:
+    """`count` different expressions about those attributes, of two to seven clauses, some about several of them."""
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    while len(seen) < count:
+        text = " && ".join(_clause(rng) for _ in range(rng.randrange(2, 8)))
+        criteria = compile_requirements({"Constraint": text}, types)
+        number = submit_pool_id(criteria, VO)
+        if number not in seen:
+            seen.add(number)
+            yield PoolRow(number, VO, canonical_requirements(criteria), 0, 0.0, None)
+
+
+def _clause(rng: random.Random) -> str:
+    key = rng.randrange(9)
+    most = 5 << key
+    about = (
+        f"N{key} >= {rng.randrange(most // 2)}",
+        f'A{rng.randrange(20):02} != "v{rng.randrange(4)}"',
+        f'member("t{rng.randrange(40)}", Tags)',
+        f'(A{rng.randrange(20):02} == "v{rng.randrange(4)}" || N{key} > {rng.randrange(most)})',
+        f"N{key} * 2 + N{rng.randrange(9)} > {rng.randrange(most)}",
+    )
+    return rng.choices(about, (4, 4, 1, 2, 1))[0]
+
+
 def many_keys(count: int, sites: int = SITES, seed: int = 7) -> tuple[str, dict[str, Any]]:
     """Queues that declare `count` parameters each, in TOML, and a set of Requirements that asks for all of them."""
     rng = random.Random(seed)

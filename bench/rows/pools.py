@@ -14,7 +14,7 @@ from typing import Any
 from bench.context import Context
 from bench.figures import Figure
 from bench.oracle import WrongAnswer
-from bench.pool_world import VO, make_pools, many_keys, resources
+from bench.pool_world import VO, attributes, make_expressions, make_pools, many_keys, resources
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing
@@ -26,11 +26,13 @@ from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
+from lodesman.resources.expression import expression_of
 from lodesman.store import SqliteDatabase
 from lodesman.store.journal import Change, Journal
 from lodesman.store.read.submit_pools import PoolRow
 
 POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
+EXPRESSIONS, EXPRESSION_ROUNDS = 500, 3
 EVALUATE_S, REASONS_MS = 0.3, 2.0
 INSERT = "INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at) VALUES (?,?,?,x'',0)"
 
@@ -45,6 +47,7 @@ def measure(context: Context) -> list[Figure]:
     checked = _check(policy, pools, masks)
     written = _write(context.home / "pools.db", policy, pools)
     long_set = _long_set()
+    expressions, of_expressions = _expressions()
     size = f"{len(pools):,} sets of Requirements, {queues:,} queues"
     mean = sum(mask.bit_count() for mask in masks.values()) / len(masks)
     details = {"queues_per_set": mean, "pairs_checked": checked}
@@ -56,6 +59,9 @@ def measure(context: Context) -> list[Figure]:
         Figure(row="pools-reasons", what=f"a set of {KEYS} keys with its reasons", unit="ms",
                value=1e3 * min(long_set), target=REASONS_MS, less=True, samples=long_set,
                size=f"{KEYS} keys, 2,000 queues"),
+        Figure(row="pools-expressions", what="expressions read and judged, nothing known before, CPU time", unit="s",
+               value=min(expressions), less=True, samples=expressions, details=of_expressions,
+               size=f"{EXPRESSIONS} expressions over 30 attributes, 2,000 queues"),
     ]  # fmt: skip
 
 
@@ -103,6 +109,20 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     for db in (reader, writer):
         db.close()
     return {"changed": took[0], "unchanged": took[1]}
+
+
+def _expressions() -> tuple[list[float], dict[str, float]]:
+    """Seconds of CPU time by round, and what was checked."""
+    samples, text = [], attributes()
+    for _ in range(EXPRESSION_ROUNDS):
+        policy = Policy(load_resources([("attributes.toml", text)]))
+        pools = list(make_expressions(EXPRESSIONS, policy.config.types))
+        expression_of.cache_clear()
+        policy.vo_config(VO)
+        samples.append(_evaluate(policy, pools))
+    masks = evaluate(policy, pools)
+    mean = sum(mask.bit_count() for mask in masks.values()) / len(masks)
+    return samples, {"queues_per_expression": mean, "pairs_checked": _check(policy, pools, masks)}
 
 
 def _long_set() -> list[float]:

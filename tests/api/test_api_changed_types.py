@@ -1,6 +1,5 @@
 """Declared types that change, and pools that were made again, as users see them."""
 
-import pytest
 from tests.api.test_api_refresh import configure, keep
 
 from lodesman.resources import load_resources
@@ -90,11 +89,3 @@ def test_the_queues_of_a_recreated_pool_are_unknown_before_a_refresh(house):
     told = house.get(f"/v1/jobs/{job}/why")
     (step,) = [one for one in told["chain"] if one["step"] == "submit_pool"]
     assert (step["holds"], step["queues"], step["age_seconds"]) == (True, 1, 0.0)
-
-
-@pytest.mark.parametrize("name", ["Constraint", "CONSTRAINT"])
-def test_the_word_for_expressions_is_kept(house, name):
-    answer = house.submit({"Requirements": {name: "other.Memory > 5"}})
-    assert answer.code == "invalid-job"
-    assert "expressions are not understood yet" in answer.json["error"]["message"]
-    assert answer.json["error"]["data"]["attribute"] == f"Requirements.{name}"

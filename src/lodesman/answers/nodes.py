@@ -83,7 +83,7 @@ _AnyLevel = Literal[
     "default", "CE type", "site", "site(VO)", "CE", "CE(VO)", "queue", "queue(VO)", "built-in"
 ]  # fmt: skip
 # A `Kind`, or nothing of parameters that are not declared.
-_DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
+_DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", "expression", ""]
 
 
 class BreakerBody(Struct, forbid_unknown_fields=True, kw_only=True):

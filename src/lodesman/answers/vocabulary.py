@@ -43,7 +43,7 @@ class Level(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a parameter is; DEDUCED is the kind of undeclared ones."""
+    """What a parameter is; DEDUCED is the kind of undeclared ones, EXPRESSION that of `Constraint`, which is none."""
 
     NUMBER = "number"
     STRING = "string"
@@ -51,6 +51,7 @@ class Kind(StrEnum):
     VERSION = "version"
     BOOLEAN = "boolean"
     DEDUCED = "deduced"
+    EXPRESSION = "expression"
 
 
 class PilotState(StrEnum):

@@ -23,6 +23,7 @@ from lodesman.errors import LodesmanError
 from lodesman.masks.bits import bits
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
+from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.submission import Exclusions, find_exclusions
@@ -171,7 +172,7 @@ class MainReasons:
     ) -> str:
         """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
-            return found.counts()[0][0] if found.total else ""
+            return without_clause(found.counts()[0][0]) if found.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
         closings = mask.hits(found.config.table.queues, found.eligible, self._now)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Renewals
+from lodesman.answers.vocabulary import Kind
 from lodesman.background import portions
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob
@@ -27,6 +29,7 @@ from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.matching.submit_pool import wanted_values
 from lodesman.resources import QueueTable, compile_requirements
+from lodesman.resources.expression_table import PlacementClause
 from lodesman.store import Reader
 from lodesman.store.read import submit_pools as read
 from lodesman.store.read.task_queues import JudgedQueue, queues_to_judge
@@ -158,6 +161,26 @@ class PoolKeeper:
         return sum(self._post(calls.CLEAN_POOLS, one).removed for one in todo)
 
 
+class PoolClauses:
+    """What the broker has to ask the ads of sites for the jobs of each SubmitPool; read again when pools or the
+    configuration change. Has a read connection: one thread at a time.
+    """
+
+    def __init__(self, db: Reader) -> None:
+        self._db = db
+        self._version: tuple[object, ...] = ()
+        self._found: Mapping[str, tuple[PlacementClause, ...]] = {}
+
+    def read(self, policy: Policy) -> Mapping[str, tuple[PlacementClause, ...]]:
+        """By SubmitPool; those of which nothing is left are left out."""
+        with self._db:
+            version = (policy.version, read.pass_requests(self._db).version)
+            if version != self._version:
+                self._found = placement_clauses(policy, read.stored_pools(self._db))
+                self._version = version
+        return self._found
+
+
 # --- pure: from the configuration and the input to what is to be changed -----------------------------------
 
 
@@ -165,6 +188,20 @@ def evaluate(policy: Policy, pools: Sequence[read.PoolRow]) -> dict[str, int]:
     """For every pool the queues that fulfil its Requirements; none if the declared types cannot read them."""
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
     return {pool.id: evaluators[pool.vo].mask(pool.requirements) for pool in pools}
+
+
+def placement_clauses(
+    policy: Policy, pools: Iterable[read.PoolRow]
+) -> dict[str, tuple[PlacementClause, ...]]:
+    """By pool, what of its expression only the ads of sites decide; pools of which that is nothing are left out."""
+    found = {}
+    for pool in pools:
+        if f'"{Kind.EXPRESSION}"' in pool.requirements:  # few have one
+            table = policy.vo_config(pool.vo).table
+            with suppress(InvalidJob, ValueError, TypeError):
+                criteria = compile_requirements(wanted_of(pool.requirements), table.types)
+                found[pool.id] = table.placement(criteria)
+    return {pool: clauses for pool, clauses in found.items() if clauses}
 
 
 class _Evaluator:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
-from lodesman.classad.ads import Ad, Run
-from lodesman.classad.closures import evaluate
+from lodesman.classad.ads import Ad, Frame, Run
+from lodesman.classad.closures import compiled, evaluate
 from lodesman.classad.nodes import (
     Binary,
     Conditional,
@@ -27,7 +27,7 @@ from lodesman.classad.nodes import (
     constant_of,
 )
 from lodesman.classad.parse import parse_expression
-from lodesman.classad.values import STRICT, Special, Value, is_true, lower
+from lodesman.classad.values import STRICT, Special, Value, is_true, lower, truth
 from lodesman.classad.write import write_expression
 
 _EXACT: Final = 1 << 53
@@ -190,15 +190,43 @@ def _give_up(_: _Flat, __: _Flat) -> NoReturn:
     raise TypeError
 
 
-@lru_cache(maxsize=4_096)
-def _test_of(text: str) -> Test:
-    """By canonical text, so that equal expressions are one."""
+def _written(node: Node, *, strict: bool) -> Test:
     writer = _Writer()
     try:
-        source = f"lambda m, t: {writer.test(parse_expression(text), strict=False)}"
+        source = f"lambda m, t: {writer.test(node, strict=strict)}"
         return eval(source, writer.constants)  # type: ignore[no-any-return]  # noqa: S307 - of our own words alone
     except (_TooHard, RecursionError, MemoryError):
         return _give_up
+
+
+@lru_cache(maxsize=4_096)
+def _test_of(text: str) -> Test:
+    """By canonical text, so that equal expressions are one."""
+    return _written(parse_expression(text), strict=False)
+
+
+class FastCondition:
+    """The truth of a condition about values that are given by name, in small letters. One frame serves all of them."""
+
+    __slots__ = ("_ad", "_closure", "_frame", "_test")
+    plain = staticmethod(_plain)
+
+    def __init__(self, node: Node) -> None:
+        self._test = _written(node, strict=True)
+        self._closure, self._ad = compiled(node), Ad({})
+        self._frame = Frame(self._ad, self._ad, None, Run())
+
+    def fast(self, values: _Flat) -> bool | None:
+        """Of values as `plain` makes them; None if it cannot say so."""
+        try:
+            return bool(self._test(values, {}))
+        except (KeyError, TypeError):
+            return None
+
+    def exact(self, values: dict[str, Value]) -> bool | Special:
+        """Of values as they are."""
+        self._ad.constants = values
+        return truth(self._closure(self._frame))
 
 
 class MatchSide:

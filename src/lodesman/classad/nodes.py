@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lodesman.classad.values import UnaryName, Value
@@ -158,6 +158,40 @@ def children(node: Node) -> tuple[Node, ...]:  # noqa: C901, PLR0911 - a case fo
             return items
         case AdLiteral(pairs=pairs):
             return tuple(value for _, value in pairs)
+
+
+def rewritten(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+    node: Node, change: Callable[[Node], Node | None]
+) -> Node:
+    """The expression with what `change` makes of its parts, the whole first; where it is None, their parts are asked."""
+
+    def again(part: Node) -> Node:
+        return rewritten(part, change)
+
+    found = change(node)
+    if found is not None:
+        return found
+    match node:
+        case Constant() | Name():
+            return node
+        case Select(base=base):
+            return replace(node, base=again(base))
+        case Subscript(base=base, index=index):
+            return replace(node, base=again(base), index=again(index))
+        case Unary(operand=operand):
+            return replace(node, operand=again(operand))
+        case Binary(left=left, right=right):
+            return replace(node, left=again(left), right=again(right))
+        case Logic(operands=operands):
+            return replace(node, operands=tuple(map(again, operands)))
+        case Conditional(condition=condition, yes=yes, no=no):
+            return replace(node, condition=again(condition), yes=again(yes), no=again(no))
+        case FunctionCall(arguments=arguments):
+            return replace(node, arguments=tuple(map(again, arguments)))
+        case ListLiteral(items=items):
+            return replace(node, items=tuple(map(again, items)))
+        case AdLiteral(pairs=pairs):
+            return replace(node, pairs=tuple((name, again(value)) for name, value in pairs))
 
 
 def walk(node: Node) -> Iterator[Node]:

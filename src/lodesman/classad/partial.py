@@ -23,9 +23,10 @@ from lodesman.classad.nodes import (
     constant_of,
     walk,
 )
-from lodesman.classad.values import Special, is_ad, lower, truth
+from lodesman.classad.values import STRICT, Special, is_ad, is_true, lower, truth
 
 _SIDES = frozenset({"my", "target", "parent"})
+_ASKING_BOTH = STRICT.keys() - {"=?=", "=!="}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,28 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case
             return _folded(replace(node, arguments=tuple([flatten(one, my) for one in arguments])))
         case ListLiteral(items=items):
             return replace(node, items=tuple([flatten(one, my) for one in items]))
+
+
+def can_be(node: Node) -> tuple[bool, bool]:
+    """Whether it may be true and whether it may be false, as far as its constants say."""
+    match node:
+        case Constant(value=value):
+            return is_true(value), truth(value) is False
+        case Unary(operator="!", operand=operand):
+            true, false = can_be(operand)
+            return false, true
+        case Logic(operator=operator, operands=operands):
+            trues, falses = zip(*map(can_be, operands), strict=True)
+            return (any(trues), all(falses)) if operator == "||" else (all(trues), any(falses))
+        case Binary(operator=operator, left=left, right=right) if operator in _ASKING_BOTH:
+            known = [one.value for one in (left, right) if isinstance(one, Constant)]
+            possible = not any(isinstance(one, Special) for one in known)
+            return possible, possible
+        case Conditional(condition=condition, yes=yes, no=no):
+            (first, second), one, other = can_be(condition), can_be(yes), can_be(no)
+            return (first and one[0]) or (second and other[0]), (first and one[1]) or (second and other[1])
+        case _:
+            return True, True
 
 
 def _known(node: Node, key: str, my: Ad) -> Node:

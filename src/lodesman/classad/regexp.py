@@ -58,6 +58,11 @@ class Regexp:
         if self._at < len(pattern):
             raise self._bad("there is a ) too many")
 
+    @property
+    def size(self) -> int:
+        """The steps that a character of a text may cost."""
+        return len(self._states)
+
     # --- matching --------------------------------------------------------------------------------------------
 
     def is_found(self, text: str) -> bool | None:

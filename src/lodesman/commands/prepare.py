@@ -27,6 +27,7 @@ from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
+from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
 from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
@@ -275,7 +276,7 @@ def _refusal(never: str, runs: Runs, members: jobs.ParametricMembers | None, fou
     # What the smallest change begins with, as a description calls it.
     best = found.job_changes(1)
     criterion = best[0].steps[0].criterion if best else ""
-    attribute = _OF_JOBS.get(criterion, criterion)
+    attribute = without_clause(_OF_JOBS.get(criterion, criterion))
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",

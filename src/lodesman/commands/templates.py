@@ -10,7 +10,7 @@ import msgspec
 
 from lodesman.answers.pilots import AttemptWork, Limits, Payload, PayloadFile
 from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, spec_from_json
-from lodesman.matching import TaskQueueKey, wanted_of
+from lodesman.matching import TaskQueueKey, given_of
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
@@ -67,10 +67,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         "max_output_mb": given["limits"]["output_mb"],
         "exclusive": given["exclusive"],
         "max_attempts": max_attempts,
-        "requirements": {
-            name: values[0] if len(values) == 1 else values
-            for name, values in wanted_of(requirements).items()
-        },
+        "requirements": given_of(requirements),
     }
     uploads = {one["name"]: (one["sha256"], one["size"]) for one in given["input"]}
     return StoredJob(msgspec.convert(fields, JobSpec), uploads)

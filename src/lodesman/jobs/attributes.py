@@ -59,7 +59,7 @@ _FILE = "a file name relative to the job's directory, without '..'"
 _INPUTS = "files without '..' in their paths, each with its own name"
 _OUTPUTS = "file names or patterns relative to the job's directory, without '..'"
 _ENVIRONMENT = 'a record, [ A = "b"; ], or a list, {"A=b"}'
-_REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ], not an expression'
+_REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ]'
 _CPU_SECONDS = "whole seconds on the reference machine, from 1 to 1000000000"
 _CORES = "a whole number of cores from 1 to 4096"
 _MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"

@@ -151,7 +151,9 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
 
 def expression_fault(text: str, offset: int) -> SyntaxFault:
     """An expression where only a value can stand."""
-    hint = 'Requirements hold values: Requirements = [ Memory = 4000; Tag = { "a", "b" }; ].'
+    hint = (
+        'An expression stands in quotes: Requirements = [ Memory = 4000; Constraint = "Disk >= 5 || GPU"; ].'
+    )
     return fault_at(text, offset, "an expression, where a value is needed", hint=hint)
 
 

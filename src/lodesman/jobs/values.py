@@ -27,6 +27,7 @@ _ENVIRONMENT_MAX = 64 << 10
 _NAME = re.compile(r"[ -~]{1,255}\Z")
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NO_ARGUMENT = re.compile(r"[\x00\ud800-\udfff]")
+_BLANKS = re.compile(r"[\t\r\n]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
@@ -311,19 +312,20 @@ def _pair(part: Any) -> tuple[str, str]:
 
 
 def requirements(value: Any) -> dict[str, Any]:
-    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples.
+    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples. An expression may have lines.
 
     `resources.compile_requirements` limits their number.
     """
     if isinstance(value, str):
-        raise Mistake("is a text; expressions are not read here")
+        raise Mistake("is a text; an expression is its entry Constraint")
     if not isinstance(value, dict):
         raise Mistake(f"is {kind_of(value)}, not a record")
     seen: dict[str, str] = {}
     for key, wanted in value.items():
         try:
             _name(key)
-            _requirement(wanted)
+            of_lines = isinstance(wanted, str) and key.strip().lower() == "constraint"
+            _requirement(_BLANKS.sub(" ", wanted) if of_lines else wanted)
         except Mistake as mistake:
             raise Mistake(f"has an entry {shown(str(key))} that {mistake}", below=str(key)) from None
         if seen.setdefault(key.lower(), key) != key:

@@ -3,7 +3,7 @@
 from lodesman.matching.offers import QueueOffer
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import GroupShare, director_weights, parts_of
-from lodesman.matching.submit_pool import wanted_of
+from lodesman.matching.submit_pool import given_of, wanted_of
 from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_to_json
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ResourceRequest",
     "TaskQueueKey",
     "director_weights",
+    "given_of",
     "key_from_json",
     "key_to_json",
     "parts_of",

@@ -2,8 +2,8 @@
 
 Jobs whose requirements mean the same share one SubmitPool, however they were written: its identifier is a hash of the
 canonical set. What a value means follows from its parameter's type, so kind, operator and unit go in with it; so does
-the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. The parameter name
-`constraint` is reserved for a ClassAd expression (`resources.requirement` refuses it).
+the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. `constraint` is no
+parameter: it is a ClassAd expression (`resources.expression`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.resources import Requirement, TypeTable, compile_requirements
+from lodesman.classad import Ad
+from lodesman.resources import Requirement, TypeTable, compile_requirements, fold
 from lodesman.resources.model import BadValue
+from lodesman.resources.requirement import CONSTRAINT, expression
 from lodesman.resources.units import number_in
 
 _PREFIX = "req2:"
@@ -36,9 +38,11 @@ class Requirements:
 NO_REQUIREMENTS = Requirements()
 
 
-def requirements_of(wanted: Mapping[str, object], types: TypeTable, vo: str) -> Requirements:
-    """Compile what a description wants. Raises InvalidJob."""
-    criteria = compile_requirements(wanted, types)
+def requirements_of(
+    wanted: Mapping[str, object], types: TypeTable, vo: str, request: Ad | None = None
+) -> Requirements:
+    """Compile what a description wants. `request`: of the job, None if `wanted` was stored. Raises InvalidJob."""
+    criteria = compile_requirements(wanted, types, request)
     return Requirements(
         criteria=criteria, text=spelled_requirements(criteria), pool=submit_pool_id(criteria, vo)
     )
@@ -49,9 +53,10 @@ def canonical_requirements(criteria: Iterable[Requirement]) -> str:
 
     Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
     4000.0 and "4000 MB" are one, a list of one is its value, order, repetition and letter case of names do
-    not matter. An undeclared "4000" is a text and 4000 a number.
+    not matter. An undeclared "4000" is a text and 4000 a number. An expression is its clauses, in any order, with the values
+    of the request put in.
     """
-    rows = {item.folded: _row(item, item.unit.lower()) for item in criteria}
+    rows = {item.folded: _canonical_row(item) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -59,6 +64,12 @@ def spelled_requirements(criteria: Iterable[Requirement]) -> str:
     """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people."""
     rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
+
+
+def _canonical_row(item: Requirement) -> list[object]:
+    if item.kind is Kind.EXPRESSION:
+        return [item.kind.value, "", "", [expression(item).canonical]]
+    return _row(item, item.unit.lower())
 
 
 def _row(item: Requirement, unit: str) -> list[object]:
@@ -81,11 +92,22 @@ def wanted_of(requirements: str) -> dict[str, list[Any]]:
     return {name: wanted_values(row) for name, row in rows.items()}
 
 
+def given_of(requirements: str) -> dict[str, Any]:
+    """The Requirements behind a stored text as a description gives them: a list of one is its value."""
+    found: dict[str, Any] = {}
+    for name, values in wanted_of(requirements).items():
+        alone = len(values) == 1 or fold(name) == CONSTRAINT
+        found[name] = values[0] if alone else values
+    return found
+
+
 def wanted_values(row: Sequence[Any]) -> list[Any]:
     """The same for one parameter: [kind, operator, unit, values]. A number is in the unit of today if it has none, or if
-    it cannot be read in a text.
+    it cannot be read in a text. An expression is followed by the ad of what it asks of the job, if that is anything.
     """
     kind, _, unit, values = row
+    if kind == Kind.EXPRESSION and unit:
+        return [*values, unit]
     if kind != Kind.NUMBER or not unit:
         return list(values)
     found: list[Any] = []

@@ -12,6 +12,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from lodesman.classad import Ad, Value
+from lodesman.classad.ads import ad_of
 from lodesman.jobs.spec import JobSpec
 
 
@@ -62,6 +64,29 @@ def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str =
         if value:
             of_spec[name] = value if len(value) == 1 else tuple(sorted(set(value)))
     return TaskQueueKey(owner=owner, group=group, vo=vo, submit_pool=submit_pool, **of_spec)
+
+
+def job_ad(key: TaskQueueKey) -> Ad:
+    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions). Times in seconds on
+    the reference machine, memory in MB. What queues have, too, has `Request` before its name.
+    """
+    values: dict[str, Value] = {
+        "Owner": key.owner,
+        "OwnerGroup": key.group,
+        "VO": key.vo,
+        "JobClass": key.job_class,
+        "Variant": key.variant,
+        "Project": key.project,
+        "JobType": key.job_type,
+        "UserPriority": key.user_priority,
+        "RequestCpus": key.cores,
+        "RequestMemory": key.memory_mb,
+        "RequestCPUTime": key.norm_cpu_seconds,
+        "RequestPlatform": key.platforms,
+        "RequestTag": key.tags,
+        "RequestSite": key.sites,
+    }
+    return ad_of(values)
 
 
 def key_to_json(key: TaskQueueKey) -> str:

@@ -127,7 +127,7 @@ def _fields_of_words(words: list[str]) -> dict[str, object]:
     return fields
 
 
-KIND_WORDS: Mapping[str, Kind] = {kind.value: kind for kind in Kind if kind is not Kind.DEDUCED}
+KIND_WORDS: Mapping[str, Kind] = {kind.value: kind for kind in OPERATORS if kind is not Kind.DEDUCED}
 """The kinds that can be declared, by their words."""
 
 
@@ -153,7 +153,7 @@ def boolean_of(value: object) -> bool:
 def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
     """One value in the form in which its kind compares it; idempotent. Raises BadValue."""
     match kind:
-        case Kind.STRING | Kind.LIST:
+        case Kind.STRING | Kind.LIST | Kind.EXPRESSION:
             return model.as_text(value)
         case Kind.NUMBER:
             return number_in(value, unit)
@@ -215,7 +215,7 @@ def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
         case Kind.VERSION:
             wanted_key, offered_key = version_key(str(wanted)), version_key(str(offered))
             return offered_key >= wanted_key if operator == AT_LEAST else offered_key == wanted_key
-        case Kind.STRING | Kind.LIST | Kind.BOOLEAN:
+        case Kind.STRING | Kind.LIST | Kind.BOOLEAN | Kind.EXPRESSION:
             return offered == wanted
         case Kind.DEDUCED:
             return _deduced(wanted, offered)

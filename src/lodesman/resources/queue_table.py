@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import or_
@@ -15,11 +16,12 @@ from typing import Any
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import Kind
 from lodesman.masks.bits import Mask, bits, mask_of, numbered
+from lodesman.resources.expression_table import ExpressionColumn, PlacementClause
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import AT_LEAST, ParameterType, TypeTable, spelled_number, truth_of, version_key
 from lodesman.resources.load import ResourceConfig
 from lodesman.resources.model import Scalar, Value
-from lodesman.resources.requirement import Mismatch, Requirement, mismatches, offers
+from lodesman.resources.requirement import CONSTRAINT, Mismatch, Requirement, mismatches, offers
 
 
 class QueueTable:
@@ -39,9 +41,11 @@ class QueueTable:
         self._params = {self._bits[queue]: params for queue, params in inherited}
         self.full = mask_of(self.queues)
         """The mask of all queues."""
-        self._columns = _columns(self._params, self.types)
-        access = self._columns.get(ACCESS)
+        columns = _columns(self._params, self.types)
+        access = columns.get(ACCESS)
         lists = access.offered if access and vo else ()
+        self._expressions = ExpressionColumn(self._params, vo)
+        self._columns: dict[str, _Column | ExpressionColumn] = {**columns, CONSTRAINT: self._expressions}
         self.open_to_vo = self.full & ~reduce(
             or_, (mask for admitted, mask in lists if vo not in admitted), 0
         )
@@ -79,6 +83,14 @@ class QueueTable:
         column = self._columns.get(folded)
         found = () if column is None else column.offered
         return [(scalars, hit.bit_count()) for scalars, queues in found if (hit := queues & mask)]
+
+    def placement(self, criteria: Sequence[Requirement]) -> tuple[PlacementClause, ...]:
+        """What of the expressions only the ads of sites decide, about the queues that fulfil all else: the broker asks it
+        when it places a pilot.
+        """
+        mask = self.eligible_mask(criteria)
+        found = self._expressions.placement(criteria)
+        return tuple([replace(one, queues=one.queues & mask) for one in found if one.queues & mask])
 
     def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:
         """All that speaks against one queue."""

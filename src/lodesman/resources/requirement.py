@@ -6,14 +6,22 @@ of the name) compile to equal criteria. Source: seed rfc7-job-requirements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.errors import InvalidJob
+from lodesman.classad import Ad
+from lodesman.errors import InvalidJob, SyntaxFault
 from lodesman.resources import kinds
+from lodesman.resources.expression import (
+    Expression,
+    expression_of,
+    names_of_clauses,
+    read_expression,
+    refusal_of,
+)
 from lodesman.resources.inherit import ACCESS, Effective
 from lodesman.resources.kinds import TypeTable, spelled_number
 from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold, split_list
@@ -31,8 +39,8 @@ _RIGHT: Mapping[Kind, str] = {
     Kind.DEDUCED: "a text, a number or a truth value",
 }
 
-_RESERVED = "constraint"
-"""The folded name kept for ClassAd expressions."""
+CONSTRAINT = "constraint"
+"""The folded name of what is no parameter: a ClassAd expression."""
 _MAX_REQUIREMENTS = 1000
 _MAX_VALUES = 10_000
 _MAX_TEXT = 1024
@@ -53,7 +61,8 @@ class Mismatch:
 class Requirement:
     """One requirement: any of `wanted`, sorted, without duplicates, each as `kinds.scalar_of` gives it.
 
-    `parameter` is a spelling for people; `folded` is the name that counts.
+    `parameter` is a spelling for people; `folded` is the name that counts. Of an expression `wanted` is its text, `unit` the
+    ad of what it asks of the job (`expression.Expression`).
     """
 
     parameter: str = field(compare=False)
@@ -64,12 +73,15 @@ class Requirement:
     wanted: tuple[Scalar, ...]
 
 
-def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -> tuple[Requirement, ...]:
-    """The criteria of a set of requirements, sorted by folded name.
+def compile_requirements(
+    requirements: Mapping[str, object], types: TypeTable, request: Ad | None = None
+) -> tuple[Requirement, ...]:
+    """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job that
+    has them; None: they were stored, with what it asked.
 
     Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
     type cannot read, a negative number, a nested record, an empty list or name, one name twice in different letter
-    case, too much; `Constraint`, which is reserved for expressions.
+    case, too much; an expression that cannot be read.
     """
     if len(requirements) > _MAX_REQUIREMENTS:
         raise InvalidJob(
@@ -86,14 +98,62 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
                 hint=f"Give a name of 1 to {_MAX_TEXT} characters.",
                 attribute="Requirements",
             )
-        if folded == _RESERVED:
-            raise _invalid(name, "expressions are not understood yet", "Give each requirement by its name.")
         if folded in criteria:
             raise _invalid(
                 name, f"it is given twice, also as {criteria[folded].parameter}", "Give it only once."
             )
-        criteria[folded] = _compiled(name.strip(), folded, value, types.get_folded(folded))
+        if folded == CONSTRAINT:
+            criteria[folded] = _expression(name, value, request)
+        else:
+            criteria[folded] = _compiled(name.strip(), folded, value, types.get_folded(folded))
     return tuple(criteria[folded] for folded in sorted(criteria))
+
+
+def _expression(name: str, value: object, request: Ad | None) -> Requirement:
+    given = value if isinstance(value, list | tuple) else [value]
+    texts = [one for one in given if isinstance(one, str)]
+    stored = request is None and len(texts) == 2
+    if len(texts) != len(given) or len(texts) != 1 + stored:
+        right = 'Give one expression as a text, as in "Memory >= 4000 && member(\\"gpu\\", Tag)".'
+        raise _invalid(name, "it is not a text", right)
+    try:
+        if request is None:
+            found = expression_of(texts[0], texts[1] if stored else "")
+        else:
+            found = read_expression(texts[0], request)
+    except SyntaxFault as fault:
+        where = {"expression_line": fault.data["line"], "expression_column": fault.data["column"]}
+        hint = fault.hint or "docs/how-to/users.md says what an expression may have."
+        raise _invalid(name, fault.message.removesuffix("."), hint, **where) from None
+    return _of_text(name.strip(), found.text, found.request)
+
+
+def _of_text(name: str, text: str, request: str) -> Requirement:
+    return Requirement(
+        parameter=name, folded=CONSTRAINT, kind=Kind.EXPRESSION, operator="", unit=request, wanted=(text,)
+    )
+
+
+def expression(requirement: Requirement) -> Expression:
+    """What a requirement of kind expression says."""
+    return expression_of(str(requirement.wanted[0]), requirement.unit)
+
+
+def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
+    """The same criteria, each clause of an expression one of its own: together they admit the same."""
+    for one in criteria:
+        if one.kind is not Kind.EXPRESSION:
+            yield one
+            continue
+        found = expression(one)
+        for name, clause in zip(names_of_clauses(found), found.clauses, strict=True):
+            yield _of_text(f"{one.parameter} ({name})", clause.text, found.request)
+
+
+def without_clause(criterion: str) -> str:
+    """The name of the whole, if a criterion is one of its clauses."""
+    whole, mark, _ = criterion.partition(" (")
+    return whole if mark and fold(whole.rpartition(".")[2]) == CONSTRAINT else criterion
 
 
 def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterType | None) -> Requirement:
@@ -163,8 +223,10 @@ def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
     return out
 
 
-def _invalid(name: str, message: str, hint: str) -> InvalidJob:
-    return InvalidJob(f"Requirement {name!r}: {message}.", hint=hint, attribute=f"Requirements.{name}")
+def _invalid(name: str, message: str, hint: str, **data: object) -> InvalidJob:
+    return InvalidJob(
+        f"Requirement {name!r}: {message}.", hint=hint, attribute=f"Requirements.{name}", **data
+    )
 
 
 def _right(kind: Kind, unit: str) -> str:
@@ -273,5 +335,11 @@ def mismatches(
     criteria: Iterable[Requirement], params: Mapping[str, Effective], *, vo: str = ""
 ) -> tuple[Mismatch, ...]:
     """All that speaks against a node with these effective values; empty if it is eligible."""
-    judged = (judge(requirement, params.get(requirement.folded)) for requirement in criteria)
-    return tuple(one for one in (access_refusal(params.get(ACCESS), vo), *judged) if one is not None)
+    found = [access_refusal(params.get(ACCESS), vo)]
+    for one in criteria:
+        if one.kind is Kind.EXPRESSION:
+            texts = (refusal_of(clause, params, vo) for clause in expression(one).clauses)
+            found += [Mismatch(one.parameter, text) for text in texts if text]
+        else:
+            found.append(judge(one, params.get(one.folded)))
+    return tuple(one for one in found if one is not None)

@@ -16,6 +16,7 @@ from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import Requirement, compile_requirements
+from lodesman.resources.requirement import by_clause
 from lodesman.submission.job_changes import JobDemand, job_changes
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -103,6 +104,7 @@ def find_exclusions(
     place = replace(key, submit_pool="") if key.submit_pool else key
     planes = [(ATTRIBUTES[name], mask) for name, mask in config.places.lost(full, place)]
     criteria, unread = (requirements, {}) if isinstance(requirements, tuple) else _read(requirements, config)
+    criteria = tuple(by_clause(criteria))
     planes += [
         (f"{REQUIREMENTS}.{one.parameter}", mask & full)
         for one, mask in zip(criteria, config.table.failing(criteria), strict=True)

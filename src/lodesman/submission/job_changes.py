@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
 from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.jobs import JobSpec, is_plain_name
@@ -21,7 +22,8 @@ from lodesman.matching.criteria import entering
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, SUBMISSION_POOLS, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.request import PRIVATE
-from lodesman.resources.requirement import Requirement, capacities, capacity_order
+from lodesman.resources.model import as_text
+from lodesman.resources.requirement import Requirement, capacities, capacity_order, expression
 
 _SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
@@ -259,7 +261,9 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
-    """A parameter of the Requirements, held against what the queues declare."""
+    """A parameter of the Requirements, held against what the queues declare; or a clause of their expression."""
+    if criterion.kind is Kind.EXPRESSION:
+        return _clause_step(case, name, criterion), case
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
     table = case.config.table
     offered = table.offered(criterion.folded, case.mask)
@@ -274,6 +278,15 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
     text = f"{name} {words} -> {' or '.join(map(str, instead))}"
     value = instead[0] if len(instead) == 1 else instead
     return _step_of(name, text, asked=asked, instead=value, options=options), replace(case, mask=mask)
+
+
+def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:
+    """It has to go, or to be another one; shown is what most of the queues have of the one parameter that it asks for."""
+    (clause,) = expression(criterion).clauses
+    counted: Counter[str] = Counter()
+    for values, n in case.config.table.offered(clause.asks[0], case.mask) if len(clause.asks) == 1 else ():
+        counted[", ".join(map(as_text, values))] += n
+    return _step_of(name, f"{name} left out", asked=clause.text, options=counted.most_common(SHOWN))
 
 
 def _instead(

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_fields
 
+from lodesman.classad import Ad
 from lodesman.errors import InvalidConfig, InvalidJob
 from lodesman.gridengine.complexes import Complexes, Requestable
 from lodesman.gridengine.values import write_value
@@ -18,7 +19,9 @@ from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of
-from lodesman.matching.task_queue import key_of, key_to_json
+from lodesman.matching.task_queue import job_ad, key_of, key_to_json
+from lodesman.resources import fold
+from lodesman.resources.requirement import CONSTRAINT
 from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
 from lodesman.submission.job_changes import unknown_names
 
@@ -111,6 +114,13 @@ def _nearest(name: str, known: frozenset[str]) -> str:
     return f"Did you mean {folded[near[0]]}?" if near else ""
 
 
+def _request(draft: JobDraft) -> Ad | None:
+    """What its expression may ask of the job; None if it has none."""
+    if not any(fold(name) == CONSTRAINT for name in draft.spec.requirements):
+        return None
+    return job_ad(key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo))
+
+
 def _too_large(spec: JobSpec, size: int) -> InvalidJob:
     """The refusal of a key of that size; it names the longest attribute."""
     sizes = {one.name: len(str(getattr(spec, one.field))) for one in ATTRIBUTES if one.use == "key"}
@@ -136,7 +146,7 @@ def optimize(
         )
     if draft.spec.requirements:
         # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
-        wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo)
+        wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo, _request(draft))
         draft = replace(draft, requirements=wanted, pool_mask=config.table.eligible_mask(wanted.criteria))
     pool = draft.requirements.pool
     key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=pool)

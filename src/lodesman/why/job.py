@@ -149,13 +149,28 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
         yield JobStep("requirements", True, "it has no Requirements")
         return
     names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
-    yield _criteria(facts, "requirements", names, "its Requirements")
+    step = _criteria(facts, "requirements", names, "its Requirements")
+    step.text += _left_to_broker(facts)
+    yield step
     if facts.evaluated_at is None:
         text = f"the queues that serve SubmitPool {pool} are not known before the next refresh"
         yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
         return
     text = f"SubmitPool {pool} is served by {counted(count, 'queue')}"
     yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
+
+
+def _left_to_broker(facts: JobFacts) -> str:
+    """The clauses that the ads of sites decide, about the queues that pass all else."""
+    found = facts.exclusions
+    clauses = [one for one in found.config.table.placement(found.criteria) if one.queues & found.eligible]
+    texts = list(dict.fromkeys(one.text for one in clauses))
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return (
+        f"; when a pilot is placed, the ad of its site decides: {', '.join(texts[:_SHOWN])}{more}"
+        if texts
+        else ""
+    )
 
 
 def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], what: str) -> JobStep:

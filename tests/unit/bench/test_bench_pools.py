@@ -21,16 +21,22 @@ def context(tmp_path, monkeypatch):
     monkeypatch.setattr(pools, "ROUNDS", 2)
     monkeypatch.setattr(pools, "resources", partial(pool_world.resources, sites=20))
     monkeypatch.setattr(pools, "many_keys", partial(pool_world.many_keys, sites=20))
+    monkeypatch.setattr(pools, "attributes", partial(pool_world.attributes, sites=20))
+    monkeypatch.setattr(pools, "EXPRESSIONS", 50)
     return SimpleNamespace(quick=True, home=tmp_path)
 
 
 def test_it_measures_and_checks(context):
-    evaluated, written, reasons = pools.measure(context)
+    evaluated, written, reasons, expressions = pools.measure(context)
     assert (evaluated.row, written.row, reasons.row) == ("pools-evaluate", "pools-write", "pools-reasons")
     assert all(figure.less and figure.value > 0 for figure in (evaluated, written, reasons))
     assert evaluated.details["pairs_checked"] == 40 * 40
     assert 0 < evaluated.details["queues_per_set"] < 40
     assert evaluated.size == "50 sets of Requirements, 40 queues"
+    assert expressions.row == "pools-expressions"
+    assert expressions.value == min(expressions.samples) > 0
+    assert expressions.details["pairs_checked"] == 40 * 40
+    assert 0 < expressions.details["queues_per_expression"] < 40
     assert (evaluated.target, reasons.target, written.target) == (0.3, 2.0, None)
 
 

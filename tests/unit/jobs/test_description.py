@@ -155,7 +155,7 @@ def test_percent_signs_of_a_single_job_mean_nothing():
         ({"OutputSandbox": [f"*{n}" for n in range(101)]}, "OutputSandbox", "has 101 patterns; at most 100"),
         ({"InputSandbox": ["../../x"]}, "InputSandbox", "leaves its directory"),
         ({"Environment": {"A B": "c"}}, "Environment", "names no variable"),
-        ({"Requirements": "other.Memory > 5"}, "Requirements", "expressions are not read"),
+        ({"Requirements": "other.Memory > 5"}, "Requirements", "an expression is its entry Constraint"),
         ({"Exclusive": "maybe"}, "Exclusive", "neither true nor false"),
         ({"Owner": "me"}, "Owner", "comes from the token"),
         ({"OwnerDN": "/CN=me"}, "OwnerDN", "comes from the token"),

@@ -316,7 +316,7 @@ def test_requirements_are_scalars_and_lists_of_scalars():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("Memory > 4000", "expressions are not read"),
+        ("Memory > 4000", "an expression is its entry Constraint"),
         (["a"], "is a list, not a record"),
         ({"Memory": -1}, "an entry Memory that is negative"),
         ({"A": [1, -1]}, "an entry A that is negative"),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
-from lodesman.matching import submit_pool
+from lodesman.matching import TaskQueueKey, given_of, submit_pool
 from lodesman.matching.submit_pool import read_again, wanted_of
+from lodesman.matching.task_queue import job_ad
 from lodesman.resources import ParameterType, TypeTable, compile_requirements
 from lodesman.resources.kinds import parse_type
 
@@ -51,6 +52,10 @@ def test_an_identifier_never_changes_between_processes_and_releases():
     assert found == submit_pool_id({"softwaretag": "a, b", "memory": "4000 MB"}, TYPES)
     plain = submit_pool_id({"P": 1}, TypeTable())
     assert plain == "req2:0a353631a38002fc85039a2b8c02dce7c1fe1ba4b0f73075bc6c4e8ca042bbe8"
+    expression = submit_pool_id(
+        {"Constraint": 'Net && (Memory > 5 || member("a", Tag)) && CurMatches < 5'}, TypeTable()
+    )
+    assert expression == "req2:31f41c298bb7d83b7495506cb532ebaf0ba36509873762193e9faa68b7b0d4c3"
 
 
 def test_an_empty_set_needs_no_pool():
@@ -267,9 +272,36 @@ def test_requirements_are_read_back_with_their_units():
 
 
 @pytest.mark.parametrize("name", ["Constraint", "constraint", " CONSTRAINT "])
-def test_the_name_of_expressions_is_reserved(name):
-    with pytest.raises(InvalidJob, match="expressions are not understood yet"):
-        submit_pool_id({name: "other.Memory > 5"}, TYPES)
+def test_an_expression_is_one_row_by_whatever_name_it_is_spelled(name):
+    found = canonical_requirements({name: "TARGET.Memory>4000&&Internet", "Memory": 5}, TYPES)
+    assert json.loads(found) == {
+        "constraint": ["expression", "", "", ["internet && memory > 4000"]],
+        "memory": ["number", ">=", "mb", [5]],
+    }
+
+
+def test_the_pool_of_an_expression_has_what_it_asks_of_the_job():
+    def of(text, memory):
+        request = job_ad(TaskQueueKey(owner="ann", group="g", vo="lab", memory_mb=memory))
+        return submit_pool.requirements_of({"Constraint": text}, TYPES, "lab", request)
+
+    small, large = (of("TARGET.Memory >= 2 * RequestMemory && Internet", memory) for memory in (5, 6))
+    assert small.pool != large.pool
+    assert small.pool == of("internet && Memory >= 2 * 5", 7).pool
+    assert (
+        small.text == '{"Constraint":["expression","","[RequestMemory = 5]",'
+        '["TARGET.Memory >= 2 * RequestMemory && Internet"]]}'
+    )
+    assert read_again(small.text, TYPES, "lab") == (small.pool, small.text)
+    assert read_again(small.text, declared(Internet="string", memory="number GB"), "lab")[0] == small.pool
+    assert given_of(small.text) == {"Constraint": "TARGET.Memory >= 2 * RequestMemory && Internet"}
+
+
+def test_a_declaration_of_that_name_says_nothing_of_expressions():
+    types = declared(Constraint="number GB")
+    assert submit_pool_id({"Constraint": "Memory > 5"}, types) == submit_pool_id(
+        {"Constraint": "Memory > 5"}, TYPES
+    )
 
 
 @given(sets(), st.sampled_from(sorted(kinds_of)))
