@@ -34,7 +34,7 @@ from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import SiteMatcher
+from lodesman.background.site_matching import KnownWishes, SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -223,7 +223,11 @@ class BackgroundProcess:
             cancel=self.cancelling.order,
             list_match=self.list_match,
             sites=SiteMatcher(
-                ads=KnownAds().look, live=live_matches, ended=ended_matches, options=gate_options(config)
+                ads=KnownAds().look,
+                live=live_matches,
+                ended=ended_matches,
+                wishes=KnownWishes().look,
+                options=gate_options(config),
             ),
             limited=lambda queues: self.post(calls.LIMITED, LimitsAt(queues)),
             rng=random.Random(),
