@@ -33,7 +33,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.direct import Director
-from lodesman.background.site_matching import SiteMatcher
+from lodesman.background.site_matching import KnownWishes, SiteMatcher
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
@@ -407,7 +407,9 @@ class House:
         director = Director(
             db=self.side.db, policy=self.side.policy, options=options, watches=watches, post=self.post,
             pools=lambda: pools, launch=lambda *_: None, cancel=cancel, rng=random.Random(7),
-            sites=SiteMatcher(ads=KnownAds().look, live=live_matches, ended=ended_matches),
+            sites=SiteMatcher(
+                ads=KnownAds().look, live=live_matches, ended=ended_matches, wishes=KnownWishes().look
+            ),
         )  # fmt: skip
         return director
 

@@ -302,6 +302,7 @@ def plans(house):
     ok(house, "POST", "/v1/plan/shares", {"shares": {"physics": 1, "guests": 0}}, "admin")
     ok(house, "POST", "/v1/plan/director", {"policies": ["seed", "gap"]}, "admin")
     ok(house, "POST", "/v1/plan/director", {"policies": ["seed", "gap"], "iteration": 1}, "admin")
+    ok(house, "POST", "/v1/plan/gates", {"gates": {"North": {"MaxJobs": "0"}}}, "admin")
 
 
 def a_record_of_an_older_release(house):

@@ -231,6 +231,7 @@ REFUSED = [
     ("POST", "/v1/jobs", "ann", {"jobs": [{"Executable": "x", "CPUTime": 10**7}]}, 422),
     ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
     ("POST", "/v1/plan/director", "admin", {"iteration": 99}, 404),
+    ("POST", "/v1/plan/gates", "admin", {"gates": {"Nowhere": {"MaxJobs": "1"}}}, 404),
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[99, 99]], "attributes": {"Memory": 5}}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[1, 9]], "attributes": {"Memory": 10**6}}, 422),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.api.test_api_site_flow import Flow
 
+from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.reasons import MainReasons
 
 QUEUE = "/v1/queues/why?path=North/c/q"
@@ -51,6 +54,24 @@ def test_lists_have_the_reason_too(flow):
     reasons.tick(house.side.policy, house.now, house.post)
     text = house.call("GET", "/metrics", token="admin").body.decode()
     assert 'lodesman_waiting_jobs_by_reason{detail="",reason="site-gate",verdict="not now"} 40.0' in text
+
+
+def test_the_metrics_count_the_gates_that_are_shut(flow):
+    house = flow.house
+    house.side.upkeep = lambda: UpkeepFigures(gates=flow.director.gates)
+
+    def counted():
+        text = house.call("GET", "/metrics", token="admin").body.decode()
+        return {
+            state: re.search(rf'site_gates{{state="{state}"}} (\S+)', text)[1] for state in ("open", "shut")
+        }
+
+    assert counted() == {"open": "0.0", "shut": "0.0"}
+    shut(flow)
+    assert counted() == {"open": "0.0", "shut": "1.0"}
+    flow.advertise(2, MaxJobs=30, CurrentJobs=3, CurrentSubmittingJobs=0)
+    flow.iterate()
+    assert counted()["shut"] == ("0.0" if flow.director.gates["North"] else "1.0")
 
 
 def test_a_site_that_takes_no_such_pilots_is_named_with_what_it_asks(flow):

@@ -129,6 +129,11 @@ PLAN_DIRECTOR = _post(
     "Plan an iteration of the director by several policies",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
+PLAN_GATES = _post(
+    "/v1/plan/gates", site_ads.PlanGatesBody, plans.PlannedIteration, "admin",
+    "Plan other ads of sites: what the director would do",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
+)
 PLAN_QUOTAS = _post(
     "/v1/plan/quotas", quotas.PlanQuotasBody, quotas.QuotaPlan, "admin", "Plan quota sets: what they would change",
     process="reading", most_bytes=2 * quotas.MOST_TEXT, repeatable=True, timeout=_PLAN_SECONDS,

@@ -8,11 +8,14 @@ from msgspec import Meta, Struct
 
 from lodesman.answers.call import Page
 from lodesman.answers.classads import AttributeValue, ClauseRow
-from lodesman.answers.requests import LONGEST_TOKEN, Name, Text
+from lodesman.answers.requests import LONGEST_TOKEN, Name, Rows, Text
 from lodesman.answers.vocabulary import GateMode
 
 MOST_AD = 1 << 16
 """Bytes of an ad."""
+_Attributes = Annotated[
+    dict[Name, Annotated[str, Meta(max_length=4_096)]], Meta(min_length=1, max_length=100)
+]
 
 
 class SiteTokenBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,6 +46,13 @@ class AdTaken(Struct):
     received_at: float
     good_until: float
     shut: str
+
+
+class PlanGatesBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Attributes that sites would advertise, as expressions, by site and name. `limit`: rows of each list."""
+
+    gates: Annotated[dict[Name, _Attributes], Meta(min_length=1, max_length=1_000)]
+    limit: Rows = 100
 
 
 _Counted = int | float | None

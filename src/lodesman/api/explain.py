@@ -22,9 +22,10 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.answers.pilots import PilotLog
-from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
+from lodesman.answers.plans import DirectorPlans, JobPlan, PlannedIteration, ResourcesPlan, SharesPlan
 from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses
 from lodesman.answers.service import Limited, LimitsAt, PilotLoad
+from lodesman.answers.site_ads import PlanGatesBody
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
 from lodesman.answers.why_pilots import PilotWhy
@@ -38,6 +39,7 @@ from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.director_plans import plan_director
 from lodesman.background.explain import Explainer
 from lodesman.background.limit_use import LimitUse, limit_use, limits_at
+from lodesman.background.plan_gates import plan_gates
 from lodesman.background.plan_quotas import plan_quotas
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
@@ -220,6 +222,11 @@ async def _plan_resources(side: ReadSide, request: Request[Nothing, asks.PlanRes
 @serves(calls.PLAN_DIRECTOR)
 async def _plan_director(side: ReadSide, request: Request[Nothing, asks.PlanDirectorBody]) -> DirectorPlans:
     return await _plan(side, side.large_plans, partial(plan_director, request.body))
+
+
+@serves(calls.PLAN_GATES)
+async def _plan_gates(side: ReadSide, request: Request[Nothing, PlanGatesBody]) -> PlannedIteration:
+    return await _plan(side, side.large_plans, partial(plan_gates, request.body))
 
 
 @serves(calls.PLAN_SHARES)

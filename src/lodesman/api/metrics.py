@@ -19,11 +19,14 @@ from lodesman.store.read.why import waiting_by_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepFigures:
-    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault."""
+    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault; whether the gates of
+    sites are open.
+    """
 
     failures: Mapping[str, int] = field(default_factory=dict)
     succeeded_at: Mapping[str, float] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
+    gates: Mapping[str, bool] = field(default_factory=dict)
 
 
 def database_metrics(db: Reader) -> list[Metric]:
@@ -55,9 +58,11 @@ def render_metrics(
     """The text of /metrics."""
     closed, repaired = "CE queues that administrators closed", "What the reconciler found wrong and repaired"
     succeeded = "When a step last succeeded"
+    gates = {"open": sum(upkeep.gates.values()), "shut": sum(not one for one in upkeep.gates.values())}
     found = [
         *database,
         _family("closed_queues", closed, {(): closed_queues}),
+        _family("site_gates", "Sites that advertise themselves, by the state of their gates", gates, "state"),
         *(_family(name, "Of the hot process", {(): value}) for name, value in hot.items()),
         _family("upkeep_failures_total", "Steps of upkeep that failed", upkeep.failures, "step"),
         _family("upkeep_success_timestamp_seconds", succeeded, upkeep.succeeded_at, "step"),

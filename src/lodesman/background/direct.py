@@ -40,6 +40,7 @@ from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
+from lodesman.director.site_matching import SiteMatching
 from lodesman.director.supply import PilotView
 from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, director_weights
@@ -64,7 +65,7 @@ _SEED_BITS = 53
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
     of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in
-    these CE queues.
+    these CE queues. `gates`: whether those of sites were open after the last iteration.
     """
 
     db: Reader
@@ -85,6 +86,7 @@ class Director:
     list_match: ListMatch = field(default_factory=ListMatch)
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
+    gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -116,9 +118,9 @@ class Director:
         self.breakers = {queue: one for queue, one in self.breakers.items() if queue not in shut_off}
         self._states = {queue: one.state for queue, one in self.breakers.items()}
         self._hear()
-        decision = decide(
-            self.look(now), options=self.options, now=now, seed=self.rng.getrandbits(_SEED_BITS)
-        )
+        seen = self.look(now)
+        decision = decide(seen, options=self.options, now=now, seed=self.rng.getrandbits(_SEED_BITS))
+        self.gates = {site: gate.admits() for site, gate in seen.sites.gates.items()}
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
@@ -219,8 +221,12 @@ class Director:
             breakers=self.breakers,
             buckets=self.buckets,
             limited=self.limited_in,
-            sites=self.sites.look(self.db, self.policy, self.options.pools, now),
+            sites=self.look_at_sites(now),
         )
+
+    def look_at_sites(self, now: float) -> SiteMatching:
+        """The sites as they advertise themselves; a decision uses them up."""
+        return self.sites.look(self.db, self.policy, self.options.pools, now)
 
     def _launch(self, decision: Decision) -> None:
         """Have the pilots submitted, each with the settings that its queue has for its VO."""

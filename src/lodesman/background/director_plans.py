@@ -48,15 +48,25 @@ def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPo
     running = state.director
     if running is None:
         raise Unavailable("The director does not run.", hint="A stored iteration can be planned.")
-    director = replace(running, db=state.db, breakers=dict(running.breakers), buckets=dict(running.buckets))
+    named = policies or [running.options.target.policy]
+    director = replace(
+        running,
+        db=state.db,
+        breakers=dict(running.breakers),
+        buckets=dict(running.buckets),
+        sites=running.sites.apart(),
+    )
     with state.db:  # one moment
         seen = director.look(state.now)
+        # Gates count what a decision places: each has its own.
+        sites = {policy: director.look_at_sites(state.now) for policy in named}
     records = {}
-    for policy in policies or [running.options.target.policy]:
+    for policy in named:
         state.tick()
         target = replace(running.options.target, policy=policy)
         options = replace(running.options, target=target)
-        records[policy] = to_record(decide(seen, options=options, now=state.now, seed=SEED))
+        found = replace(seen, sites=sites[policy])
+        records[policy] = to_record(decide(found, options=options, now=state.now, seed=SEED))
     return records
 
 

@@ -210,6 +210,7 @@ def _director(
         pools=lambda: dict(pools),
         breakers=dict(running.breakers),
         buckets=dict(running.buckets),
+        sites=running.sites.apart(),
     )
     waiting = [(one.id, one.key, one.jobs) for one in found if not one.held]
     then = [

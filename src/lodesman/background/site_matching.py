@@ -6,13 +6,15 @@ Stored ads and the rows of pilots say all: nothing is remembered that they do no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import Lock
 
 from lodesman.answers.vocabulary import GateMode
+from lodesman.background.refresh import placement_clauses
 from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
-from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish
+from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish, site_wish
 from lodesman.classad import Node, parse_expression
 from lodesman.director.options import PoolOptions
 from lodesman.director.site_matching import NO_SITES, SiteMatching
@@ -20,6 +22,7 @@ from lodesman.masks.bits import Mask
 from lodesman.matching.policy import Policy
 from lodesman.resources import gate_modes
 from lodesman.store import Reader
+from lodesman.store.read.submit_pools import pass_requests, stored_pools
 
 _rank = lru_cache(maxsize=1_024)(parse_expression)
 
@@ -44,20 +47,24 @@ class SiteMatcher:
     ads: Callable[[Reader], Mapping[str, SiteAd]] = lambda _db: {}
     live: Callable[[Reader], Mapping[str, Sequence[SiteMatch]]] = lambda _db: {}
     ended: Callable[[Reader, str, float], Sequence[SiteMatch]] = lambda _db, _site, _since: ()
-    wishes: Callable[[Policy], Mapping[str, Sequence[SiteWish]]] = lambda _policy: {}
+    wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]] = lambda _db, _policy: {}
     options: GateOptions = GateOptions()
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
     _places: tuple[Policy | None, Mapping[str, Mask]] = field(init=False, default=(None, {}))
 
     def look(self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float) -> SiteMatching:
         """The sites as they are now. Belongs to the thread of the director."""
-        ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(policy)
+        ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
             return NO_SITES
         gates = self.gates(db, policy, ads, now)
         if self._places[0] is not policy:
             self._places = policy, places_of(policy)
         return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+
+    def apart(self) -> SiteMatcher:
+        """One that shares nothing with it that a thread uses alone."""
+        return replace(self)
 
     def gates(self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float) -> dict[str, SiteGate]:
         """The gate of each configured site, with these ads."""
@@ -73,6 +80,29 @@ class SiteMatcher:
                 site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s
             )
         return found
+
+
+class KnownWishes:
+    """What the expressions of jobs ask of the ads of sites, by SubmitPool: read anew when pools or the configuration have
+    changed. Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._known: Mapping[str, Sequence[SiteWish]] = {}
+        self._read: tuple[int, Policy | None] = (-1, None)
+        self._reading = Lock()
+
+    def look(self, db: Reader, policy: Policy) -> Mapping[str, Sequence[SiteWish]]:
+        """Those of all SubmitPools that have some."""
+        with self._reading:
+            version = pass_requests(db).version
+            if self._read[0] != version or self._read[1] is not policy:
+                self._read = version, policy
+                self._known = {
+                    pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
+                    for pool, clauses in placement_clauses(policy, stored_pools(db)).items()
+                }
+            return self._known
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:

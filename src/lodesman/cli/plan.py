@@ -17,6 +17,7 @@ from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.faults import FAILED
+from lodesman.cli.plan_gates import plan_gates
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, note_all, patience, say, show_table, state
@@ -31,7 +32,7 @@ _PLACES = (">queues", "at", "group", ">starts", ">then")
 
 plan = click.Group(
     "plan",
-    help="Show what would happen to jobs, or through other resources or shares.\n\n"
+    help="Show what would happen to jobs, or through other resources, shares or ads of sites.\n\n"
     "Worked out by the server on its live state; nothing is stored.",
 )
 
@@ -178,3 +179,4 @@ def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
 
 
 plan.add_command(plan_resources)
+plan.add_command(plan_gates)

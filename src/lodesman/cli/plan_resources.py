@@ -84,7 +84,7 @@ def _show_resources(answer: plans.ResourcesPlan, limit: int) -> None:
         pools.changed,
     ]
     if director := answer.director:
-        _show_director(director)
+        show_director(director)
         lists += [director.groups, director.queues, director.only_after, director.only_before]
     longest = max(one.count for one in lists)
     if longest > limit:
@@ -141,8 +141,8 @@ def percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
     return [percent(pair.before), percent(pair.after)]
 
 
-def _show_director(found: plans.PlannedIteration) -> None:
-    """In few words if it would do the same."""
+def show_director(found: plans.PlannedIteration) -> None:
+    """Two iterations, in few words if they do the same."""
     pilots = found.pilots
     if _changes_anything(found):
         pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))

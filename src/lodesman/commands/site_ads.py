@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from threading import Lock
 from typing import Final
 
 from lodesman.answers.site_ads import AdEntry, AdNumbers
@@ -54,19 +55,21 @@ def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
 
 
 class KnownAds:
-    """The ads as they are stored, each read once. Belongs to one thread."""
+    """The ads as they are stored, each read once. Any thread may ask."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[AdVersion, SiteAd]] = {}
+        self._reading = Lock()
 
     def look(self, db: Reader) -> Mapping[str, SiteAd]:
         """The newest ad of each site that ever advertised: the same object until there is another."""
-        for site, version in ad_versions(db).items():
-            if site not in self._known or self._known[site][0] != version:
-                found = newest_ad(db, site)
-                if found:
-                    self._known[site] = found[0], _read(site, *found)
-        return {site: ad for site, (_, ad) in self._known.items()}
+        with self._reading:
+            for site, version in ad_versions(db).items():
+                if site not in self._known or self._known[site][0] != version:
+                    found = newest_ad(db, site)
+                    if found:
+                        self._known[site] = found[0], _read(site, *found)
+            return {site: ad for site, (_, ad) in self._known.items()}
 
 
 def stored_ad(db: Reader, site: str) -> SiteAd | None:

@@ -35,7 +35,7 @@ from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import SiteMatcher
+from lodesman.background.site_matching import KnownWishes, SiteMatcher
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -226,7 +226,11 @@ class BackgroundProcess:
             cancel=self.cancelling.order,
             list_match=self.list_match,
             sites=SiteMatcher(
-                ads=KnownAds().look, live=live_matches, ended=ended_matches, options=gate_options(config)
+                ads=KnownAds().look,
+                live=live_matches,
+                ended=ended_matches,
+                wishes=KnownWishes().look,
+                options=gate_options(config),
             ),
             limited=lambda queues: self.post(calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
@@ -369,6 +373,7 @@ class BackgroundProcess:
             failures={loop.name: loop.failures for loop in loops},
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
+            gates=self.director.gates,
         )
 
 

@@ -93,7 +93,7 @@ def test_how_gates_count_is_configured(policy):
 
 def test_wishes_and_ranks_count_also_where_no_site_advertises(policy):
     wish = site_wish("x", parse_expression('StationName == "a"'), 1)
-    found, _ = matcher([], wishes=lambda _policy: {"req2:x": [wish]})
+    found, _ = matcher([], wishes=lambda _db, _policy: {"req2:x": [wish]})
     assert found.look(NO_DB, policy, {}, NOW).wishes == {"req2:x": [wish]}
     ranked, _ = matcher([])
     pools = {"Grid": PoolOptions(name="Grid", rank="Speed"), "Local": PoolOptions(name="Local")}

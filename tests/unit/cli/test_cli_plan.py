@@ -537,3 +537,24 @@ def test_a_program_that_waits_is_not_notified(monkeypatch, capfd):
     with tables.patience("It takes a while.", seconds=0.0):
         pass
     assert capfd.readouterr().err == ""
+
+
+# --- ads of sites
+
+
+def test_other_ads_of_sites_are_sent_by_site_and_what_the_director_would_do_is_shown(at, server):
+    server.on("POST", "/v1/plan/gates", RESOURCES["director"])
+    gates = ("North:MaxJobs=200", 'North:Requirements=TARGET.VO == "lab"', "S:Name:x=1")
+    result = at("plan", "gate", *gates, "--limit", "5")
+    assert result.code == 0
+    assert server.asked[0].json == {
+        "gates": {"North": {"MaxJobs": "200", "Requirements": 'TARGET.VO == "lab"'}, "S:Name": {"x": "1"}}, "limit": 5,
+    }  # fmt: skip
+    assert lines(result.out)[0].startswith("Next iteration of the director")
+
+
+@pytest.mark.parametrize("word", ["North", "North:MaxJobs", "North=5", ":MaxJobs=5", "North:Max Jobs=5"])
+def test_what_is_no_gate_is_refused_with_an_example(at, server, word):
+    result = at("plan", "gate", word)
+    assert (result.code, server.asked) == (2, [])
+    assert "North:MaxJobs=200" in result.err
