@@ -9,10 +9,13 @@ from tests.api.test_api_change_jobs import changed
 from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import MOVED, NORTH, SOUTH, configure, keep, pools_of
 
-from lodesman.background.refresh import PoolClauses
+from lodesman.background.refresh import placement_clauses
+from lodesman.background.site_matching import KnownWishes, SiteMatcher
+from lodesman.broker.ad import read_site_ad
 from lodesman.classad import parse_ad
 from lodesman.masks.bits import bits
 from lodesman.resources.expression import holds_at
+from lodesman.store.read.submit_pools import stored_pools
 
 GPU = 'Memory >= 1000 && member("root", Software)'
 JDL = r'[ Executable = "/bin/true"; CPUTime = 500; Requirements = [ Constraint = "%s"; %s ]; ]'
@@ -196,12 +199,15 @@ def test_what_the_ads_of_sites_decide_keeps_no_pilot_away_that_is_there(house):
 
 def test_the_broker_finds_what_is_left_by_submit_pool(house):
     """Whatever task queue, and as long as pools and configuration stay, without reading them again."""
-    clauses = PoolClauses(house.side.db)
-    assert clauses.read(house.side.policy) == {}
+    known = KnownWishes()
+
+    def left_by_pool():
+        return placement_clauses(house.side.policy, stored_pools(house.side.db))
+
+    assert left_by_pool() == known.look(house.side.db, house.side.policy) == {}
     house.submitted({"Requirements": {"Memory": 1000, "Constraint": "Memory < 5000"}})
     house.submitted({"Requirements": {"Constraint": "(CurMatches < 5 || Memory < 5000) && SiteAd.Load < 3"}})
-    found = clauses.read(house.side.policy)
-    (left,) = found.values()
+    (left,) = left_by_pool().values()
     table = house.side.policy.vo_config("lab").table
     assert {one.text: [table.queues[bit].site for bit in bits(one.queues)] for one in left} == {
         "CurMatches < 5 || true": ["North"],
@@ -213,10 +219,51 @@ def test_the_broker_finds_what_is_left_by_submit_pool(house):
         False,
         True,
     ]
-    assert clauses.read(house.side.policy) is found
+    wishes = known.look(house.side.db, house.side.policy)
+    assert known.look(house.side.db, house.side.policy) is wishes
     configure(house, MOVED.replace("Memory = 2000", "Memory = 6000"))
-    (left,) = clauses.read(house.side.policy).values()
+    (left,) = left_by_pool().values()
+    assert known.look(house.side.db, house.side.policy) is not wishes
     assert [one.text for one in left] == ["CurMatches < 5 || false", "SiteAd.load < 3"]
+
+
+def placed(house, director, *ads):
+    """The sites to which an iteration sends pilots while sites say this."""
+    found = []
+    director.sites = SiteMatcher(ads=lambda _: {one.site: one for one in ads}, wishes=KnownWishes().look)
+    director.launch = lambda decision, _: found.extend(
+        one.queue_id.site for one in decision.placement.placements
+    )
+    house.now += 1.0
+    director.tick(house.now)
+    return set(found)
+
+
+def says(house, site, text):
+    gate = "UpdateSequenceNumber = 1; MaxJobs = 9; CurrentJobs = 0; Requirements = CurMatches < MaxJobs"
+    ad = f'[Name = "{site}"; {gate}; {text}]'
+    return read_site_ad(ad, site=site, now=house.now)
+
+
+def test_pilots_are_sent_where_the_ad_of_the_site_makes_it_true(house, backend):
+    house.submitted({"Requirements": {"Constraint": "SiteAd.Load < 3 && Memory >= 2000"}, "CPUTime": 500})
+    director = house.director(backend)
+    assert placed(house, director) == set()
+    north, south = says(house, "North", "Load = 2"), says(house, "South", "Load = 3")
+    assert placed(house, director, north, south) == {"North"}
+    assert placed(house, director, south) == set()
+    assert placed(house, director, says(house, "South", "Load = TARGET.Nothing ?: 1")) == {"South"}
+    house.submitted({"CPUTime": 500})
+    assert placed(house, director) == {"North", "South"}
+
+
+def test_a_station_named_in_an_expression_is_where_pilots_go(house, backend):
+    """SAM-Grid: users select sites by the names of their SAM stations."""
+    wanted = {"Constraint": 'member(StationName, {"fnal-farm", "osg-ouhep"})'}
+    house.submitted({"Requirements": wanted, "CPUTime": 500})
+    director = house.director(backend)
+    ads = says(house, "North", 'StationName = "lyon"'), says(house, "South", 'StationName = "FNAL-farm"')
+    assert placed(house, director, *ads) == {"South"}
 
 
 def test_pilots_that_find_out_where_they_run_and_refreshes_go_by_it(house):

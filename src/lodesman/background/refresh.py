@@ -161,26 +161,6 @@ class PoolKeeper:
         return sum(self._post(calls.CLEAN_POOLS, one).removed for one in todo)
 
 
-class PoolClauses:
-    """What the broker has to ask the ads of sites for the jobs of each SubmitPool; read again when pools or the
-    configuration change. Has a read connection: one thread at a time.
-    """
-
-    def __init__(self, db: Reader) -> None:
-        self._db = db
-        self._version: tuple[object, ...] = ()
-        self._found: Mapping[str, tuple[PlacementClause, ...]] = {}
-
-    def read(self, policy: Policy) -> Mapping[str, tuple[PlacementClause, ...]]:
-        """By SubmitPool; those of which nothing is left are left out."""
-        with self._db:
-            version = (policy.version, read.pass_requests(self._db).version)
-            if version != self._version:
-                self._found = placement_clauses(policy, read.stored_pools(self._db))
-                self._version = version
-        return self._found
-
-
 # --- pure: from the configuration and the input to what is to be changed -----------------------------------
 
 

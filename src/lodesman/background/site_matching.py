@@ -50,7 +50,7 @@ class SiteMatcher:
     wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]] = lambda _db, _policy: {}
     options: GateOptions = GateOptions()
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
-    _places: tuple[Policy | None, Mapping[str, Mask]] = field(init=False, default=(None, {}))
+    _places: tuple[object, Mapping[str, Mask]] = field(init=False, default=(None, {}))
 
     def look(self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float) -> SiteMatching:
         """The sites as they are now. Belongs to the thread of the director."""
@@ -58,8 +58,8 @@ class SiteMatcher:
         if not (ads or ranks or wishes):
             return NO_SITES
         gates = self.gates(db, policy, ads, now)
-        if self._places[0] is not policy:
-            self._places = policy, places_of(policy)
+        if self._places[0] != policy.version:
+            self._places = policy.version, places_of(policy)
         return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
 
     def apart(self) -> SiteMatcher:
@@ -89,15 +89,15 @@ class KnownWishes:
 
     def __init__(self) -> None:
         self._known: Mapping[str, Sequence[SiteWish]] = {}
-        self._read: tuple[int, Policy | None] = (-1, None)
+        self._read: tuple[object, ...] = ()
         self._reading = Lock()
 
     def look(self, db: Reader, policy: Policy) -> Mapping[str, Sequence[SiteWish]]:
         """Those of all SubmitPools that have some."""
         with self._reading:
-            version = pass_requests(db).version
-            if self._read[0] != version or self._read[1] is not policy:
-                self._read = version, policy
+            version = pass_requests(db).version, policy.version
+            if self._read != version:
+                self._read = version
                 self._known = {
                     pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
                     for pool, clauses in placement_clauses(policy, stored_pools(db)).items()
