@@ -144,7 +144,7 @@ async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClas
     """Judge the classes by a new configuration. Raises LodesmanError."""
 
     def edit(before: Classes) -> ClassEdit:
-        return ClassEdit(after=before.under(vocabulary, section.default_jc, enforce_jc=section.enforce_jc))
+        return ClassEdit(after=before.under(vocabulary, section))
 
     await _agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.cli.client_jsv import ClientRequest, client_request
@@ -29,6 +30,15 @@ _OPTIONS = (
     click.option(
         "--class", "job_class", default="", metavar="NAME", help="The job class, app or app.large, whatever FILE says."
     ),
+    click.option(
+        "--adds", multiple=True, nargs=3, metavar="ATTR KEY VALUE",
+        help="Add an entry to a list, as in --adds l_hard h_rt 600, or change it.",
+    ),
+    click.option(
+        "--mods", multiple=True, nargs=3, metavar="ATTR KEY VALUE", help="Change an entry that a list has."
+    ),
+    click.option("--clears", multiple=True, nargs=2, metavar="ATTR KEY", help="Remove an entry of a list."),
+    click.option("--clearp", multiple=True, metavar="ATTR", help="Remove an attribute, as in --clearp N."),
     click.option(
         "--jsv", multiple=True, metavar="URL",
         help="A script that verifies the jobs here, script:PATH; of several the last one comes first.",
@@ -57,6 +67,20 @@ class Wanted:
     ignore_unknown: bool = False
     job_class: str = ""
     jsv: tuple[str, ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
+    mods: tuple[tuple[str, str, str], ...] = ()
+    clears: tuple[tuple[str, str], ...] = ()
+    clearp: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> list[AttributeEdit]:
+        """What is removed goes first, whatever the order of the options."""
+        return [
+            *(AttributeEdit("clearp", one) for one in self.clearp),
+            *(AttributeEdit("clears", *one) for one in self.clears),
+            *(AttributeEdit("mods", *one) for one in self.mods),
+            *(AttributeEdit("adds", *one) for one in self.adds),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +133,7 @@ def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[Rea
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     ready = []
-    request = client_request(wanted.job_class, wanted.jsv)
+    request = client_request(wanted.job_class, wanted.jsv, wanted.edits)
     for name in files:
         try:
             ready.append(_prepare(name, wanted, request))
@@ -154,7 +178,7 @@ def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
     if wanted.name:
         others = {key: value for key, value in record.items() if key.lower() != "jobname"}
         record = {"JobName": wanted.name, **others}
-    record, writers = request.apply(record, _label(name))
+    record, writers, edits = request.apply(record, _label(name))
     places, as_written = parsed.positions, record is parsed.record
     if not as_written:
         text, places = write_description(record, parsed.form), NO_POSITIONS
@@ -169,7 +193,7 @@ def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
         raise
     body = SubmitBody(
         text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
-        ignore_unknown=wanted.ignore_unknown, client_jsv=writers,
+        ignore_unknown=wanted.ignore_unknown, client_jsv=writers, edits=edits,
     )  # fmt: skip
     return ReadyFile(label=_label(name), body=body, inputs=inputs, as_written=as_written)
 

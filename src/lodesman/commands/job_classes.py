@@ -31,8 +31,7 @@ class ClassesMoved(Conflict):
 
 def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
     """All classes as they are stored, under this configuration."""
-    found = classes_of(_stored(db), vocabulary)
-    return replace(found, default_jc=section.default_jc, enforce_jc=section.enforce_jc)
+    return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
 
 
 def _stored(db: Reader) -> Iterator[JobClass]:

@@ -90,7 +90,7 @@ class Preparation:
         they made of it before the server's JSV.
         """
         given, places, form = read_entry(self.body, entry)
-        found = verified or self._resolver.resolve(given, places, self.body.client_jsv)
+        found = verified or self._resolver.resolve(given, places, self.body)
         self.notices.extend(found.notices)
         if found.resolution is not None:
             self.resolutions[index] = found.resolution

@@ -13,10 +13,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final
 
+from lodesman.answers.job_classes import AttributeEdit
+from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import (
+    CanonicalKey,
     ClassRefusal,
     ClassSnapshot,
     Give,
@@ -210,10 +213,20 @@ class _Steps:
         return Resolved(
             record=record,
             snapshot=snapshot,
-            notices=tuple(dict.fromkeys((*self.notices, *notices))),
+            notices=tuple(dict.fromkeys((*self.notices, *notices, *self._of_empty(values)))),
             origins=origins,
             jsv_runs=self.runs,
         )
+
+    def _of_empty(self, values: JobValues) -> Iterator[Notice]:
+        """Who wrote an empty value may have meant to remove what the class says."""
+        for name, value in self.draft.record.items():
+            attribute = by_name(name) if value in ("", [], {}) else None
+            for path in _flat(values) if attribute else ():
+                here = path_of(*path).partition(".")[0]
+                if attribute and here == attribute.name and self.writers[path].step is ValueSource.CLASS:
+                    words = f"it is empty, and the job has what its class says; to remove that: --clearp {path[0]}"
+                    yield Notice(here, f"{here}: {words}.")
 
     def _by_step(self, values: JobValues) -> list[Path]:
         """The paths of values: where several are one attribute here, the last writer comes last."""
@@ -300,6 +313,31 @@ def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
     old, new = _flat(before), _flat(after)
     missing = object()
     return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def beside_edits(
+    said: JobValues,
+    edits: Sequence[AttributeEdit],
+    before: JobValues,
+    after: JobValues,
+    canonical: CanonicalKey,
+) -> tuple[JobValues, list[AttributeEdit]]:
+    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
+    found, left, new = dict(said), list(edits), _flat(after)
+    for name, key in changed_paths(before, after):
+        if key is None or kind_of(name) is not AttributeKind.KEYED:
+            left = [one for one in left if one.attribute != name]
+            found[name] = after.get(name, "")
+            continue
+        left = [one for one in left if one.attribute != name or canonical(name, one.key) != key]
+        entries = entries_of(name, found.get(name))
+        entries.pop(key, None)
+        if (name, key) in new:
+            entries[key] = new[name, key]
+            if any(one.verb == "clearp" and one.attribute == name for one in left):
+                left.append(AttributeEdit("adds", name, key, entries[key]))
+        found[name] = entries
+    return found, left
 
 
 def names_class(record: Record) -> bool:

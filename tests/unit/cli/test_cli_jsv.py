@@ -196,6 +196,33 @@ def test_a_script_sees_the_class_and_what_was_given_and_nothing_else(at, accepti
     assert not accepting.of("POST", "/v1/jobs")
 
 
+EDITS = ("--adds", "l_hard", "ka", "1", "--mods", "l_hard", "kb", "2", "--clears", "v", "A", "--clearp", "N")
+
+
+def edits(server):
+    return [" ".join(one.values()) for one in body(server).get("edits", ())]
+
+
+def test_edits_go_to_the_server_what_removes_first(at, accepting):
+    assert at("submit", *EDITS, "hello.jdl").code == 0
+    assert edits(accepting) == ["clearp N", "clears v A", "mods l_hard kb 2", "adds l_hard ka 1"]
+    assert body(accepting)["text"] == HELLO
+
+
+def test_a_script_sees_the_edits_and_has_the_last_word(at, accepting, script, home):
+    (home / "named.jdl").write_text(
+        'Executable = "/bin/echo"; JobName = "n"; Consumables = {"kb=1", "kc=3"};'
+    )
+    script('jsv_reject "$(jsv_is_param N) $(jsv_get_param l_hard)"')
+    assert "false kb=2,kc=3,ka=1." in at("submit", *EDITS, "--jsv", "check.sh", "named.jdl").err
+    script("jsv_set_param N mine; jsv_sub_add_param l_hard ka 5; jsv_sub_del_param l_hard kb; jsv_correct")
+    result = at("submit", *EDITS, "--jsv", "check.sh", "named.jdl")
+    assert result.code == 0, result.err
+    assert edits(accepting) == ["clears v A"]
+    found = record(accepting)
+    assert (found["JobName"], set(found["Consumables"])) == ("mine", {"ka=5", "kc=3"})
+
+
 def test_the_first_that_rejects_ends_the_chain(at, accepting, script, home):
     script("jsv_reject", "no.sh")
     script(f"touch {home}/ran; jsv_accept", "after.sh")

@@ -7,15 +7,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.errors import Forbidden, InvalidJob
-from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive
+from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive, merge
 from lodesman.jobclass.attributes import entries_of
-from lodesman.jobclass.request import EntryVerb
+from lodesman.jobclass.request import EntryVerb, changes_of
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs import read_job
 from lodesman.submission.native import record_of, values_of
@@ -25,6 +27,7 @@ from lodesman.submission.resolution import ValueSource as Step
 from lodesman.submission.resolve import (
     DraftRecord,
     SubmissionRules,
+    beside_edits,
     changed_attributes,
     refuse_change,
     resolve,
@@ -301,6 +304,24 @@ def test_a_vector(row, variant, text, outcome, way):
 
 def test_no_vector_is_forgotten():
     assert len(VECTORS) == 27
+
+
+@given(st.data())
+def test_what_a_client_sends_beside_its_edits_is_what_its_script_made(data):
+    """Without a class the server comes to the same job."""
+    some = st.dictionaries(st.sampled_from(["a", "b", "h_rt"]), st.sampled_from(["1", "2"]), max_size=3)
+    jobs = st.fixed_dictionaries({}, optional={"l_hard": some, "v": some, "N": st.sampled_from(["x", "y"])})
+    said, after = (canonical(data.draw(jobs), COMPLEXES)[0] for _ in "12")
+    one = st.builds(
+        AttributeEdit, st.sampled_from(["adds", "mods", "clears"]), st.sampled_from(["l_hard", "v"]),
+        st.sampled_from(["a", "b", "h_rt"]), st.sampled_from(["1", "2"]),
+    )  # fmt: skip
+    edits = data.draw(st.lists(one | st.sampled_from([AttributeEdit("clearp", name) for name in ("N", "v")])))
+    keys = key_names(COMPLEXES)
+    seen = merge(said, changes_of(edits), keys)
+    assume(not seen.faults)
+    values, left = beside_edits(said, edits, seen.values, after, keys)
+    assert merge(values, changes_of(left), keys).values == after
 
 
 # --- names of the class -----------------------------------------------------------------------------
