@@ -87,6 +87,12 @@ def test_a_script_sees_system_defaults_and_the_edits_of_the_user(house, server, 
     assert refusal(answer) == "Unable to run job: physics h_vmem=1G,h_cpu=500,ka=1,h_rt=60 false."
 
 
+def test_a_script_may_hold_a_job(house, server):
+    path = server("jsv_set_param h u; jsv_correct")
+    found = house.get(f"/v1/jobs/{house.submitted()}")
+    assert (found["state"], found["reason"]) == ("Held", f"submitted with h u (server JSV {path})")
+
+
 @pytest.mark.parametrize("job", ["/* */ JobName = 1;", "Executable"])
 def test_a_text_that_cannot_be_read_is_refused_at_its_place(house, server, job):
     server("jsv_accept")
