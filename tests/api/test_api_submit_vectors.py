@@ -157,3 +157,26 @@ def test_an_empty_attribute_says_nothing_and_a_notice_says_how_to_remove_what_th
         "Consumables: it is empty, and the job has what its class says; to remove that: --clearp l_hard.",
     ]
     assert house.get("/v1/jobs/1")["name"] == "napper"
+
+
+def test_a_change_takes_the_entries_of_an_attribute_from_their_writer_and_values_are_shown(house):
+    text = "jcname open\nCMDNAME /bin/echo\nl_hard {+~-}h_cpu=500,a=1\nv {+-}A=1,B=2\n"
+    put(house, text)
+    assert submit(house, {"JobClass": "open", "Site": "A"}).status == 200
+    found = house.get("/v1/jobs/1/description")
+    assert (found["values"]["Consumables.a"], found["values"]["Environment.B"]) == ("1", "2")
+    assert (found["values"]["Site"], found["defaults"]["NumberOfProcessors"]) == ("A", "1")
+    assert house.get("/v1/jobs/1")["job_class"] == "open.default"
+    body = {
+        "ranges": [[1, 1]],
+        "attributes": {"Consumables": None, "Environment": None},
+        "hold_if_impossible": True,
+    }
+    assert house.call("POST", "/v1/jobs/change", body, token="ann").status == 200
+    found = house.get("/v1/jobs/1/description")
+    origins = found["resolution"]["origins"]
+    assert {name: origins[name] for name in origins if name.startswith(("Cons", "Env"))} == {
+        "Consumables": "change by ann", "Environment": "change by ann",
+    }  # fmt: skip
+    assert not any(name.startswith(("Cons", "Env")) for name in found["values"])
+    assert origins["CPUTime"] == "class"

@@ -11,8 +11,9 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from lodesman.errors import InvalidConfig, InvalidJob
 
 if TYPE_CHECKING:
     from lodesman.answers.job_classes import AttributeEdit
+    from lodesman.gridengine.complexes import Complexes
     from lodesman.jobs.record import Record
     from lodesman.jsv import JsvUrl, ScriptSettings
 
@@ -97,14 +99,24 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
     return found
 
 
+def stock() -> Complexes:
+    """The resources of a new Grid Engine."""
+    from lodesman.gridengine.stock import STOCK_COMPLEXES
+
+    return STOCK_COMPLEXES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """The class, the edits and the scripts of one call. `usual_class` counts for a description that names none."""
+    """The class, the edits and the scripts of one call. `usual_class` counts for a description that names none; `complexes`
+    are asked for if there are scripts.
+    """
 
     job_class: str = ""
     usual_class: str = ""
     scripts: tuple[JsvUrl, ...] = ()
     edits: Sequence[AttributeEdit] = ()
+    complexes: Callable[[], Complexes] = stock
 
     def apply(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
         """A description as it is sent, the same object if nothing changed; which script wrote which attribute of Grid
@@ -119,7 +131,6 @@ class ClientRequest:
         return self._verified(record, label) if self.scripts else (record, {}, list(self.edits))
 
     def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
-        from lodesman.gridengine.stock import STOCK_COMPLEXES
         from lodesman.jobclass import merge
         from lodesman.jobclass.request import changes_of
         from lodesman.jsv import JsvContext, verify_at_client
@@ -129,8 +140,9 @@ class ClientRequest:
         from lodesman.submission.resolution import JsvView
         from lodesman.submission.resolve import asked_class, beside_edits, changed_paths, with_class
 
-        keys = key_names(STOCK_COMPLEXES)
-        said = values_of(record, STOCK_COMPLEXES)[0]
+        complexes = self.complexes()
+        keys = key_names(complexes)
+        said = values_of(record, complexes)[0]
         # Edits of what the class has cannot be seen here, and wait for the server.
         seen = merge(said, changes_of(self.edits), keys).values
         given = view = JsvView(values=seen, job_class=asked_class(record))
@@ -155,11 +167,22 @@ class ClientRequest:
         if not writers:
             return record, {}, list(self.edits)
         values, edits = beside_edits(said, self.edits, seen, view.values, keys)
-        new, notices = record_of(record, values, STOCK_COMPLEXES)
+        new, notices = record_of(record, values, complexes)
         for one in notices:
             note(plain(f"{label}: warning: {one.message}"))
         new = with_class(new, view.job_class) if view.job_class != given.job_class else new
         return new, writers, edits
+
+
+def name_client_jsv(wrong: InvalidJob, writers: Mapping[str, str]) -> None:
+    """Say which script wrote a value that no job can have: the user did not."""
+    from lodesman.submission.native_table import path_of
+
+    for name, script in writers.items():
+        attribute, _, key = name.partition(" ")
+        if path_of(attribute, key or None).partition(".")[0] == wrong.data.get("attribute"):
+            wrong.hint = f"{wrong.hint} It is from your JSV {script}.".lstrip()
+            return
 
 
 def _settings(environ: Mapping[str, str]) -> ScriptSettings:
@@ -173,7 +196,10 @@ def _settings(environ: Mapping[str, str]) -> ScriptSettings:
 
 
 def client_request(
-    job_class: str, jsv: tuple[str, ...], edits: Sequence[AttributeEdit] = ()
+    job_class: str,
+    jsv: tuple[str, ...],
+    edits: Sequence[AttributeEdit] = (),
+    complexes: Callable[[], Complexes] = stock,
 ) -> ClientRequest:
     """What the options of the command line and the request files say together. Raises InvalidConfig."""
     here = Path.cwd()
@@ -187,6 +213,6 @@ def client_request(
     urls = client_order(jsv, here=in_here, home=home, cluster=cluster)
     parsed = (parse_url(url, JsvContext.CLIENT, folder=str(here)) for url in urls)
     return ClientRequest(
-        job_class=job_class, usual_class=usual, edits=edits,
+        job_class=job_class, usual_class=usual, edits=edits, complexes=cache(complexes),
         scripts=tuple(url for url in parsed if url is not None),
     )  # fmt: skip

@@ -48,6 +48,7 @@ _OF_CLASSES: Final = frozenset(
     spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
 )
 _JC: Final = "jc"
+_CHANGE: Final = "change job"
 
 Path = tuple[str, str | None]
 """An attribute of Grid Engine, and a key of its list."""
@@ -116,7 +117,8 @@ class _Steps:
         while True:
             snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
             if isinstance(snapshot, ClassRefusal):
-                return _refused(snapshot, chain, self.runs)
+                by_default = chosen == self.rules.default_jc and not (asked or chain)
+                return _refused(snapshot, chain, self.runs, by_default=by_default)
             name = snapshot.name if snapshot else _NO_CLASS
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
@@ -242,20 +244,26 @@ def _violations(
     return check(canonical_snapshot(snapshot, complexes), values, key_names(complexes))
 
 
-def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
+def _access_refusal(
+    snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
+) -> NotResolved:
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
     return NotResolved(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
+        asked=asked,
         attribute=path if path.startswith("Requirements.") else path.partition(".")[0],  # it has a position
     )
 
 
-def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> NotResolved:
+def _refused(
+    no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0, *, by_default: bool = False
+) -> NotResolved:
+    more = " It is the default_jc of the server; name another one with --class." if by_default else ""
     return NotResolved(
-        sentence=no.sentence,
+        sentence=f"{no.sentence}{more}",
         chain=tuple(chain),
         jsv_runs=runs,
         attribute="JobClass",
@@ -279,16 +287,16 @@ def refuse_change(
     """Why a waiting job may not be changed so, by the class as it was at its submission, or None."""
     if _class_of(old) != _class_of(new):
         sentence = "The job class of a job cannot be changed: delete the job and submit it again"
-        return NotResolved(sentence=sentence, attribute="JobClass")
+        return NotResolved(sentence=sentence, attribute="JobClass", asked=_CHANGE)
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(changed_paths(before, after))
-    origin = Origin(step=ValueSource.COMMAND_LINE)
+    origin = Origin(step=ValueSource.CHANGE)
     breaches = [
         Breach(violation=one, origin=origin)
         for one in _violations(snapshot, after, complexes)
         if (one.attribute, one.key) in changed
     ]
-    return _access_refusal(snapshot, breaches) if snapshot and breaches else None
+    return _access_refusal(snapshot, breaches, asked=_CHANGE) if snapshot and breaches else None
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -224,6 +224,8 @@ def rule_r14():
     assert found.sentence == (
         'job class "app.default" does not allow: l_hard: h_rt may not be changed; N may not be set'
     )
+    assert found.error.message.startswith("Unable to change job: ")
+    assert "7200 is from the change" in found.error.hint
     assert changed_attributes(old, {**old, "WallTime": "3600"}, COMPLEXES) == set()
     assert changed_attributes(old, {**old, "WallTime": 1, "JobName": "n"}, COMPLEXES) == {"l_hard", "N"}
     assert refuse_change(old, {**old, "WallTime": 7200}, None, COMPLEXES) is None
@@ -360,6 +362,10 @@ def test_the_class_of_those_who_ask_for_none():
     assert found.record == {"Executable": "x", "JobName": "n"}
     found, _ = run({}, ONE, rules=replace(RULES, enforce_jc=True))
     assert "enforce_jc" in found.error.message
+    assert "--class" in found.error.message
+    nowhere = replace(RULES, default_jc="gone")
+    assert "default_jc of the server" in run({}, ONE, rules=nowhere)[0].error.message
+    assert "default_jc" not in run({"JobClass": "gone"}, ONE, rules=nowhere)[0].error.message
 
 
 def test_a_class_by_a_placeholder_is_no_way_around():
@@ -407,7 +413,11 @@ def test_every_breach_is_named_with_who_wrote_it():
     error = found.error
     assert isinstance(error, InvalidJob)
     assert error.message.startswith('Unable to run job: job class "app.default" does not allow: ')
-    assert error.hint.count("; the class has ") == 3
+    assert error.hint.count("; the class has ") == 5
+    assert (
+        "WallTime (l_hard h_rt): 60 is from the command line; the class has 3600 without a specifier."
+        in error.hint
+    )
     assert {"attribute": "l_hard", "key": "h_rt", "here": "WallTime", "deed": "changed", "specifier": "", "given": "60",
             "allowed": "3600", "origin": "command line"} in error.data["violations"]  # fmt: skip
 
