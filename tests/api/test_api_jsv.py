@@ -87,6 +87,13 @@ def test_a_script_sees_system_defaults_and_the_edits_of_the_user(house, server, 
     assert refusal(answer) == "Unable to run job: physics h_vmem=1G,h_cpu=500,ka=1,h_rt=60 false."
 
 
+def test_a_rejected_submission_takes_no_number(house, server):
+    server('case "$(jsv_get_param N)" in bad) jsv_reject no;; *) jsv_accept;; esac')
+    assert house.submitted({"JobName": "good"}) == 1
+    assert refusal(house.submit({"JobName": "bad"})) == "Unable to run job: no."
+    assert house.submitted({"JobName": "good"}) == 2
+
+
 def test_a_script_may_hold_a_job(house, server):
     path = server("jsv_set_param h u; jsv_correct")
     found = house.get(f"/v1/jobs/{house.submitted()}")

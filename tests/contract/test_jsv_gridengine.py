@@ -219,7 +219,7 @@ def test_a_missing_execute_bit_is_said_in_the_same_words(folder):
     assert (code, real["before"]) == (3, "")
     with pytest.raises(InvalidConfig) as refused:
         bed.ours(bed.parameters({}, "h"), "")
-    assert f"qsub: {refused.value.message}" in text
+    assert f"qsub: {refused.value.message.rstrip('.')}" in text
     assert (folder / "ours-before").read_text() == ""
 
 
