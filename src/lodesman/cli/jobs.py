@@ -212,7 +212,6 @@ def show(session: Session, /, *, job: int, description: bool, form: Form | None,
 def _show_origins(session: Session, job: int) -> None:
     answer = session.answer(calls.JOB_DESCRIPTION, JobInForm(job))
     found, values = answer.resolution, answer.values | answer.defaults
-    session.exit_if_json(None if found is None else {**msgspec.to_builtins(found), "values": values})
     if found is None:
         note("It has no job class: all that it asks for was in its description.")
         return
