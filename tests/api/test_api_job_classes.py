@@ -542,3 +542,34 @@ def test_of_two_that_add_one_class_at_the_same_time_one_is_refused(house):
     for task, _ in asked:
         house.run(task)
     assert sorted(connection.answer().status for _, connection in asked) == [200, 409]
+
+
+def test_a_default_class_that_is_not_there_is_a_notice(house):
+    def notices():
+        return [one["message"] for one in house.get("/v1/configuration", token="admin")["notices"]]
+
+    put(house, APP)
+    for name in ("app", "NONE", ""):
+        house.side.classes = lambda db, name=name: load_classes(
+            db, house.side.policy.vocabulary, JobClassSection(default_jc=name)
+        )
+        assert notices() == []
+    section = JobClassSection(default_jc="app.nosuch")
+    house.side.classes = lambda db: load_classes(db, house.side.policy.vocabulary, section)
+    assert notices() == [
+        'default_jc: no job class or job class variant "app.nosuch"; jobs that ask for none are refused'
+    ]
+
+
+def test_what_has_no_meaning_here_is_said_when_a_class_is_added(house):
+    text = "jcname a\nN {~}n\nj y\nm {~}be\nR n\nh u\nhold_jid UNSPECIFIED\n"
+    for trial in (True, False):
+        answer = house.call("POST", "/v1/job-classes", {"text": text, "trial": trial}, token="ann")
+        said = {(one["attribute"], one["line"]): one["message"] for one in answer.json["notices"]}
+        assert said.keys() == {("j", 3), ("m", 4)}
+        assert said["m", 4] == "m has no meaning here; it is kept. No mail is sent: lode status."
+
+
+def test_a_class_that_is_not_there_is_named_as_it_was_asked_for(house):
+    answer = house.call("GET", "/v1/job-classes/text?name=nope", token="ann")
+    assert answer.json["error"]["message"] == 'No job class or job class variant "nope".'

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
+from lodesman.commands.job_classes import load_classes
 
 APP = "jcname app\nCMDNAME /bin/echo\nN {~}greeting\nl_hard {~+}h_rt=3600,h_cpu=500\nP physics\n"
 BIG = "jcname big\nCMDNAME /bin/echo\nN {~}large\nl_hard {~+}h_rt=7200,h_cpu=500\n"
@@ -71,6 +73,31 @@ def test_a_script_sees_what_the_class_made_of_the_job(house, server, classes):
     record = {"JobClass": "app", "Environment": {"A": "x y"}, "Parameters": 7}
     answer = house.call("POST", "/v1/jobs", {"jobs": [record]}, token="ann")
     assert refusal(answer) == "Unable to run job: app /bin/echo 3600 ann physics server qmaster x y 7."
+
+
+def test_a_script_sees_system_defaults_and_the_edits_of_the_user(house, server, classes):
+    section = JobClassSection(defaults={"P": "physics", "l_hard": "h_vmem=1G"})
+    house.side.classes = lambda db: load_classes(db, house.side.policy.vocabulary, section)
+    server('jsv_reject "$(jsv_get_param P) $(jsv_get_param l_hard) $(jsv_is_param N)"')
+    edits = [
+        {"verb": "adds", "attribute": "l_hard", "key": "h_rt", "value": "60"},
+        {"verb": "clearp", "attribute": "N"},
+    ]
+    answer = house.submit({"Consumables": "ka=1", "JobName": "n"}, edits=edits)
+    assert refusal(answer) == "Unable to run job: physics h_vmem=1G,h_cpu=500,ka=1,h_rt=60 false."
+
+
+def test_a_rejected_submission_takes_no_number(house, server):
+    server('case "$(jsv_get_param N)" in bad) jsv_reject no;; *) jsv_accept;; esac')
+    assert house.submitted({"JobName": "good"}) == 1
+    assert refusal(house.submit({"JobName": "bad"})) == "Unable to run job: no."
+    assert house.submitted({"JobName": "good"}) == 2
+
+
+def test_a_script_may_hold_a_job(house, server):
+    path = server("jsv_set_param h u; jsv_correct")
+    found = house.get(f"/v1/jobs/{house.submitted()}")
+    assert (found["state"], found["reason"]) == ("Held", f"submitted with h u (server JSV {path})")
 
 
 @pytest.mark.parametrize("job", ["/* */ JobName = 1;", "Executable"])

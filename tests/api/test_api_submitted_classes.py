@@ -111,3 +111,44 @@ def test_a_plan_says_what_a_submission_would_be_refused_with(admin):
     assert (answer.status, answer.code) == (400, "invalid-job")
     answer = admin.call("POST", "/v1/plan/job", {"text": 'JobClass = "app";'}, token="ann")
     assert answer.json["refusal"] is None
+
+
+HELD = "jcname held\nCMDNAME /bin/echo\nl_hard h_cpu=500\nh {~}u\n"
+
+
+@pytest.mark.parametrize("more", ["", "Parameters = 5;"])
+def test_jobs_of_a_class_that_holds_them_wait_for_their_release(admin, more):
+    assert admin.call("POST", "/v1/job-classes", {"text": HELD}, token="eva").status == 200
+    answer = submit(admin, f'JobClass = "held"; {more}')
+    count = answer.json["count"]
+    words = "submitted with h u (class)"
+    assert [one["message"] for one in answer.json["notices"]] == [
+        f"It is Held until it is released: {words}."
+    ]
+    assert answer.json["held"] == 0  # by no lack of queues
+    jobs = admin.get("/v1/jobs")["jobs"]
+    assert [(job["state"], job["held_by"], job["reason"]) for job in jobs] == [
+        ("Held", "user", words)
+    ] * count
+    assert admin.claim(admin.pilot(), 10) == []
+    body = {"action": "release", "ranges": [[1, count]]}
+    assert admin.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == count
+    assert len(admin.claim(admin.pilot(), 10)) == count
+
+
+def test_a_job_that_says_h_n_is_not_held_and_one_without_class_may_be(admin):
+    assert admin.call("POST", "/v1/job-classes", {"text": HELD}, token="eva").status == 200
+    assert submit(admin, 'JobClass = "held"; GridEngine = {"h=n"};').json["notices"] == []
+    assert submit(admin, 'Executable = "/bin/true"; CPUTime = 500; GridEngine = {"h=s"};').status == 200
+    states = {job["id"]: job["state"] for job in admin.get("/v1/jobs")["jobs"]}
+    assert states == {1: "Waiting", 2: "Held"}
+    assert "(command line)" in admin.get("/v1/jobs/2")["reason"]
+
+
+def test_jobs_of_a_batch_are_held_one_by_one_and_a_waiting_pilot_gets_none_of_them(admin):
+    jobs = [
+        {"Executable": "/bin/true", "CPUTime": 500, **({"GridEngine": ["h=u"]} if at % 2 else {})}
+        for at in range(6)
+    ]
+    assert admin.call("POST", "/v1/jobs", {"jobs": jobs}, token="ann").status == 200
+    assert {job["id"] for job in admin.claim(admin.pilot(), 10)} == {1, 3, 5}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
+import sys
+import threading
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from tests.kits.gridengine_kit import ACCOUNT, the_gridengine
 from tests.kits.jsv_kit import STOCK, public_folder, write_script
+from tests.unit.cli.conftest import FakeServer, request_class
 
 from lodesman.errors import InvalidConfig
+from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.jsv import (
     JsvContext,
     JsvUrl,
@@ -22,6 +28,9 @@ from lodesman.jsv import (
     parse_url,
     verify_at_client,
 )
+from lodesman.submission.jsv_texts import JsvTexts, view_of
+from lodesman.submission.native import record_of
+from lodesman.submission.resolution import JsvView
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 
@@ -219,7 +228,7 @@ def test_a_missing_execute_bit_is_said_in_the_same_words(folder):
     assert (code, real["before"]) == (3, "")
     with pytest.raises(InvalidConfig) as refused:
         bed.ours(bed.parameters({}, "h"), "")
-    assert f"qsub: {refused.value.message}" in text
+    assert f"qsub: {refused.value.message.rstrip('.')}" in text
     assert (folder / "ours-before").read_text() == ""
 
 
@@ -246,3 +255,62 @@ def test_replaced_values_reach_the_next_script(folder):
         if not line.startswith("ENV ADD ") or line.split()[2] in {"FOO", "BAR"}
     ]
     assert isinstance(steps[-1].url, JsvUrl)
+
+
+@pytest.fixture
+def server():
+    """A server that takes every submission."""
+    found = FakeServer()
+    answer = {"submission": 1, "first": 1, "count": 1, "held": 0, "repeated": False, "notices": []}
+    found.on("POST", "/v1/jobs", lambda _asked: answer)
+    http = ThreadingHTTPServer(("127.0.0.1", 0), request_class(found))
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    found.url = f"http://127.0.0.1:{http.server_port}"
+    yield found
+    http.shutdown()
+    http.server_close()
+
+
+def description_of(parameters: Parameters) -> str:
+    """What a user writes who wants that."""
+    texts = JsvTexts(
+        command=parameters.command,
+        arguments=parameters.arguments,
+        # Files of a job are in its own directory.
+        parameters={name: text.removeprefix("/dev/") for name, text in parameters.values.items()},
+        environment=parameters.environment,
+    )
+    return json.dumps(record_of({}, view_of(JsvView(values={}), texts).values, STOCK_COMPLEXES)[0])
+
+
+# The account that submits, and what has another text in a description: `-p -7` is Priority 0, of a range the smallest
+# number counts, resources have an order, a context without a value is empty.
+OTHERWISE = {"USER", "GROUP", "ac", "p", "pe_max", "l_hard", "o", "e", "i"}
+
+
+def seen(recorded: str) -> list[str]:
+    """Parameters in their order."""
+    lines = (line.removeprefix("PARAM ") for line in recorded.splitlines() if line.startswith("PARAM "))
+    return [line.split()[0] if line.split()[0] in OTHERWISE else line for line in lines]
+
+
+@pytest.mark.parametrize("stock", ["jsv.sh", "jsv.pl", "jsv_reject_all.sh"])
+def test_lode_submit_ends_as_qsub_does(folder, server, stock):
+    """Parameters in the same order, same text, same exit code."""
+    bed = Bed(folder, stock)
+    for words, values in SUBMISSIONS:
+        code, text, real = bed.qsub(words, "")
+        parameters = bed.parameters(values, host_of(real["before"]))
+        (folder / "job.json").write_text(description_of(parameters))
+        files = bed.recorders("ours", "")
+        asked = [word for path in bed.scripts for word in ("--jsv", path)]
+        done = subprocess.run(
+            [sys.executable, "-m", "lodesman.cli", "--server", server.url, "submit", *asked, "job.json"],
+            env={**os.environ, "LODE_TOKEN": "token-of-ann", "LODE_REQUEST": "/nowhere"}, cwd=folder,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        if 'unknown command from JSV: "ERROR"' not in text:
+            assert done.returncode == code, (words, text, done.stderr)
+        assert seen(files["before"].read_text()) == seen(real["before"]), words
+        assert bool(server.of("POST", "/v1/jobs")) is (done.returncode == 0)
+        server.asked.clear()

@@ -322,7 +322,8 @@ def test_a_file_that_goes_refuses_until_it_is_back(script, pool_of):
     Path(url.path).chmod(0o644)
     for _ in range(3):
         found = pool.verify(SERVER_JOB)
-        assert found.message == f'JSV "{url.path}" is either not a file or not executable'
+        words = f'JSV "{url.path}" is either not a file or not executable. Make it executable: chmod +x {url.path}'
+        assert found.message == words
     Path(url.path).unlink()
     assert not pool.verify(SERVER_JOB).accepted
     script(ACCEPT)
@@ -494,7 +495,7 @@ def test_a_script_that_cannot_run_ends_all_before_the_first(folder, script):
     for bad in (folder / "gone", folder):
         with pytest.raises(InvalidConfig) as refused:
             verify_at_client([good, JsvUrl(path=str(bad))], JOB, ScriptSettings())
-        assert refused.value.message == f'JSV "{bad}" is either not a file or not executable'
+        assert refused.value.message == f'JSV "{bad}" is either not a file or not executable.'
     assert not ran.exists()
 
 

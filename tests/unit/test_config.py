@@ -599,3 +599,14 @@ def test_kept_texts_are_good_although_the_script_has_gone_since_then(write, scri
     kept = load_config(path).texts
     script.unlink()
     assert load_config(path, texts=kept).jsv.is_set
+
+
+def test_system_defaults_are_attributes_that_a_job_may_have(write):
+    good = '[job_classes.defaults]\nr = "n"\nl_hard = "h_rt=3600,vf=1G"\nA = "usual"\n'
+    assert load_config(write(good)).job_classes.defaults["l_hard"] == "h_rt=3600,vf=1G"
+    wrong = '[job_classes.defaults]\nWallTime = "60"\nr = "maybe"\nl_hard = "a=[1"\n'
+    faults = [str(one["message"]) for one in refused(write(wrong)).data["faults"]]
+    assert len(faults) == 3
+    assert "jobs have no such attribute in Grid Engine" in faults[0]
+    assert "MaxAttempts" in faults[1]
+    assert "never closed" in faults[2]

@@ -16,10 +16,24 @@ _Names = Annotated[list[_Wanted], Meta(min_length=1, max_length=1_000)]
 
 
 class JobClassSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """`default_jc`: the class of jobs that ask for none; empty: they get none. `enforce_jc`: every job needs a class."""
+    """`default_jc`: the class of jobs that ask for none; empty: they get none. `enforce_jc`: every job needs a class.
+    `defaults`: what jobs have for which neither their class nor their user says anything, as Grid Engine writes it.
+    """
 
     default_jc: str = ""
     enforce_jc: bool = False
+    defaults: dict[str, str] = {}
+
+
+class AttributeEdit(Struct, omit_defaults=True):
+    """A change of what defaults, class and description say together, as `qsub` has it: in a list add, modify or clear the
+    entry with this key; `clearp` unsets an attribute.
+    """
+
+    verb: Literal["adds", "mods", "clears", "clearp"]
+    attribute: _Wanted
+    key: Annotated[str, Meta(max_length=1_024)] = ""
+    value: Annotated[str, Meta(max_length=65_536)] | None = None
 
 
 class ClassTextBody(Struct, omit_defaults=True):

@@ -146,8 +146,11 @@ class Event(Struct):
 
 
 class JobInFull(Job, kw_only=True):
-    """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any."""
+    """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any. `job_class`:
+    class.variant, '' without one.
+    """
 
+    job_class: str
     sites: list[str]
     attempts: list[Attempt]
     events: list[Event]
@@ -241,7 +244,8 @@ class Resolution(Struct, omit_defaults=True):
 
 class JobDescription(Struct):
     """The description of a job, or of all `jobs` of a parametric one. `rebuilt`: none is stored of a batch. `resolution`:
-    what its job class made of it.
+    what its job class made of it; then `values` are what the job has by attribute (an entry of a list behind a dot), and
+    `defaults` what it has without a word of anything.
     """
 
     id: int
@@ -250,6 +254,8 @@ class JobDescription(Struct):
     jobs: int
     rebuilt: bool
     resolution: Resolution | None = None
+    values: dict[str, str] = {}
+    defaults: dict[str, str] = {}
 
 
 class Stored(Struct):

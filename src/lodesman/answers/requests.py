@@ -7,20 +7,19 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.answers.accounts import USER_SCOPES, AuditAction
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.vocabulary import Form, TargetPolicy
 
 MOST_ID = 1 << 53
 MOST_ROWS = 10_000
-# Jobs of their own in one request: they are stored in one transaction, while all others wait.
-_MOST_JOBS = 10_000
+_MOST_JOBS = 10_000  # of their own in one request: one transaction stores them, while all others wait
 _LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
 LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
 END = r"(?!\n)$"  # a dollar alone lets a line end pass
 
 Text = Annotated[str, Meta(max_length=255)]
 Name = Annotated[str, Meta(max_length=1_024)]
-# Site, CE and queue with slashes between.
-Path = Annotated[str, Meta(max_length=3_074)]
+Path = Annotated[str, Meta(max_length=3_074)]  # site, CE and queue with slashes between
 Token = Annotated[str, Meta(min_length=8, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=MOST_ID)]
 _Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
@@ -29,8 +28,7 @@ Rows = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
 _Size = Annotated[float, Meta(ge=0)]
 _Tail = Annotated[str, Meta(max_length=262_144)]
-# A VO, a group: the configuration knows which there are.
-Given = Annotated[str, Meta(min_length=1, max_length=255)]
+Given = Annotated[str, Meta(min_length=1, max_length=255)]  # a VO, a group: the configuration knows them
 
 
 class _Sent(Struct, omit_defaults=True):
@@ -185,7 +183,8 @@ class FileBody(_Sent):
 
 class PlanJobBody(_Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `ignore_unknown`: attributes of
-    other systems mean nothing. `client_jsv`: which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`).
+    other systems mean nothing. `client_jsv`: which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`);
+    `edits` are made in each of them, after its class.
     """
 
     text: str | None = None
@@ -196,6 +195,7 @@ class PlanJobBody(_Sent):
     hold_if_impossible: bool = False
     ignore_unknown: bool = False
     client_jsv: Annotated[dict[Text, Path], Meta(max_length=1_000)] = {}
+    edits: Annotated[list[AttributeEdit], Meta(max_length=1_000)] = []
 
 
 class SubmitBody(PlanJobBody):

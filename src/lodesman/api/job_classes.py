@@ -36,11 +36,15 @@ from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import Classes, write_class
 from lodesman.jobclass.attributes import kind_of
 from lodesman.jobclass.editing import Author, ClassEdit, edit_classes, error_of, one_error
+from lodesman.jobclass.model import DEFAULT_VARIANT
+from lodesman.jobclass.rights import no_class
 from lodesman.jobclass.specifiers import write_base
 from lodesman.store.job_classes import ClassChange, class_changes
 from lodesman.store.journal import Change, Command
+from lodesman.submission.native_table import IS_KEPT, REMARKS
 
 _MOST_TRIES = 3
+_MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
 
 
 @serves(calls.JOB_CLASSES)
@@ -81,7 +85,8 @@ async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
     now, variant = core.job_classes.now, request.query.variant
     found = now.find(f"{request.query.name}.{variant}")
     if not isinstance(found, tuple):
-        raise error_of(found)
+        alone = variant == DEFAULT_VARIANT
+        raise error_of(no_class(request.query.name) if alone else found)
     one = found[0]
     values = {
         name: write_base(kind_of(name), value) for name, value in one.snapshot(variant).attributes.items()
@@ -100,7 +105,7 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
     groups = frozenset(core.policy.config.groups)
 
     def edit(before: Classes) -> ClassEdit:
-        return edit_classes(before, body.text, by, how, groups=groups)
+        return edit_classes(before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS)
 
     def command(found: ClassEdit) -> Command | None:
         if found.faults:
@@ -144,7 +149,7 @@ async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClas
     """Judge the classes by a new configuration. Raises LodesmanError."""
 
     def edit(before: Classes) -> ClassEdit:
-        return ClassEdit(after=before.under(vocabulary, section.default_jc, enforce_jc=section.enforce_jc))
+        return ClassEdit(after=before.under(vocabulary, section))
 
     await _agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
 

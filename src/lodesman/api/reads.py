@@ -31,12 +31,12 @@ from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, following, page, send_answer
-from lodesman.background.descriptions import describe_job, eligible_sites
+from lodesman.background.descriptions import class_of_job, describe_job, eligible_sites
 from lodesman.background.explain import Explainer
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
-from lodesman.commands.job_classes import unknown_in_lists
+from lodesman.commands.job_classes import unknown_classes
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs import write_description
 from lodesman.jobs.record import shown
@@ -109,8 +109,8 @@ async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
     db, found = side.db, side.job(request.query.job, request.who)
     return jobs.JobInFull(
-        **asdict(found), sites=eligible_sites(db, side.policy, found), attempts=attempts_of_job(db, found),
-        events=events_of_job(db, found),
+        **asdict(found), job_class=class_of_job(db, found), sites=eligible_sites(db, side.policy, found),
+        attempts=attempts_of_job(db, found), events=events_of_job(db, found),
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
     if not sees_all(request.who):
         found = dataclasses.replace(found, files=(), faults=(), notices=(), at_next_start=())
     else:
-        unknown = unknown_in_lists(side.policy.config.tree, side.classes(side.db))
+        unknown = unknown_classes(side.policy.config.tree, side.classes(side.db))
         found = dataclasses.replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
     return found.in_full(side.clock())
 

@@ -14,9 +14,10 @@ from functools import lru_cache
 import msgspec
 
 from lodesman.answers.jobs import Job, JobDescription
-from lodesman.commands.templates import record_of_spec, stored_job
+from lodesman.commands.templates import record_of_spec, stored_job, usual_values
 from lodesman.errors import LodesmanError
 from lodesman.jobs import JobSpec, ParametricMembers, Record, Template, by_name
+from lodesman.jobs.record import text_of
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
@@ -45,11 +46,8 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     record = msgspec.json.decode(text) if text and not changed else None
     if not is_parametric and count > 1 and record is not None:
         record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
-    if record is None:
-        members = stored_members(db, job.submission)[1] if is_parametric else None
-        given = _rebuilt(db, job, key, requirements, members)
-    else:
-        given = dict(record)
+    members = stored_members(db, job.submission)[1] if is_parametric else None
+    given = _rebuilt(db, job, key, requirements, members) if record is None else dict(record)
     if key.submit_pool:
         _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
     sites = _sites(db, key) if policy.add_eligible_sites else []
@@ -62,9 +60,36 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
         by = {
             name: f"change by {event.name or 'a user'}" for event in events for name in event.attributes or ()
         }
-        made = msgspec.structs.replace(made, origins={**made.origins, **by})
+        kept = {name: one for name, one in made.origins.items() if name.partition(".")[0] not in by}
+        made = msgspec.structs.replace(made, origins=kept | by)
     found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
+    if made is not None:
+        found.values = _flat(_rebuilt(db, job, key, requirements, members))
+        said = {name.partition(".")[0] for name in (*found.values, *made.origins)}
+        found.defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
     return given, found
+
+
+def _flat(record: Record) -> dict[str, str]:
+    """Each value as one text, by the names that origins have."""
+    found: dict[str, str] = {}
+    for name, value in record.items():
+        if name == "Consumables" and isinstance(value, list):
+            pairs = [str(one).partition("=") for one in value]
+            found |= {f"{name}.{key}": text for key, _, text in pairs}
+        elif isinstance(value, dict):
+            found |= {f"{name}.{key}": text_of(one) for key, one in value.items()}
+        elif isinstance(value, list):
+            found[name] = ", ".join(map(text_of, value))
+        else:
+            found[name] = text_of(value)
+    return found
+
+
+def class_of_job(db: Reader, job: Job) -> str:
+    """Its class and variant; '' without one."""
+    key = key_and_requirements(db, job.task_queue)[0]
+    return f"{key.job_class}.{key.variant}" if key.job_class else ""
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:

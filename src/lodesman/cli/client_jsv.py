@@ -11,8 +11,9 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ from lodesman.cli.words import plain
 from lodesman.errors import InvalidConfig, InvalidJob
 
 if TYPE_CHECKING:
+    from lodesman.answers.job_classes import AttributeEdit
+    from lodesman.gridengine.complexes import Complexes
     from lodesman.jobs.record import Record
     from lodesman.jsv import JsvUrl, ScriptSettings
 
@@ -96,34 +99,53 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
     return found
 
 
+def stock() -> Complexes:
+    """The resources of a new Grid Engine."""
+    from lodesman.gridengine.stock import STOCK_COMPLEXES
+
+    return STOCK_COMPLEXES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """The class and the scripts of one call. `usual_class` counts for a description that names none."""
+    """The class, the edits and the scripts of one call. `usual_class` counts for a description that names none; `complexes`
+    are asked for if there are scripts.
+    """
 
     job_class: str = ""
     usual_class: str = ""
     scripts: tuple[JsvUrl, ...] = ()
+    edits: Sequence[AttributeEdit] = ()
+    complexes: Callable[[], Complexes] = stock
 
-    def apply(self, record: Record, label: str) -> tuple[Record, dict[str, str]]:
-        """A description as it is sent, the same object if nothing changed; and which script wrote which attribute of Grid
-        Engine. Raises InvalidJob if a script rejects it, InvalidConfig if one cannot be run.
+    def apply(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
+        """A description as it is sent, the same object if nothing changed; which script wrote which attribute of Grid
+        Engine; and the edits that are left to the server. Raises InvalidJob if a script rejects it, InvalidConfig if one
+        cannot be run.
         """
         from lodesman.submission.resolve import asked_class, with_class
 
         wanted = self.job_class or ("" if asked_class(record) else self.usual_class)
         if wanted:
             record = with_class(record, wanted)
-        return self._verified(record, label) if self.scripts else (record, {})
+        return self._verified(record, label) if self.scripts else (record, {}, list(self.edits))
 
-    def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str]]:
-        from lodesman.gridengine.stock import STOCK_COMPLEXES
+    def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
+        from lodesman.jobclass import merge
+        from lodesman.jobclass.request import changes_of
         from lodesman.jsv import JsvContext, verify_at_client
         from lodesman.jsv.views import after, parameters_of
         from lodesman.submission.native import record_of, values_of
+        from lodesman.submission.native_texts import key_names
         from lodesman.submission.resolution import JsvView
-        from lodesman.submission.resolve import asked_class, changed_paths, with_class
+        from lodesman.submission.resolve import asked_class, beside_edits, changed_paths, with_class
 
-        given = view = JsvView(values=values_of(record, STOCK_COMPLEXES)[0], job_class=asked_class(record))
+        complexes = self.complexes()
+        keys = key_names(complexes)
+        said = values_of(record, complexes)[0]
+        # Edits of what the class has cannot be seen here, and wait for the server.
+        seen = merge(said, changes_of(self.edits), keys).values
+        given = view = JsvView(values=seen, job_class=asked_class(record))
         account = pwd.getpwuid(os.getuid())
         group = grp.getgrgid(account.pw_gid).gr_name
         parameters = parameters_of(view, JsvContext.CLIENT, user=account.pw_name, group=group)
@@ -143,11 +165,24 @@ class ClientRequest:
             writers |= {name: path for name in names if len(name) <= _LONGEST_NAME}
             view = left
         if not writers:
-            return record, {}
-        new, notices = record_of(record, view.values, STOCK_COMPLEXES)
+            return record, {}, list(self.edits)
+        values, edits = beside_edits(said, self.edits, seen, view.values, keys)
+        new, notices = record_of(record, values, complexes)
         for one in notices:
             note(plain(f"{label}: warning: {one.message}"))
-        return (with_class(new, view.job_class) if view.job_class != given.job_class else new), writers
+        new = with_class(new, view.job_class) if view.job_class != given.job_class else new
+        return new, writers, edits
+
+
+def name_client_jsv(wrong: InvalidJob, writers: Mapping[str, str]) -> None:
+    """Say which script wrote a value that no job can have: the user did not."""
+    from lodesman.submission.native_table import path_of
+
+    for name, script in writers.items():
+        attribute, _, key = name.partition(" ")
+        if path_of(attribute, key or None).partition(".")[0] == wrong.data.get("attribute"):
+            wrong.hint = f"{wrong.hint} It is from your JSV {script}.".lstrip()
+            return
 
 
 def _settings(environ: Mapping[str, str]) -> ScriptSettings:
@@ -160,18 +195,24 @@ def _settings(environ: Mapping[str, str]) -> ScriptSettings:
     )
 
 
-def client_request(job_class: str, jsv: tuple[str, ...]) -> ClientRequest:
+def client_request(
+    job_class: str,
+    jsv: tuple[str, ...],
+    edits: Sequence[AttributeEdit] = (),
+    complexes: Callable[[], Complexes] = stock,
+) -> ClientRequest:
     """What the options of the command line and the request files say together. Raises InvalidConfig."""
     here = Path.cwd()
     files = read_requests(os.environ, here)
     usual = next((one.job_class for one in files if one.job_class), "")
     if not jsv and not any(one.jsv for one in files):
-        return ClientRequest(job_class=job_class, usual_class=usual)
+        return ClientRequest(job_class=job_class, usual_class=usual, edits=edits)
     from lodesman.jsv import JsvContext, client_order, parse_url
 
     in_here, home, cluster = (one.jsv for one in files)
     urls = client_order(jsv, here=in_here, home=home, cluster=cluster)
     parsed = (parse_url(url, JsvContext.CLIENT, folder=str(here)) for url in urls)
     return ClientRequest(
-        job_class=job_class, usual_class=usual, scripts=tuple(url for url in parsed if url is not None)
-    )
+        job_class=job_class, usual_class=usual, edits=edits, complexes=cache(complexes),
+        scripts=tuple(url for url in parsed if url is not None),
+    )  # fmt: skip

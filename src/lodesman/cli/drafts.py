@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lodesman.answers import calls
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
-from lodesman.cli.client_jsv import ClientRequest, client_request
+from lodesman.cli.client_jsv import ClientRequest, client_request, name_client_jsv, stock
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
@@ -21,6 +24,7 @@ from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge,
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
+    from lodesman.gridengine.complexes import Complexes
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +33,15 @@ _OPTIONS = (
     click.option(
         "--class", "job_class", default="", metavar="NAME", help="The job class, app or app.large, whatever FILE says."
     ),
+    click.option(
+        "--adds", multiple=True, nargs=3, metavar="ATTR KEY VALUE",
+        help="Add an entry to a list, as in --adds l_hard h_rt 600, or change it.",
+    ),
+    click.option(
+        "--mods", multiple=True, nargs=3, metavar="ATTR KEY VALUE", help="Change an entry that a list has."
+    ),
+    click.option("--clears", multiple=True, nargs=2, metavar="ATTR KEY", help="Remove an entry of a list."),
+    click.option("--clearp", multiple=True, metavar="ATTR", help="Remove an attribute, as in --clearp N."),
     click.option(
         "--jsv", multiple=True, metavar="URL",
         help="A script that verifies the jobs here, script:PATH; of several the last one comes first.",
@@ -57,6 +70,20 @@ class Wanted:
     ignore_unknown: bool = False
     job_class: str = ""
     jsv: tuple[str, ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
+    mods: tuple[tuple[str, str, str], ...] = ()
+    clears: tuple[tuple[str, str], ...] = ()
+    clearp: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> list[AttributeEdit]:
+        """What is removed goes first, whatever the order of the options."""
+        return [
+            *(AttributeEdit("clearp", one) for one in self.clearp),
+            *(AttributeEdit("clears", *one) for one in self.clears),
+            *(AttributeEdit("mods", *one) for one in self.mods),
+            *(AttributeEdit("adds", *one) for one in self.adds),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +131,32 @@ class Outcome:
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
 
 
-def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
+def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
     """Read and check every file; errors are gathered, so that one call shows all of them. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     ready = []
-    request = client_request(wanted.job_class, wanted.jsv)
+    request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(_complexes, session))
     for name in files:
         try:
             ready.append(_prepare(name, wanted, request))
         except LodesmanError as fault:
             outcome.faults.append((_label(name), fault))
     return ready
+
+
+def _complexes(session: Session) -> Complexes:
+    """The resources of the server, by which scripts see requests; those of a new Grid Engine if it does not say."""
+    from lodesman.gridengine.complexes import Complex, Complexes
+    from lodesman.gridengine.values import ComplexType
+
+    try:
+        rows = session.call(calls.QUOTA_RESOURCES).resources
+    except LodesmanError:
+        return stock()
+    return Complexes(
+        tuple(Complex(name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type)) for one in rows)
+    )
 
 
 def _label(name: str) -> str:
@@ -154,12 +195,16 @@ def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
     if wanted.name:
         others = {key: value for key, value in record.items() if key.lower() != "jobname"}
         record = {"JobName": wanted.name, **others}
-    record, writers = request.apply(record, _label(name))
+    record, writers, edits = request.apply(record, _label(name))
     places, as_written = parsed.positions, record is parsed.record
     if not as_written:
         text, places = write_description(record, parsed.form), NO_POSITIONS
         record = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS).record
-        description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
+        try:
+            description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
+        except InvalidJob as wrong:
+            name_client_jsv(wrong, writers)
+            raise
     base = Path() if name == _STDIN else Path(name).parent
     try:
         names = input_names(description.spec, description.members)
@@ -169,7 +214,7 @@ def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
         raise
     body = SubmitBody(
         text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
-        ignore_unknown=wanted.ignore_unknown, client_jsv=writers,
+        ignore_unknown=wanted.ignore_unknown, client_jsv=writers, edits=edits,
     )  # fmt: skip
     return ReadyFile(label=_label(name), body=body, inputs=inputs, as_written=as_written)
 

@@ -210,13 +210,19 @@ def show(session: Session, /, *, job: int, description: bool, form: Form | None,
 
 
 def _show_origins(session: Session, job: int) -> None:
-    found = session.answer(calls.JOB_DESCRIPTION, JobInForm(job)).resolution
-    session.exit_if_json(found)
+    answer = session.answer(calls.JOB_DESCRIPTION, JobInForm(job))
+    found, values = answer.resolution, answer.values | answer.defaults
     if found is None:
         note("It has no job class: all that it asks for was in its description.")
         return
     say(f"job class {found.job_class}, revision {found.revision}" if found.job_class else "no job class")
-    show_table(("attribute", "from"), ([name, origin] for name, origin in sorted(found.origins.items())))
+    origins = (
+        dict.fromkeys(answer.values, "command line")
+        | dict.fromkeys(answer.defaults, "default")
+        | found.origins
+    )
+    rows = ([name, values.get(name, "-"), origin] for name, origin in sorted(origins.items()))
+    show_table(("attribute", "value", "from"), rows)
 
 
 def _fields(job: JobInFull) -> Iterator[tuple[str, Cell]]:
@@ -228,6 +234,8 @@ def _fields(job: JobInFull) -> Iterator[tuple[str, Cell]]:
     yield "owner", f"{job.owner}, group {job.group}, VO {job.vo}"
     yield "submitted", f"{age(job.submitted_at)} ago, in submission {job.submission}"
     yield "task queue", shown(job.task_queue)
+    if job.job_class:
+        yield "job class", f"{job.job_class}: lode show {job.id} --origin"
     if job.sites:
         yield "sites", joined(job.sites)
     if job.attempt:

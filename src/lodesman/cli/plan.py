@@ -58,7 +58,7 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) ->
 def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
     """Plan all files; returns the exit code."""
     outcome, refused = Outcome(), False
-    ready = read_all(files, wanted, outcome)
+    ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:
         with patience("The server is working it out."):
             for one, answer in outcome.each(ready, lambda one: session.call(calls.PLAN_JOB, body=one.body)):

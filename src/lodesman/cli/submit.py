@@ -57,7 +57,7 @@ def submit(
 
         return plan_files(session, files, wanted)
     outcome = Outcome()
-    ready = read_all(files, wanted, outcome)
+    ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
     return outcome.finish(session, "submissions")

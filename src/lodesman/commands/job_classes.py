@@ -17,7 +17,7 @@ from lodesman.jobclass.model import TEMPLATE, JobClass
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs.record import shown
 from lodesman.quota.rules import FilterTag
-from lodesman.resources import Fault, ResourceTree, written_jc_lists
+from lodesman.resources import Fault, FilePosition, ResourceTree, written_jc_lists
 from lodesman.store import Reader
 from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class, switch_class
 from lodesman.store.journal import Transaction
@@ -31,8 +31,7 @@ class ClassesMoved(Conflict):
 
 def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
     """All classes as they are stored, under this configuration."""
-    found = classes_of(_stored(db), vocabulary)
-    return replace(found, default_jc=section.default_jc, enforce_jc=section.enforce_jc)
+    return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
 
 
 def _stored(db: Reader) -> Iterator[JobClass]:
@@ -139,8 +138,16 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
     yield from (f"the jc_list of {place}" for place in dict.fromkeys(named_by))
 
 
-def unknown_in_lists(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
-    """The classes and variants that a jc_list names and that do not exist (any more): they let no job in."""
+def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
+    """The classes and variants that do not exist (any more): of default_jc, which refuses jobs without a class, and of each
+    jc_list, which lets no job in by that name.
+    """
+    usual = classes.default_jc
+    if usual and usual.upper() != "NONE" and isinstance(classes.find(usual), ClassRefusal):
+        yield Fault(
+            message=f'default_jc: no job class or job class variant "{usual}"; jobs that ask for none are refused',
+            source=FilePosition(file="configuration", section="job_classes"),
+        )
     for place, source, lists in written_jc_lists(tree):
         for name in lists.classes():
             job_class, _, variant = name.partition(".")

@@ -23,7 +23,7 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
-from lodesman.jobs.record import NO_POSITIONS, PositionMap
+from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
@@ -31,6 +31,7 @@ from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
 from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
+from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
@@ -54,6 +55,7 @@ class Preparation:
     ) -> None:
         self._resolver = resolver
         self.resolutions: dict[int, Resolution] = {}
+        self.holds: dict[int, str] = {}
         self.body = body
         self.who = who
         self.policy = policy
@@ -91,11 +93,15 @@ class Preparation:
         they made of it before the server's JSV.
         """
         given, places, form = read_entry(self.body, entry)
-        found = verified or self._resolver.resolve(given, places, self.body.client_jsv)
+        found = verified or self._resolver.resolve(given, places, self.body)
         self.notices.extend(found.notices)
         if found.resolution is not None:
             self.resolutions[index] = found.resolution
         record = given if found.record is None else found.record
+        if letters := hold_of(record):
+            origin = "command line" if found.resolution is None else found.resolution.origins["Held"]
+            self.holds[index] = f"submitted with h {shown(letters)} ({origin})"
+            self.notices.append(Notice("Held", f"It is Held until it is released: {self.holds[index]}."))
         try:
             description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
         except InvalidJob as wrong:
@@ -122,6 +128,7 @@ class Preparation:
                 max_attempts=cohort.spec.max_attempts,
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,
+                hold=self.holds.get(offset, ""),
             )
 
     def judge(

@@ -15,8 +15,13 @@ from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import PlanJobBody
 from lodesman.answers.vocabulary import Form
 from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import Classes, ClassSnapshot
+from lodesman.jobclass.attributes import KINDS
+from lodesman.jobclass.request import changes_of
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
+from lodesman.submission.native import record_of
 from lodesman.submission.resolution import JsvView, NotResolved, Resolved
 from lodesman.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 
@@ -36,18 +41,22 @@ class Resolver:
         self._rules = SubmissionRules(
             default_jc=classes.default_jc,
             enforce_jc=classes.enforce_jc,
+            defaults=classes.defaults,
             complexes=classes.vocabulary.complexes,
             jsv=jsv,
         )
-        self._is_plain = not (classes.default_jc or classes.enforce_jc or jsv)
+        self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
         self._derive = partial(classes.get, user=user, groups=groups)
         self._ask = ask
 
-    def resolve(self, record: jobs.Record, places: PositionMap, client_jsv: Mapping[str, str]) -> VerifiedJob:
-        """What a description is to be. Raises InvalidJob and Forbidden, with the place in the text where it is known."""
-        if self._is_plain and not client_jsv and not names_class(record):
+    def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
+        """What a description of this submission is to be. Raises InvalidJob and Forbidden, with the place in the text where
+        it is known.
+        """
+        if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
             return _AS_GIVEN
-        steps = resolve(DraftRecord(record=record, client_jsv=client_jsv), self._rules, self._derive)
+        draft = DraftRecord(record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv)
+        steps = resolve(draft, self._rules, self._derive)
         found: Resolved | NotResolved
         try:
             view = next(steps)
@@ -80,7 +89,7 @@ class Resolver:
 
     def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifiedJob:
         given, places, _ = read_entry(body, entry)
-        return self.resolve(given, places, body.client_jsv)
+        return self.resolve(given, places, body)
 
 
 def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) -> Resolution:
@@ -110,6 +119,20 @@ def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record
         entry, form=cast("Form | None", body.form or None), limits=jobs.ARRAY_LIMITS
     )
     return parsed.record, parsed.positions, parsed.form
+
+
+def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterator[tuple[str, str]]:
+    """The system defaults that no job could have, each with the reason, without a full stop."""
+    for name, text in defaults.items():
+        if name not in KINDS:
+            yield name, "jobs have no such attribute in Grid Engine"
+            continue
+        try:
+            jobs.read_job(record_of({}, {name: text}, complexes)[0], whole=False)
+        except InvalidJob as wrong:
+            yield name, wrong.message.rstrip(".")
+        except UnreadableValue as wrong:
+            yield name, str(wrong)
 
 
 def name_writer(wrong: InvalidJob, resolution: Resolution | None) -> None:

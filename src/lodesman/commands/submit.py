@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.jobs import Submission
+from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
@@ -25,7 +26,7 @@ _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no jo
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
-    `held`: why no configured queue can run them; '' if one can.
+    `held`: why no configured queue can run them; '' if one can. `hold`: why they are Held until they are released.
     """
 
     key: TaskQueueKey
@@ -34,6 +35,7 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     max_attempts: int
     runs: tuple[tuple[int, int], ...]
     held: str = ""
+    hold: str = ""
 
     @property
     def jobs(self) -> int:
@@ -106,8 +108,7 @@ class Submit:
             if what.count > 1:  # of one row the front has been given
                 self.live.queues.forget_front(tx, tq_id)
             self.live.queues.joined(tx, tq_id, joining)
-        for tq_id, reason in self._never.items():
-            self.live.queues.hold(tx, tq_id, reason)
+        self._hold(tx, base)
         if what.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.
             submit_pools.ask_for_pass(tx)
@@ -174,6 +175,17 @@ class Submit:
             self._never[tq_id] = cohort.held
             return members
         return 0
+
+    def _hold(self, tx: Transaction, base: int) -> None:
+        """Task queues that nothing can run, and what is to be held: as if its owner did it before any pilot can ask."""
+        for tq_id, reason in self._never.items():
+            self.live.queues.hold(tx, tq_id, reason)
+        owner = self.prepared.owner
+        for one in self.prepared.cohorts:
+            rest = tuple(range(base + start, base + stop) for start, stop in one.runs if one.hold)
+            while rest:
+                order = Control(self.live, "hold", rest, one.hold, lambda who, _grp, _vo: who == owner, owner)
+                rest = order.apply(tx).rest
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         known = self._templates.get(cohort.template)

@@ -89,6 +89,12 @@ def record_of_spec(spec: JobSpec, group: str) -> Record:
     return {**record, **spec.deferred}
 
 
+def usual_values() -> Record:
+    """What a job has of which nothing is said."""
+    found = {one.name: _DEFAULTS.get(one.field) for one in ATTRIBUTES}
+    return {name: value for name, value in found.items() if isinstance(value, (bool, int, str)) and value}
+
+
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
 _BODY_BYTES = 32 << 20
 ARRAY_BYTES = 64 << 20

@@ -17,6 +17,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
+from lodesman.commands.resolving import default_faults
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, read_backends, with_implied
 from lodesman.config.identities import read_identities, with_identities
@@ -229,7 +230,7 @@ class _ConfigReader:
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(texts.files.items(), faults=self._faults)
-        vocabulary = self._vocabulary(texts.native)
+        vocabulary = self._vocabulary(texts.native, stated.job_classes)
         resources = replace(resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary)))
         identities = read_identities(stated.identity, self._complain)
         backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
@@ -259,7 +260,8 @@ class _ConfigReader:
             self._complain(("server", option), message)
         return server
 
-    def _vocabulary(self, texts: Mapping[str, str]) -> Vocabulary:
+    def _vocabulary(self, texts: Mapping[str, str], section: JobClassSection) -> Vocabulary:
+        """The words of Grid Engine, in which the defaults of jobs are given, too."""
         faults: list[SyntaxFault] = []
         try:
             found = read_vocabulary(texts, faults=faults)
@@ -267,6 +269,8 @@ class _ConfigReader:
             self._complain(("gridengine", "files"), fault.message.rstrip("."))
             found = Vocabulary()
         self._faults += [fault_of(fault, str(fault.data.get("source", ""))) for fault in faults]
+        for name, message in default_faults(section.defaults, found.complexes):
+            self._complain(("job_classes", "defaults", name), message)
         return found
 
     def _complain(self, path: sections.Place, message: str) -> None:

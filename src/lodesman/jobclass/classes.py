@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass.access import check_template, judged
 from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
@@ -17,14 +18,15 @@ _RESOURCES = frozenset({"l_hard", "l_soft"})
 class Classes:
     """All job classes by name, the template among them, and what decides who gets which.
 
-    `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `version` is another
-    one after each change.
+    `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `defaults`: what jobs
+    have before their class says anything. `version` is another one after each change.
     """
 
     by_name: Mapping[str, JobClass]
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     default_jc: str = ""
     enforce_jc: bool = False
+    defaults: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
 
     @property
@@ -71,12 +73,12 @@ class Classes:
         found = {name: one for name, one in {**self.by_name, **changes}.items() if one is not None}
         return replace(self, by_name=found, version=self.version + 1)
 
-    def under(self, vocabulary: Vocabulary, default_jc: str, *, enforce_jc: bool) -> Classes:
+    def under(self, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
         """The same classes with another configuration."""
-        version = self.version + 1
         after = replace(
-            self, vocabulary=vocabulary, default_jc=default_jc, enforce_jc=enforce_jc, version=version
-        )
+            self, vocabulary=vocabulary, version=self.version + 1,
+            default_jc=section.default_jc, enforce_jc=section.enforce_jc, defaults=section.defaults,
+        )  # fmt: skip
         same = vocabulary.complexes == self.vocabulary.complexes
         return after if same else after.judged(self.by_name)
 

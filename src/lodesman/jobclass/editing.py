@@ -17,6 +17,7 @@ from lodesman.errors import (
 )
 from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.access import Violation, check_template
+from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, truth
 from lodesman.jobclass.classes import Classes
 from lodesman.jobclass.language import (
     ClassPiece,
@@ -104,11 +105,13 @@ def one_error(faults: Sequence[LodesmanError]) -> LodesmanError:
 
 
 def edit_classes(
-    before: Classes, text: str, by: Author, how: How, *, groups: Collection[str] = ()
-) -> ClassEdit:
+    before: Classes, text: str, by: Author, how: How, *, groups: Collection[str] = (),
+    meaningless: Mapping[str, str] | None = None,
+) -> ClassEdit:  # fmt: skip
     """What a text with one or several classes would change. `either`: classes that there are change, others are new.
 
-    `groups` are those that accounts are known to have. Raises TooLarge.
+    `groups` are those that accounts are known to have; `meaningless`: attributes without a meaning here, each with a remark.
+    Raises TooLarge.
     """
     reading = _Reading(before, by, how)
     pieces = split_classes(text)
@@ -121,6 +124,7 @@ def edit_classes(
     after = before.with_changes(changed)
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
+        reading.notices += _without_meaning(one, lines, meaningless or {})
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
             reading.notices += _new_conflicts(before, after, changed, lines["jcname"])
@@ -219,6 +223,22 @@ def _named(one: JobClass, variants: Sequence[str]) -> str:
         return one.name
     more = f" and {len(variants) - _MOST_NAMED} more" if len(variants) > _MOST_NAMED else ""
     return ", ".join(f"{one.name}.{variant}" for variant in variants[:_MOST_NAMED]) + more
+
+
+def _without_meaning(
+    one: JobClass, lines: Mapping[str, int], remarks: Mapping[str, str]
+) -> Iterator[ClassNotice]:
+    """What jobs get to no effect; a truth value at its default needs no notice."""
+    given = {
+        name
+        for variant in one.variants
+        for name, value in one.values(variant).items()
+        if name not in BOOLEAN_DEFAULTS or truth(str(value)) != BOOLEAN_DEFAULTS[name]
+    }
+    for attribute in lines:
+        if attribute in given and attribute in remarks:
+            message = f"{attribute} has no meaning here; it is kept. {remarks[attribute]}".rstrip()
+            yield ClassNotice(job_class=one.name, attribute=attribute, message=message, line=lines[attribute])
 
 
 def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:

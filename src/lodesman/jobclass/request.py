@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.errors import InvalidRequest
 from lodesman.jobclass.attributes import (
     KINDS,
@@ -56,6 +57,19 @@ class ClearAttribute:
 
 
 RequestChange = Give | EditEntry | ClearAttribute
+
+
+_VERBS = {"adds": EntryVerb.ADD, "mods": EntryVerb.MODIFY, "clears": EntryVerb.CLEAR}
+
+
+def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
+    """The edits of a submission, in their order."""
+    return [
+        ClearAttribute(attribute=one.attribute)
+        if one.verb == "clearp"
+        else EditEntry(verb=_VERBS[one.verb], attribute=one.attribute, key=one.key, value=one.value)
+        for one in edits
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

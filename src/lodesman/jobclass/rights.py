@@ -86,7 +86,7 @@ def choose_class(asked: str | None, default_jc: str, *, enforce_jc: bool) -> str
     if chosen and chosen.upper() != "NONE":
         return chosen
     if enforce_jc:
-        sentence = "Every job needs a job class here (enforce_jc). Name one with -jc."
+        sentence = "Every job needs a job class here (enforce_jc). Name one with --class."
         return _no(RefusalReason.NO_CLASS, sentence)
     return None
 

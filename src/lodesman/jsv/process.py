@@ -77,7 +77,10 @@ def check_script(url: JsvUrl) -> None:
     """Raises InvalidConfig, in the words of Grid Engine, unless it is a file that may be executed."""
     path = Path(url.path)
     if not (path.is_file() and os.access(path, os.X_OK)):
-        raise InvalidConfig(f'JSV "{url.path}" is either not a file or not executable', jsv=url.path)
+        hint = f"Make it executable: chmod +x {url.path}" if path.is_file() else ""
+        raise InvalidConfig(
+            f'JSV "{url.path}" is either not a file or not executable.', hint=hint, jsv=url.path
+        )
 
 
 def account_of(url: JsvUrl, context: JsvContext, settings: ScriptSettings) -> pwd.struct_passwd | None:

@@ -163,6 +163,14 @@ def _kept_values(at: _Record, notices: list[Notice]) -> Iterator[tuple[str, JobV
     yield from found.items()
 
 
+def hold_of(record: Record) -> str:
+    """The letters of `h`, by which a job is Held from its submission on; "" if it is not."""
+    if not any(name.lower() == KEPT.lower() for name in record):
+        return ""
+    found = str(dict(_kept_values(_Record(record), [])).get("h", ""))
+    return "" if found.strip().lower() == "n" else found.strip()
+
+
 def kept_notices(values: JobValues) -> Iterator[Notice]:
     """A notice for each value that has no meaning here; a truth value at its default needs none."""
     for name, value in values.items():

@@ -49,7 +49,7 @@ ac | any attribute of your own | One whose name means something here stays in Gr
 cwd | | Each job has a directory of its own.
 dl | | There are no deadlines: kill it by then.
 e | StdError | A host in front of the path is dropped.
-h | | Hold it by command: lode hold JOB.
+h | Held | It is stored Held until it is released, whatever the letter but n: lode release JOB.
 hold_jid | | No job waits for another: submit it when the other has ended.
 hold_jid_ad | | No job waits for another: submit it when the other has ended.
 i | StdInput | A host in front of the path is dropped.
@@ -94,8 +94,8 @@ umask | | Files of a job have the umask of its pilot.
 """)
 REMARKS: Final[Mapping[str, str]] = {one.name: one.remark for one in MEANINGS}
 IS_KEPT: Final = frozenset(one.name for one in MEANINGS if one.is_kept)
-# What may also stand in GridEngine: values that the attributes here cannot hold.
-PARTLY_KEPT: Final = frozenset({"ac", "q_hard"})
+# What may also stand in GridEngine: values that the attributes here cannot hold; Held is a state.
+PARTLY_KEPT: Final = frozenset({"ac", "h", "q_hard"})
 HERE: Final[Mapping[str, str]] = {one.name: one.here for one in MEANINGS if not one.is_kept}
 
 MEMORY: Final = "h_vmem"

@@ -22,6 +22,7 @@ class ValueSource(StrEnum):
     COMMAND_LINE = "command line"
     CLIENT_JSV = "client JSV"
     SERVER_JSV = "server JSV"
+    CHANGE = "change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Resolved:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotResolved:
     """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn. `jsv`:
-    the verifier of the server that said it.
+    the verifier of the server that said it. `asked`: what cannot be done.
     """
 
     sentence: str
@@ -81,6 +82,7 @@ class NotResolved:
     attribute: str = ""
     forbidden: bool = False
     jsv: str = ""
+    asked: str = "run job"
 
     @property
     def error(self) -> LodesmanError:
@@ -92,12 +94,12 @@ class NotResolved:
             data["chain"] = list(self.chain)
         if self.breaches:
             data["violations"] = [_as_data(one) for one in self.breaches]
-        hint = " ".join(_in_words(one) for one in self.breaches[:3])
+        hint = " ".join(_in_words(one) for one in self.breaches)
         if self.jsv:
             hint = f"The JSV of the server says so: {self.jsv}."
         sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
         kind = Forbidden if self.forbidden else InvalidJob
-        return kind(f"Unable to run job: {sentence}", hint=hint, **data)
+        return kind(f"Unable to {self.asked}: {sentence}", hint=hint, **data)
 
 
 def _as_data(breach: Breach) -> dict[str, str | None]:
@@ -119,4 +121,6 @@ def _in_words(breach: Breach) -> str:
     given = "nothing" if one.given is None else shown(one.given)
     allowed = "nothing" if one.allowed is None else shown(one.allowed)
     what = f"{one.attribute} {one.key}" if one.key else one.attribute
-    return f"{path_of(one.attribute, one.key)} ({what}): {given} is from the {breach.origin}; the class has {allowed}."
+    letters = f"with {{{one.specifier}}}" if one.specifier else "without a specifier"
+    said = f"{given} is from the {breach.origin}; the class has {allowed} {letters}"
+    return f"{path_of(one.attribute, one.key)} ({what}): {said}."

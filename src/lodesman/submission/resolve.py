@@ -13,10 +13,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final
 
+from lodesman.answers.job_classes import AttributeEdit
+from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import (
+    CanonicalKey,
     ClassRefusal,
     ClassSnapshot,
     Give,
@@ -45,6 +48,7 @@ _OF_CLASSES: Final = frozenset(
     spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
 )
 _JC: Final = "jc"
+_CHANGE: Final = "change job"
 
 Path = tuple[str, str | None]
 """An attribute of Grid Engine, and a key of its list."""
@@ -113,7 +117,8 @@ class _Steps:
         while True:
             snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
             if isinstance(snapshot, ClassRefusal):
-                return _refused(snapshot, chain, self.runs)
+                by_default = chosen == self.rules.default_jc and not (asked or chain)
+                return _refused(snapshot, chain, self.runs, by_default=by_default)
             name = snapshot.name if snapshot else _NO_CLASS
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
@@ -210,10 +215,20 @@ class _Steps:
         return Resolved(
             record=record,
             snapshot=snapshot,
-            notices=tuple(dict.fromkeys((*self.notices, *notices))),
+            notices=tuple(dict.fromkeys((*self.notices, *notices, *self._of_empty(values)))),
             origins=origins,
             jsv_runs=self.runs,
         )
+
+    def _of_empty(self, values: JobValues) -> Iterator[Notice]:
+        """Who wrote an empty value may have meant to remove what the class says."""
+        for name, value in self.draft.record.items():
+            attribute = by_name(name) if value in ("", [], {}) else None
+            for path in _flat(values) if attribute else ():
+                here = path_of(*path).partition(".")[0]
+                if attribute and here == attribute.name and self.writers[path].step is ValueSource.CLASS:
+                    words = f"it is empty, and the job has what its class says; to remove that: --clearp {path[0]}"
+                    yield Notice(here, f"{here}: {words}.")
 
     def _by_step(self, values: JobValues) -> list[Path]:
         """The paths of values: where several are one attribute here, the last writer comes last."""
@@ -229,20 +244,26 @@ def _violations(
     return check(canonical_snapshot(snapshot, complexes), values, key_names(complexes))
 
 
-def _access_refusal(snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0) -> NotResolved:
+def _access_refusal(
+    snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
+) -> NotResolved:
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
     return NotResolved(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
+        asked=asked,
         attribute=path if path.startswith("Requirements.") else path.partition(".")[0],  # it has a position
     )
 
 
-def _refused(no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0) -> NotResolved:
+def _refused(
+    no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0, *, by_default: bool = False
+) -> NotResolved:
+    more = " It is the default_jc of the server; name another one with --class." if by_default else ""
     return NotResolved(
-        sentence=no.sentence,
+        sentence=f"{no.sentence}{more}",
         chain=tuple(chain),
         jsv_runs=runs,
         attribute="JobClass",
@@ -266,16 +287,16 @@ def refuse_change(
     """Why a waiting job may not be changed so, by the class as it was at its submission, or None."""
     if _class_of(old) != _class_of(new):
         sentence = "The job class of a job cannot be changed: delete the job and submit it again"
-        return NotResolved(sentence=sentence, attribute="JobClass")
+        return NotResolved(sentence=sentence, attribute="JobClass", asked=_CHANGE)
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(changed_paths(before, after))
-    origin = Origin(step=ValueSource.COMMAND_LINE)
+    origin = Origin(step=ValueSource.CHANGE)
     breaches = [
         Breach(violation=one, origin=origin)
         for one in _violations(snapshot, after, complexes)
         if (one.attribute, one.key) in changed
     ]
-    return _access_refusal(snapshot, breaches) if snapshot and breaches else None
+    return _access_refusal(snapshot, breaches, asked=_CHANGE) if snapshot and breaches else None
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -300,6 +321,31 @@ def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
     old, new = _flat(before), _flat(after)
     missing = object()
     return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def beside_edits(
+    said: JobValues,
+    edits: Sequence[AttributeEdit],
+    before: JobValues,
+    after: JobValues,
+    canonical: CanonicalKey,
+) -> tuple[JobValues, list[AttributeEdit]]:
+    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
+    found, left, new = dict(said), list(edits), _flat(after)
+    for name, key in changed_paths(before, after):
+        if key is None or kind_of(name) is not AttributeKind.KEYED:
+            left = [one for one in left if one.attribute != name]
+            found[name] = after.get(name, "")
+            continue
+        left = [one for one in left if one.attribute != name or canonical(name, one.key) != key]
+        entries = entries_of(name, found.get(name))
+        entries.pop(key, None)
+        if (name, key) in new:
+            entries[key] = new[name, key]
+            if any(one.verb == "clearp" and one.attribute == name for one in left):
+                left.append(AttributeEdit("adds", name, key, entries[key]))
+        found[name] = entries
+    return found, left
 
 
 def names_class(record: Record) -> bool:

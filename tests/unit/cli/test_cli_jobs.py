@@ -296,6 +296,25 @@ def test_show_says_that_a_description_is_of_many_jobs(at, a_description):
     assert "It is the description of 3,000 jobs." in at("show", "6", "--description").err
 
 
+def test_show_names_the_class_and_where_each_value_came_from(at, server, row):
+    server.on("GET", "/v1/jobs/7", {**row(7), "job_class": "app.large"})
+    assert "app.large: lode show 7 --origin" in at("show", "7").out
+    made = {"job_class": "app.large", "revision": 2, "origins": {"JobName": "class", "GridEngine.m": HOSTILE}}
+    description = {
+        "id": 7, "form": "jdl", "text": "", "jobs": 1, "rebuilt": False, "resolution": made,
+        "values": {"JobName": HOSTILE, "Site": "A"}, "defaults": {"Priority": "1"},
+    }  # fmt: skip
+    server.on("GET", "/v1/jobs/7/description", description)
+    result = at("show", "7", "--origin")
+    lines = [line.split() for line in result.out.splitlines()]
+    assert lines[0] == ["job", "class", "app.large,", "revision", "2"]
+    assert ["Priority", "1", "default"] in lines
+    assert ["Site", "A", "command", "line"] in lines
+    assert "\x1b" not in result.out
+    found = at("show", "7", "--origin", "--json").json
+    assert (found["resolution"]["origins"]["JobName"], found["defaults"]["Priority"]) == ("class", "1")
+
+
 def test_events_oldest_first(at, one_job):
     result = at("events", "5")
     assert [line.split()[2] for line in result.out.splitlines()[1:]] == ["Waiting", "Matched"]

@@ -196,6 +196,56 @@ def test_a_script_sees_the_class_and_what_was_given_and_nothing_else(at, accepti
     assert not accepting.of("POST", "/v1/jobs")
 
 
+EDITS = ("--adds", "l_hard", "ka", "1", "--mods", "l_hard", "kb", "2", "--clears", "v", "A", "--clearp", "N")
+
+
+def edits(server):
+    return [" ".join(one.values()) for one in body(server).get("edits", ())]
+
+
+def test_edits_go_to_the_server_what_removes_first(at, accepting):
+    assert at("submit", *EDITS, "hello.jdl").code == 0
+    assert edits(accepting) == ["clearp N", "clears v A", "mods l_hard kb 2", "adds l_hard ka 1"]
+    assert body(accepting)["text"] == HELLO
+
+
+def test_a_script_sees_the_edits_and_has_the_last_word(at, accepting, script, home):
+    (home / "named.jdl").write_text(
+        'Executable = "/bin/echo"; JobName = "n"; Consumables = {"kb=1", "kc=3"};'
+    )
+    script('jsv_reject "$(jsv_is_param N) $(jsv_get_param l_hard)"')
+    assert "false kb=2,kc=3,ka=1." in at("submit", *EDITS, "--jsv", "check.sh", "named.jdl").err
+    script("jsv_set_param N mine; jsv_sub_add_param l_hard ka 5; jsv_sub_del_param l_hard kb; jsv_correct")
+    result = at("submit", *EDITS, "--jsv", "check.sh", "named.jdl")
+    assert result.code == 0, result.err
+    assert edits(accepting) == ["clears v A"]
+    found = record(accepting)
+    assert (found["JobName"], set(found["Consumables"])) == ("mine", {"ka=5", "kc=3"})
+
+
+def test_a_script_sees_the_resources_of_the_server(at, accepting, script, home):
+    """Without its answer those of a new Grid Engine, where vf is memory."""
+    (home / "named.jdl").write_text('Executable = "/bin/echo"; Consumables = {"vf=1G"};')
+    script('jsv_reject "$(jsv_get_param l_hard)"')
+    assert "h_vmem=1G." in at("submit", "--jsv", "check.sh", "named.jdl").err
+    row = {"name": "volume_flow", "shortcut": "vf", "type": "INT", "consumable": "NO", "default": "0"}
+    accepting.on("GET", "/v1/quotas/resources", {"resources": [row]})
+    assert "volume_flow=" in at("submit", "--jsv", "check.sh", "named.jdl").err
+
+
+def test_a_value_that_no_job_can_have_is_told_with_the_script_that_gave_it(at, accepting, script):
+    path = script("jsv_set_param t_min 0; jsv_set_param t_max 3; jsv_correct")
+    result = at("submit", "--jsv", "check.sh", "hello.jdl")
+    assert (result.code, "Parameters is the text" in result.err) == (1, True)
+    assert f"It is from your JSV {path}." in result.err
+
+
+def test_a_script_that_must_be_made_executable(at, accepting, home):
+    (home / "plain.sh").write_text("#!/bin/sh\n")
+    result = at("submit", "--jsv", "plain.sh", "hello.jdl")
+    assert f"not executable. Make it executable: chmod +x {home / 'plain.sh'}" in result.err
+
+
 def test_the_first_that_rejects_ends_the_chain(at, accepting, script, home):
     script("jsv_reject", "no.sh")
     script(f"touch {home}/ran; jsv_accept", "after.sh")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jobclass_kit import class_of, classes
 
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.errors import (
     Conflict,
     Forbidden,
@@ -89,10 +90,10 @@ def test_a_new_configuration_judges_by_its_resources():
     template = class_of("template", l_hard="vf=1G")
     before = classes_of([template, class_of("a", l_hard="virtual_free=1G")], Vocabulary())
     assert before.by_name["a"].conflicts == frozenset()
-    after = before.under(Vocabulary(complexes=Complexes(())), "a", enforce_jc=True)
+    after = before.under(Vocabulary(complexes=Complexes(())), JobClassSection("a", enforce_jc=True))
     assert after.by_name["a"].conflicts == {"default"}
     assert (after.default_jc, after.enforce_jc, after.version) == ("a", True, 1)
-    assert after.under(before.vocabulary, "", enforce_jc=False).by_name == before.by_name
+    assert after.under(before.vocabulary, JobClassSection()).by_name == before.by_name
 
 
 def test_keys_of_resources_have_second_names_and_no_others():

@@ -7,15 +7,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.errors import Forbidden, InvalidJob
-from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive
+from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive, merge
 from lodesman.jobclass.attributes import entries_of
-from lodesman.jobclass.request import EntryVerb
+from lodesman.jobclass.request import EntryVerb, changes_of
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs import read_job
 from lodesman.submission.native import record_of, values_of
@@ -25,6 +27,7 @@ from lodesman.submission.resolution import ValueSource as Step
 from lodesman.submission.resolve import (
     DraftRecord,
     SubmissionRules,
+    beside_edits,
     changed_attributes,
     refuse_change,
     resolve,
@@ -221,6 +224,8 @@ def rule_r14():
     assert found.sentence == (
         'job class "app.default" does not allow: l_hard: h_rt may not be changed; N may not be set'
     )
+    assert found.error.message.startswith("Unable to change job: ")
+    assert "7200 is from the change" in found.error.hint
     assert changed_attributes(old, {**old, "WallTime": "3600"}, COMPLEXES) == set()
     assert changed_attributes(old, {**old, "WallTime": 1, "JobName": "n"}, COMPLEXES) == {"l_hard", "N"}
     assert refuse_change(old, {**old, "WallTime": 7200}, None, COMPLEXES) is None
@@ -303,6 +308,24 @@ def test_no_vector_is_forgotten():
     assert len(VECTORS) == 27
 
 
+@given(st.data())
+def test_what_a_client_sends_beside_its_edits_is_what_its_script_made(data):
+    """Without a class the server comes to the same job."""
+    some = st.dictionaries(st.sampled_from(["a", "b", "h_rt"]), st.sampled_from(["1", "2"]), max_size=3)
+    jobs = st.fixed_dictionaries({}, optional={"l_hard": some, "v": some, "N": st.sampled_from(["x", "y"])})
+    said, after = (canonical(data.draw(jobs), COMPLEXES)[0] for _ in "12")
+    one = st.builds(
+        AttributeEdit, st.sampled_from(["adds", "mods", "clears"]), st.sampled_from(["l_hard", "v"]),
+        st.sampled_from(["a", "b", "h_rt"]), st.sampled_from(["1", "2"]),
+    )  # fmt: skip
+    edits = data.draw(st.lists(one | st.sampled_from([AttributeEdit("clearp", name) for name in ("N", "v")])))
+    keys = key_names(COMPLEXES)
+    seen = merge(said, changes_of(edits), keys)
+    assume(not seen.faults)
+    values, left = beside_edits(said, edits, seen.values, after, keys)
+    assert merge(values, changes_of(left), keys).values == after
+
+
 # --- names of the class -----------------------------------------------------------------------------
 
 
@@ -339,6 +362,10 @@ def test_the_class_of_those_who_ask_for_none():
     assert found.record == {"Executable": "x", "JobName": "n"}
     found, _ = run({}, ONE, rules=replace(RULES, enforce_jc=True))
     assert "enforce_jc" in found.error.message
+    assert "--class" in found.error.message
+    nowhere = replace(RULES, default_jc="gone")
+    assert "default_jc of the server" in run({}, ONE, rules=nowhere)[0].error.message
+    assert "default_jc" not in run({"JobClass": "gone"}, ONE, rules=nowhere)[0].error.message
 
 
 def test_a_class_by_a_placeholder_is_no_way_around():
@@ -386,7 +413,11 @@ def test_every_breach_is_named_with_who_wrote_it():
     error = found.error
     assert isinstance(error, InvalidJob)
     assert error.message.startswith('Unable to run job: job class "app.default" does not allow: ')
-    assert error.hint.count("; the class has ") == 3
+    assert error.hint.count("; the class has ") == 5
+    assert (
+        "WallTime (l_hard h_rt): 60 is from the command line; the class has 3600 without a specifier."
+        in error.hint
+    )
     assert {"attribute": "l_hard", "key": "h_rt", "here": "WallTime", "deed": "changed", "specifier": "", "given": "60",
             "allowed": "3600", "origin": "command line"} in error.data["violations"]  # fmt: skip
 
