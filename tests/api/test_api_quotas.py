@@ -496,6 +496,32 @@ def test_why_of_a_job_that_no_end_of_another_helps(admin):
     assert "no end of a job is enough, or by a limit of slots=3" in step["text"]
 
 
+def test_amounts_are_numbers_for_programs_and_read_as_they_are_written_for_people(admin):
+    put(admin, "{\n name mem\n enabled true\n limit to virtual_free=1.5G,h_cpu=1:0:0\n}\n")
+    admin.submitted({"Memory": 2048, "CPUTime": 7200})
+    assert admin.claim(admin.pilot()) == []
+    step = limits_step(admin, 1, "ann")
+    found = {one["resource"]: (one["limit"], one["used"], one["need"], one["unit"]) for one in step["full"]}
+    assert found["virtual_free"] == ("1610612736", "0", "2147483648", "bytes")
+    assert found["h_cpu"][0::3] == ("3600", "seconds")
+    assert "allows virtual_free=1.5G, 0 is used, the job needs 2G" in step["text"]
+    assert "by a limit of virtual_free=2G" in step["text"]
+
+
+def test_names_that_nobody_has_are_noticed(admin):
+    app = "jcname app\nvariant_list default,large\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": app}, token="ann").status == 200
+    text = (
+        "{\n name odd\n enabled true\n limit users ann,anne jcs app,app.large,ap,app.small,a*,!* "
+        "queues short,shrt to slots=1\n"
+        " limit jcs template to slots=1\n}\n"
+    )
+    for notices in (put(admin, text, trial=True)["notices"], plan(admin, text)["notices"]):
+        assert {one["kind"] for one in notices} == {"unknown-name"}
+        names = [one["message"].partition(" names ")[2].partition(",")[0] for one in notices]
+        assert names == ["anne", "ap", "app.small", "shrt"]
+
+
 # --- plans --------------------------------------------------------------------------------------------------
 
 

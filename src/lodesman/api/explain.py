@@ -31,7 +31,7 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
 from lodesman.api.auth import own_vo, vo_of
 from lodesman.api.dispatch import Request, serves
-from lodesman.api.quotas import read_sets
+from lodesman.api.quotas import known_names, read_sets
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import following, page
 from lodesman.background.candidates import OwnQueue, own_queues
@@ -213,8 +213,12 @@ async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanShares
 @serves(calls.PLAN_QUOTAS)
 async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
     """Raises InvalidConfig with all faults of the text, InvalidRequest."""
-    sets, odd = await asyncio.to_thread(read_sets, request.body.text, side.policy)
-    return await _plan(side, side.large_plans, partial(plan_quotas, sets, odd))
+
+    def make(state: LiveState) -> QuotaPlan:
+        known = known_names(state.policy, state.classes, state.db)
+        return plan_quotas(*read_sets(request.body.text, state.policy, known), state)
+
+    return await _plan(side, side.large_plans, make)
 
 
 async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], _T]) -> _T:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lodesman.answers.quotas import BucketRow, FullBucket, Holder, LimitBucket
+from lodesman.answers.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
 from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown
 from lodesman.commands.sessions import HostLoads
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.values import ComplexType
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
 from lodesman.matching.policy import Policy
@@ -19,19 +21,24 @@ from lodesman.store.read.task_queues import keys_by_id
 
 _B = TypeVar("_B", bound=LimitBucket)
 _NOTHING = Taken()
+_UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """What live attempts take, by bucket; when each quota set was changed last (UNIX seconds)."""
+    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds)."""
 
     taken: Mapping[BucketName, Taken]
+    complexes: Complexes
     changed: Mapping[str, float]
 
     def named(self, row: _B, vo: str) -> _B:
         """The row with those of a VO who use it, of all if it is '', and since when it is full."""
         taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
         holders = taken.holders()
+        # Of several limits on a resource that jobs do not use up, all but the first have a number.
+        resource = self.complexes.get(row.resource.partition("#")[0])
+        row.unit = _UNITS.get(resource.kind, "") if resource else ""
         row.holders = [
             Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
             for one in holders
@@ -44,12 +51,15 @@ class LimitUse:
             row.more_owners = owners - len(row.owners)
         if not row.need:
             return row
-        # Nothing that ended before the set was as it is counts.
+        # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.
         row.since = self.changed.get(row.rule.partition("/")[0])
         if taken.attempts:
             used, limit, need = map(float, (row.used, row.limit, row.need))
             at = taken.full_since(limit, need)
-            row.since = None if row.since is None or at is None else max(at, row.since)
+            if row.resource == RUNNING_JOBS:
+                row.since = at
+            else:
+                row.since = None if row.since is None or at is None else max(at, row.since)
             if isinstance(row, FullBucket):
                 row.ends = taken.ends_needed(used + need - limit)
                 row.enough = f"{used + need:.15g}"
@@ -72,4 +82,6 @@ def limit_use(policy: Policy, db: Reader) -> LimitUse:
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
     book = limit_rules(stored, policy.vocabulary, policy.config.limits, HostLoads(()))
-    return LimitUse(taken_by(book, attempts), {one.name: one.changed_at for one in sets})
+    return LimitUse(
+        taken_by(book, attempts), policy.vocabulary.complexes, {one.name: one.changed_at for one in sets}
+    )

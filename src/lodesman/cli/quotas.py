@@ -163,8 +163,11 @@ def _bucket(row: BucketRow) -> list[Cell]:
 
 
 def _use(row: BucketRow) -> list[Cell]:
-    held = [f"{one.owner}{f'/{one.project}' if one.project else ''} {one.used}" for one in row.holders]
-    return [row.rule, ", ".join(row.of), row.resource, row.used, row.limit, _first(held, row.more_holders)]
+    held = [
+        f"{one.owner}{f'/{one.project}' if one.project else ''} {row.amount(one.used)}" for one in row.holders
+    ]
+    amounts = [row.amount(row.used), row.amount(row.limit)]
+    return [row.rule, ", ".join(row.of), row.resource, *amounts, _first(held, row.more_holders)]
 
 
 def _owners(row: BucketRow | RuleEffect) -> str:

@@ -66,6 +66,21 @@ def test_what_is_used_and_what_waits_behind_it(at, server):
 
 
 @pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("1610612736", "1.5G"), ("0", "0"), ("1023", "1023"), ("1024", "1K"), ("4294967297", "4294967297"),
+        ("4194304000", "4000M"), ("1431655765.33333", "1431655765.33333"), ("2199023255552", "2T"), ("unknown", "unknown"),
+    ],
+)  # fmt: skip
+def test_amounts_of_memory_are_read_as_rules_write_them(at, server, amount, said):
+    holder = {"vo": "lab", "owner": "ann", "project": "", "used": amount, "jobs": 1}
+    row = {**USE, "resource": "vf", "used": amount, "limit": amount, "unit": "bytes", "holders": [holder]}
+    server.on("GET", "/v1/quotas/use", {"uses": [row], "more": False, "cursor": ""})
+    assert words(at("quota", "show").out)[1][3:8] == ["vf", said, said, "ann", said]
+    assert at("quota", "show", "--json").json["uses"][0]["used"] == amount
+
+
+@pytest.mark.parametrize(
     ("how", "body", "said"),
     [
         ("add", {"text": TEXT}, "Added fair."),
