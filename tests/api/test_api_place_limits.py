@@ -120,6 +120,15 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     (row,) = admin.get("/v1/quotas/use")["uses"]
     assert (row["since"], [one["owner"] for one in row["holders"]]) == (admin.now - 50, ["ann"])
     assert ([one["owner"] for one in row["owners"]], row["jobs"]) == (["ann"], 2)
+    assert admin.get("/v1/quotas/use?user=bob")["uses"] == [row]  # it is on jobs of a type
+
+
+def test_limits_of_sites_on_owners_are_shown_of_these(admin):
+    configure(admin, RUNNING.replace("JobType = { Merge = 1 }", "Owner = { ann = 1 }\nMaxRunningJobs = 9"))
+    admin.submitted(USER)
+    assert admin.claim(admin.pilot()) != []
+    for user, number in (("ann", 2), ("bob", 1)):
+        assert len(admin.get(f"/v1/quotas/use?user={user}")["uses"]) == number
 
 
 def test_a_job_that_may_run_elsewhere_is_not_limited(admin):

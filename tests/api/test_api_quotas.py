@@ -15,7 +15,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.quotas import use_limits
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.matching.matcher import Matcher
 from lodesman.store.journal import Change
 
@@ -506,6 +506,46 @@ def test_amounts_are_numbers_for_programs_and_read_as_they_are_written_for_peopl
     assert found["h_cpu"][0::3] == ("3600", "seconds")
     assert "allows virtual_free=1.5G, 0 is used, the job needs 2G" in step["text"]
     assert "by a limit of virtual_free=2G" in step["text"]
+
+
+def test_limits_are_shown_of_one_user_and_of_one_class(admin):
+    text = "".join(
+        f"{{\n name {name}\n enabled true\n limit {limit} to slots=9\n}}\n"
+        for name, limit in {
+            "any": "", "each": "users {*}", "both": "users ann,bob", "ann": "users ann", "list": "users {@bobs}",
+            "apps": "jcs {app.*}", "plain": "jcs !*",
+        }.items()
+    )  # fmt: skip
+    lists = {"bobs": UserList(name="bobs", users=frozenset({"bob"}))}
+    admin.core.policy = admin.side.policy = admin.policy(resources(), vocabulary=Vocabulary(user_lists=lists))
+    assert admin.do(Change(use_limits, admin.core.quotas, admin.core.policy.vocabulary)) is True
+    app = "jcname app\nvariant_list default,large\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": app}, token="ann").status == 200
+    put(admin, text)
+    admin.submitted({"JobClass": "app.large"})
+    admin.submitted({}, token="bob")
+    assert len(admin.claim(admin.pilot(), 2)) == 2
+
+    def shown(query):
+        return {
+            " ".join([one["rule"].partition("/")[0], *one["of"]])
+            for one in admin.get(f"/v1/quotas/use?{query}")["uses"]
+        }
+
+    assert shown("") == {"any", "each ann", "each bob", "both", "ann", "list bob", "apps app", "plain"}
+    assert shown("user=ann") == {"any", "each ann", "both", "ann", "apps app", "plain"}
+    assert shown("user=bob") == {"any", "each bob", "both", "list bob", "apps app", "plain"}
+    assert shown("job_class=app.large") == {
+        "any",
+        "each ann",
+        "each bob",
+        "both",
+        "ann",
+        "list bob",
+        "apps app",
+    }
+    assert shown("user=bob&job_class=app") == {"any", "each bob", "both", "list bob", "apps app"}
+    assert shown("user=eva") == {"any", "apps app", "plain"}
 
 
 def test_names_that_nobody_has_are_noticed(admin):

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from lodesman.answers.call import Page
+from lodesman.answers.requests import AllQuery
 
 MOST_TEXT: Final = 4 << 20
 RUNNING_JOBS: Final = "running jobs"
@@ -161,6 +162,13 @@ class FullBucket(LimitBucket, kw_only=True):
 
 def _jobs(count: int) -> str:
     return "1 of these jobs has" if count == 1 else f"{count} of these jobs have"
+
+
+class UsesQuery(AllQuery, kw_only=True):
+    """Limits on jobs of this user and of this job class (`class` or `class.variant`), also those on all; '' is any."""
+
+    user: str = ""
+    job_class: str = ""
 
 
 class QuotaUses(Page):

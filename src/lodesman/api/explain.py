@@ -23,7 +23,7 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.answers.pilots import PilotLog
 from lodesman.answers.plans import DirectorPlans, JobPlan, ResourcesPlan, SharesPlan
-from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses
+from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses, UsesQuery
 from lodesman.answers.service import Limited, LimitsAt, PilotLoad
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
@@ -43,7 +43,10 @@ from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from lodesman.jobclass.rights import split_name
+from lodesman.quota.matching import QuotaJob
 from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
 from lodesman.why.queue import explain_queue
@@ -82,11 +85,21 @@ async def _limit_use(side: ReadSide) -> LimitUse:
 
 
 @serves(calls.QUOTA_USES)
-async def _quota_uses(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> QuotaUses:
+async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
     asked, found = request.query, await side.ask_hot(calls.LIMIT_BUCKETS, Nothing())
-    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
     use = await _limit_use(side)
+    if asked.user or asked.job_class:
+        job = _asked_job(side, asked)
+        found = [row for row in found if use.concerns(row, job)]
+    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
     return QuotaUses(uses=[use.named(one, own_vo(request.who)) for one in some], **more)
+
+
+def _asked_job(side: ReadSide, asked: UsesQuery) -> QuotaJob:
+    job_class, variant = split_name(asked.job_class)
+    groups = next((one.groups for one in list_users(side.db) if one.name == asked.user), ())
+    lists = side.policy.vocabulary.lists_of(asked.user, groups)
+    return QuotaJob(user=asked.user, user_lists=lists, job_class=job_class, variant=variant)
 
 
 def _bucket(row: BucketRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lodesman.answers.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
@@ -14,6 +14,8 @@ from lodesman.gridengine.values import ComplexType
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
 from lodesman.matching.policy import Policy
+from lodesman.quota.matching import QuotaJob, may_charge
+from lodesman.quota.rules import QuotaRule
 from lodesman.store import Reader
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
@@ -26,11 +28,25 @@ _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds)."""
+    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); and the rules
+    of all sets by name.
+    """
 
     taken: Mapping[BucketName, Taken]
     complexes: Complexes
     changed: Mapping[str, float]
+    rules: Mapping[str, QuotaRule] = field(default_factory=dict)
+
+    def concerns(self, row: LimitBucket, job: QuotaJob) -> bool:
+        """Whether it has to do with the user and the job class of a job; '' is any."""
+        rule = self.rules.get(row.rule)
+        if rule is not None:
+            return may_charge(rule, job, row.of)
+        asked = (("Owner", job.user), ("JobClass", job.job_class))
+        return not any(
+            value and f"/{name}/" in row.rule and not row.rule.endswith(f"/{name}/{value}")
+            for name, value in asked
+        )
 
     def named(self, row: _B, vo: str) -> _B:
         """The row with those of a VO who use it, of all if it is '', and since when it is full."""
@@ -81,7 +97,11 @@ def limit_use(policy: Policy, db: Reader) -> LimitUse:
         sets, attempts = quota_sets(db), stored_attempts(db)
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
+    rules = {rule.label: rule for one in stored for rule in one.rules}
     book = limit_rules(stored, policy.vocabulary, policy.config.limits, HostLoads(()))
     return LimitUse(
-        taken_by(book, attempts), policy.vocabulary.complexes, {one.name: one.changed_at for one in sets}
+        taken_by(book, attempts),
+        policy.vocabulary.complexes,
+        {one.name: one.changed_at for one in sets},
+        rules,
     )

@@ -16,8 +16,8 @@ from lodesman.answers.quotas import (
     QuotasChanged,
     QuotaTextBody,
     RuleEffect,
+    UsesQuery,
 )
-from lodesman.answers.requests import AllQuery
 from lodesman.cli.native_files import FILE, read_native
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, patience, say, show_table, write_text
@@ -142,10 +142,18 @@ _USED_UP = {"YES": "per core", "JOB": "per job"}
 
 
 @quota.command("show")
+@click.option("--user", default="", metavar="NAME", help="Only limits on jobs of this user.")
+@click.option(
+    "--class",
+    "job_class",
+    default="",
+    metavar="NAME",
+    help="Only limits on this job class, app or app.large.",
+)
 @with_session
-def _show(session: Session, /) -> None:
+def _show(session: Session, /, *, user: str, job_class: str) -> None:
     """Show what is used of each limit and by whom, how many jobs wait behind it, and since when it is full at least."""
-    answer = session.answer(calls.QUOTA_USES, query=AllQuery())
+    answer = session.answer(calls.QUOTA_USES, query=UsesQuery(user=user, job_class=job_class))
     session.exit_if_json(answer)
     show_table((*_USED, ">jobs behind", "of", ">full for"), map(_bucket, answer.uses))
     if not answer.uses:

@@ -59,6 +59,8 @@ def test_what_is_used_and_what_waits_behind_it(at, server):
     assert found[1][-1] == "d"
     assert found[2][:8] == "fair/1 ann, n1 slots 1 1 ann/p 1".split()
     assert found[2][-1] != "d"
+    at("quota", "show", "--user", "ann", "--class", "app.large")
+    assert server.asked[-1].query == {"user": "ann", "job_class": "app.large"}
     server.on("GET", "/v1/quotas/use", {"uses": [], "more": True, "cursor": "x"})
     shown = at("quota", "show").err
     assert "Nothing that is limited runs or waits." in shown
