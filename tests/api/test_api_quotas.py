@@ -261,6 +261,16 @@ def with_complexes(house, text):
     assert house.do(Change(use_limits, house.core.quotas, house.core.policy.vocabulary)) is True
 
 
+def test_memory_of_several_cores_is_charged_once(admin):
+    with_complexes(admin, f"{LICENCES}virtual_free vf MEMORY <= YES YES 0 0\nslots s INT <= YES YES 1 0\n")
+    put(admin, "{\n name mem\n enabled true\n limit to vf=1G\n}\n")
+    pilot = admin.pilot(cores=4)
+    admin.submitted({"NumberOfProcessors": 4, "Memory": 1024})
+    assert len(admin.claim(pilot)) == 1
+    admin.submitted({"Memory": 1})
+    assert used(admin) == {("mem/1", "virtual_free"): ("1073741824", "1073741824", True, 1)}
+
+
 def test_consumables_are_counted_and_other_types_do_no_harm(admin):
     with_complexes(admin, LICENCES)
     put(admin, "{\n name lic\n enabled true\n limit to matlab=2,scratch=10G\n}\n")
