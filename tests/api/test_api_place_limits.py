@@ -109,6 +109,26 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     bound = admin.get("/v1/jobs/2/why")
     assert (bound["main_reason"], bound["verdict"]) == ("limited", "not now")
     assert "1 of 1 jobs run at North (RunningLimit/JobType/Merge)" in bound["summary"]
+    (step,) = [one for one in bound["chain"] if one["step"] == "limits"]
+    assert (
+        "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2; full"
+        in step["text"]
+    )
+    (full,) = step["full"]
+    assert (full["ends"], full["enough"], full["since"]) == (1, "2", admin.now)
+    admin.now += 50
+    (row,) = admin.get("/v1/quotas/use")["uses"]
+    assert (row["since"], [one["owner"] for one in row["holders"]]) == (admin.now - 50, ["ann"])
+    assert ([one["owner"] for one in row["owners"]], row["jobs"]) == (["ann"], 2)
+    assert admin.get("/v1/quotas/use?user=bob")["uses"] == [row]  # it is on jobs of a type
+
+
+def test_limits_of_sites_on_owners_are_shown_of_these(admin):
+    configure(admin, RUNNING.replace("JobType = { Merge = 1 }", "Owner = { ann = 1 }\nMaxRunningJobs = 9"))
+    admin.submitted(USER)
+    assert admin.claim(admin.pilot()) != []
+    for user, number in (("ann", 2), ("bob", 1)):
+        assert len(admin.get(f"/v1/quotas/use?user={user}")["uses"]) == number
 
 
 def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
@@ -119,7 +139,8 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert step["text"] == (
-        "0 of 0 jobs run at North (RunningLimit/JobType/Merge) (elsewhere, or on hosts that are not known yet, it is free)"
+        "0 of 0 jobs run at North (RunningLimit/JobType/Merge); no end of a job is enough, or by a limit of 1 "
+        "(elsewhere, or on hosts that are not known yet, it is free)"
     )
 
 

@@ -14,8 +14,8 @@ from lodesman.gridengine.values import write_value
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.store.journal import Change
 
-# Pilots report no load of their host, so this limit counts as very large.
-NO_LOAD = "hosts {*} to slots=$num_proc*2 (2 CPUs)"
+# Without the load of its host it counts as very large.
+DYNAMIC = "hosts {*} to slots=$num_proc*2 (2 CPUs)"
 
 
 @pytest.fixture
@@ -79,8 +79,7 @@ def record_of(job):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [row for row in table("quota-live.md") if row["set"] != NO_LOAD],
-                         ids=lambda row: row["set"])  # fmt: skip
+@pytest.mark.parametrize("row", table("quota-live.md"), ids=lambda row: row["set"])
 def test_what_a_real_grid_engine_did(site, row):
     sites = ["North", "South"] if row["set"] in QUEUES else ["North"]
     states = []
@@ -88,7 +87,7 @@ def test_what_a_real_grid_engine_did(site, row):
         use(site, COMPLEXES, text)
         pilots = []
         for job in jobs:
-            pilots = [site.pilot(name, node={"cores": 4, "host": "lx1"}) for name in sites]
+            pilots = [site.pilot(name, node={"cores": 4, "cores_total": 2, "host": "lx1"}) for name in sites]
             states.append("r" if starts(site, job.user, pilots, **record_of(job)) else "qw")
         for attempt in site.get("/v1/jobs?all=true&state=Matched,Running", "admin")["jobs"]:
             site.control("kill", attempt["id"], token="admin")
@@ -105,7 +104,7 @@ def end_all(site):
 
 
 def test_without_a_load_value_a_dynamic_limit_is_very_large(site):
-    use(site, STOCK_COMPLEXES, LIVE[NO_LOAD][0][0])
+    use(site, STOCK_COMPLEXES, LIVE[DYNAMIC][0][0])
     pilot = site.pilot(node={"cores": 4, "host": "lx1"})
     site.submitted(*[{}] * 5, token="u1")
     assert len(site.claim(pilot, 5)) == 5

@@ -18,7 +18,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.quotas import use_limits
 from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.matching.matcher import Matcher
 from lodesman.store.journal import Change
 
@@ -337,6 +337,16 @@ def with_complexes(house, text):
     assert house.do(Change(use_limits, house.core.quotas, house.core.policy.vocabulary)) is True
 
 
+def test_memory_of_several_cores_is_charged_once(admin):
+    with_complexes(admin, f"{LICENCES}virtual_free vf MEMORY <= YES YES 0 0\nslots s INT <= YES YES 1 0\n")
+    put(admin, "{\n name mem\n enabled true\n limit to vf=1G\n}\n")
+    pilot = admin.pilot(cores=4)
+    admin.submitted({"NumberOfProcessors": 4, "Memory": 1024})
+    assert len(admin.claim(pilot)) == 1
+    admin.submitted({"Memory": 1})
+    assert used(admin) == {("mem/1", "virtual_free"): ("1073741824", "1073741824", True, 1)}
+
+
 def test_consumables_are_counted_and_other_types_do_no_harm(admin):
     with_complexes(admin, LICENCES)
     put(admin, "{\n name lic\n enabled true\n limit to matlab=2,scratch=10G\n}\n")
@@ -569,6 +579,72 @@ def test_why_of_a_job_that_no_end_of_another_helps(admin):
     step = limits_step(admin, 2, "ann")
     assert (step["full"][0]["ends"], step["full"][0]["enough"]) == (None, "3")
     assert "no end of a job is enough, or by a limit of slots=3" in step["text"]
+
+
+def test_amounts_are_numbers_for_programs_and_read_as_they_are_written_for_people(admin):
+    put(admin, "{\n name mem\n enabled true\n limit to virtual_free=1.5G,h_cpu=1:0:0\n}\n")
+    admin.submitted({"Memory": 2048, "CPUTime": 7200})
+    assert admin.claim(admin.pilot()) == []
+    step = limits_step(admin, 1, "ann")
+    found = {one["resource"]: (one["limit"], one["used"], one["need"], one["unit"]) for one in step["full"]}
+    assert found["virtual_free"] == ("1610612736", "0", "2147483648", "bytes")
+    assert found["h_cpu"][0::3] == ("3600", "seconds")
+    assert "allows virtual_free=1.5G, 0 is used, the job needs 2G" in step["text"]
+    assert "by a limit of virtual_free=2G" in step["text"]
+
+
+def test_limits_are_shown_of_one_user_and_of_one_class(admin):
+    text = "".join(
+        f"{{\n name {name}\n enabled true\n limit {limit} to slots=9\n}}\n"
+        for name, limit in {
+            "any": "", "each": "users {*}", "both": "users ann,bob", "ann": "users ann", "list": "users {@bobs}",
+            "apps": "jcs {app.*}", "plain": "jcs !*",
+        }.items()
+    )  # fmt: skip
+    lists = {"bobs": UserList(name="bobs", users=frozenset({"bob"}))}
+    admin.core.policy = admin.side.policy = admin.policy(resources(), vocabulary=Vocabulary(user_lists=lists))
+    assert admin.do(Change(use_limits, admin.core.quotas, admin.core.policy.vocabulary)) is True
+    app = "jcname app\nvariant_list default,large\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": app}, token="ann").status == 200
+    put(admin, text)
+    admin.submitted({"JobClass": "app.large"})
+    admin.submitted({}, token="bob")
+    assert len(admin.claim(admin.pilot(), 2)) == 2
+
+    def shown(query):
+        return {
+            " ".join([one["rule"].partition("/")[0], *one["of"]])
+            for one in admin.get(f"/v1/quotas/use?{query}")["uses"]
+        }
+
+    assert shown("") == {"any", "each ann", "each bob", "both", "ann", "list bob", "apps app", "plain"}
+    assert shown("user=ann") == {"any", "each ann", "both", "ann", "apps app", "plain"}
+    assert shown("user=bob") == {"any", "each bob", "both", "list bob", "apps app", "plain"}
+    assert shown("job_class=app.large") == {
+        "any",
+        "each ann",
+        "each bob",
+        "both",
+        "ann",
+        "list bob",
+        "apps app",
+    }
+    assert shown("user=bob&job_class=app") == {"any", "each bob", "both", "list bob", "apps app"}
+    assert shown("user=eva") == {"any", "apps app", "plain"}
+
+
+def test_names_that_nobody_has_are_noticed(admin):
+    app = "jcname app\nvariant_list default,large\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": app}, token="ann").status == 200
+    text = (
+        "{\n name odd\n enabled true\n limit users ann,anne jcs app,app.large,ap,app.small,a*,!* "
+        "queues short,shrt to slots=1\n"
+        " limit jcs template to slots=1\n}\n"
+    )
+    for notices in (put(admin, text, trial=True)["notices"], plan(admin, text)["notices"]):
+        assert {one["kind"] for one in notices} == {"unknown-name"}
+        names = [one["message"].partition(" names ")[2].partition(",")[0] for one in notices]
+        assert names == ["anne", "ap", "app.small", "shrt"]
 
 
 # --- plans --------------------------------------------------------------------------------------------------

@@ -83,3 +83,27 @@ def test_a_refused_change_is_reported_everywhere_and_the_old_tree_stays(make_ser
     wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended files")
     assert "Bad" in [row["site"] for row in server.get("/v1/sites")["sites"]]
     assert metrics(server)[METRIC] == 0
+
+
+@pytest.mark.slow
+def test_a_fault_in_the_words_of_grid_engine_has_its_file_and_line_and_the_old_ones_stay(
+    make_server, tmp_path
+):
+    words, good = tmp_path / "words.txt", "slots s INT <= YES YES 1 0\nmatlab ml INT <= YES JOB 0 0\n"
+    words.write_text(good)
+    server = make_server(**{"gridengine.files": [str(words)]}).start()
+
+    def resources():
+        return [one["name"] for one in server.get("/v1/quotas/resources")["resources"]]
+
+    assert server.get("/v1/configuration")["files"] == [str(server.home / "sites.toml"), str(words)]
+    assert resources() == ["slots", "matlab"]
+    words.write_text(good + "\nscratch sc MEMORY << YES YES 0 0\n")
+    wait_until(lambda: refused_by_both(server), "both processes to refuse it")
+    (fault,) = state_of(server)[1]["faults"]
+    assert (fault["source"], fault["line"]) == (str(words), 4)
+    assert "relop has <<" in fault["message"]
+    assert resources() == ["slots", "matlab"]
+    words.write_text(good + "\nscratch sc MEMORY <= YES YES 0 0\n")
+    wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended file")
+    assert resources() == ["slots", "matlab", "scratch"]

@@ -40,7 +40,7 @@ from lodesman.store.journal import Change
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.quota]
 
-WORLDS = int(os.environ.get("LODESMAN_QUOTA_SETS", "60"))
+WORLDS = int(os.environ.get("LODESMAN_QUOTA_SETS", "200"))
 JOBS, PARTS = 10, max(1, WORLDS // 20)
 GIDS = {"physics": 100, "staff": 50}
 GROUPS = {user: UNIX_GROUPS.get(user, ["physics"])[0] for user in LISTS_OF_USERS}

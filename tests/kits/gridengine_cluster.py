@@ -26,7 +26,7 @@ _UID: Final = 39_000
 # Jobs may take of each consumable what quotas leave.
 _AMPLE: Final = "mc=900T,mdef=900T,perjob=900000,virtual_free=900T"
 _UNLIMITED: Final = "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables"
-_WEIGHTS: Final = re.compile(r"^(weight_urgency|weight_ticket|weight_priority) .*", re.MULTILINE)
+_WEIGHTS: Final = re.compile(r"^(weight_urgency|weight_ticket) .*", re.MULTILINE)
 
 
 class Submission(NamedTuple):
@@ -62,12 +62,16 @@ class SimulatedCluster:
 
     def decide(self, quotas: str, jobs: Iterable[Submission]) -> list[bool]:
         """Whether each job starts by these quota sets, which are asked in this order. Nothing is left of the jobs."""
+        # They are submitted side by side; the priority is their order.
         lines = [
-            f"setpriv --reuid={one.user} --regid=$(id -g {one.user}) --clear-groups "
-            f"qsub -terse -h -b y -o /dev/null -e /dev/null {' '.join(one.words)} /bin/sleep 1000000 || exit 1\n"
-            for one in jobs
+            f"(setpriv --reuid={one.user} --regid=$(id -g {one.user}) --clear-groups "
+            f"qsub -terse -h -p -{turn} -b y -o /dev/null -e /dev/null {' '.join(one.words)} /bin/sleep 1000000 "
+            f">{self.folder}/job{turn}) &\n"
+            for turn, one in enumerate(jobs)
         ]
-        numbers = self.run("sh", "-s", given=f"set -f\n{''.join(lines)}").split()
+        files = " ".join(f"{self.folder}/job{turn}" for turn in range(len(lines)))
+        numbers = self.run("sh", "-s", given=f"set -f\n{''.join(lines)}wait\ncat {files}\n").split()
+        assert len(numbers) == len(lines)
         self.qconf("-Mrqs", quotas)
         self.run("qalter", "-h", "U", *numbers)
         # The second run begins when the orders of the first were carried out.
@@ -155,13 +159,14 @@ def configure(
     names: Mapping[str, Sequence[str]],
     complexes: str,
 ) -> None:
-    """Hosts, queues, parallel environments, resources; jobs are asked in the order of their submission."""
+    """Hosts, queues, parallel environments, resources; jobs are asked in the order of their priorities."""
     conf = re.sub(
         r"(?m)^qmaster_params .*", "qmaster_params SIMULATE_EXECDS=TRUE", cluster.run("qconf", "-sconf")
     )
     (cluster.folder / "global").write_text(conf, encoding="utf-8")
     cluster.run("qconf", "-Mconf", cluster.folder / "global")
-    cluster.qconf("-Msconf", _WEIGHTS.sub(r"\1 0", cluster.run("qconf", "-ssconf")))
+    order = _WEIGHTS.sub(r"\1 0", cluster.run("qconf", "-ssconf"))
+    cluster.qconf("-Msconf", re.sub(r"(?m)^weight_priority .*", "weight_priority 1", order))
     cluster.qconf(
         "-Mc", cluster.run("qconf", "-sc") + complexes + "load_report_host lrh STRING == YES NO NONE 0\n"
     )

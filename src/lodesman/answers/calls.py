@@ -225,8 +225,8 @@ OPEN_HOST = _post(
 )
 QUOTAS = _get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
 QUOTA_USES = _get(
-    "/v1/quotas/use", ask.AllQuery, quotas.QuotaUses, "pilots:read", "What is used of limits, by whom, and who waits behind",
-    process="reading",
+    "/v1/quotas/use", quotas.UsesQuery, quotas.QuotaUses, "pilots:read",
+    "What is used of limits, by whom, and who waits behind", process="reading",
 )
 QUOTA_RESOURCES = _get(
     "/v1/quotas/resources", Nothing, quotas.QuotaResources, "pilots:read", "Resources that rules may limit", process="hot"

@@ -7,11 +7,13 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from lodesman.answers.call import Page
+from lodesman.answers.requests import AllQuery
 
 MOST_TEXT: Final = 4 << 20
 RUNNING_JOBS: Final = "running jobs"
 NEXT_START: Final = "seconds between starts"
 """What limits of sites count, beside the resources of quota sets. Of a delay, `used` is the seconds until it opens."""
+BYTES: Final = "bytes"
 
 
 class QuotaTextBody(Struct, omit_defaults=True):
@@ -83,7 +85,7 @@ class Waiter(Struct):
 
 class LimitBucket(Struct, kw_only=True):
     """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone. Amounts are
-    texts, as quota sets write them.
+    numbers, as texts, of a `unit`: bytes, seconds, or '' (or they are words, of a resource that is no number).
 
     `need`: what is asked of it and has no room, '' if there is room. `since`: it has had no room for that since then, or for
     longer (UNIX seconds; None: unknown). `holders`: who of one's own VO uses it, for administrators of all VOs, the largest
@@ -99,6 +101,16 @@ class LimitBucket(Struct, kw_only=True):
     since: float | None = None
     holders: list[Holder] = []
     more_holders: int = 0
+    unit: str = ""
+
+    def amount(self, text: str) -> str:
+        """One of the amounts for people, as quota sets write it: `1.5G` of 1610612736 bytes."""
+        if self.unit == BYTES and text[:1].isdigit():
+            for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+                size = float(text) / 1024**power
+                if size >= 1 and round(size, 3) == size:
+                    return f"{size:.15g}{letter}"
+        return text
 
 
 class BucketRow(LimitBucket, kw_only=True):
@@ -124,30 +136,39 @@ class FullBucket(LimitBucket, kw_only=True):
     @property
     def text(self) -> str:
         """For people."""
-        if self.resource == RUNNING_JOBS:
-            return f"{self.used} of {self.limit} jobs run at {self.of[0]} ({self.rule})"
         if self.resource == NEXT_START:
             return f"{self.of[0]} opens in {self.used} s, one start in {self.limit} s ({self.rule})"
-        whose = f" for {', '.join(self.of)}" if self.of else ""
-        use = f"{self.used} is used, the job needs {self.need}"
-        text = f"quota {self.rule}{whose} allows {self.resource}={self.limit}, {use}"
+        what = f"{self.resource}="
+        if self.resource == RUNNING_JOBS:
+            what = ""
+            text = f"{self.used} of {self.limit} jobs run at {self.of[0]} ({self.rule})"
+        else:
+            whose = f" for {', '.join(self.of)}" if self.of else ""
+            use = f"{self.amount(self.used)} is used, the job needs {self.amount(self.need)}"
+            text = f"quota {self.rule}{whose} allows {what}{self.amount(self.limit)}, {use}"
         if self.holders:
             more = f", {self.more_holders} more" if self.more_holders else ""
-            text += f"; used by {', '.join(map(_holder, self.holders))}{more}"
+            text += f"; used by {', '.join(map(self._holder, self.holders))}{more}"
         if self.enough:
             jobs = (
                 "no end of a job is enough" if self.ends is None else f"it fits when {_jobs(self.ends)} ended"
             )
-            text += f"; {jobs}, or by a limit of {self.resource}={self.enough}"
+            text += f"; {jobs}, or by a limit of {what}{self.amount(self.enough)}"
         return text
 
-
-def _holder(one: Holder) -> str:
-    return f"{one.owner}{f' for {one.project}' if one.project else ''} ({one.used} in {one.jobs})"
+    def _holder(self, one: Holder) -> str:
+        return f"{one.owner}{f' for {one.project}' if one.project else ''} ({self.amount(one.used)} in {one.jobs})"
 
 
 def _jobs(count: int) -> str:
     return "1 of these jobs has" if count == 1 else f"{count} of these jobs have"
+
+
+class UsesQuery(AllQuery, kw_only=True):
+    """Limits on jobs of this user and of this job class (`class` or `class.variant`), also those on all; '' is any."""
+
+    user: str = ""
+    job_class: str = ""
 
 
 class QuotaUses(Page):

@@ -23,7 +23,7 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.answers.pilots import PilotLog
 from lodesman.answers.plans import DirectorPlans, JobPlan, PlannedIteration, ResourcesPlan, SharesPlan
-from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses
+from lodesman.answers.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses, UsesQuery
 from lodesman.answers.service import Limited, LimitsAt, PilotLoad
 from lodesman.answers.site_ads import PlanGatesBody
 from lodesman.answers.vocabulary import JobState, PilotState
@@ -32,7 +32,7 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
 from lodesman.api.auth import own_vo, vo_of
 from lodesman.api.dispatch import Request, serves
-from lodesman.api.quotas import read_sets
+from lodesman.api.quotas import known_names, read_sets
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import following, page
 from lodesman.background.candidates import OwnQueue, own_queues
@@ -46,9 +46,12 @@ from lodesman.background.rehearsal import plan_resources
 from lodesman.background.site_gates import GateReader
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
+from lodesman.quota.matching import QuotaJob
 from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
 from lodesman.why.queue import explain_queue
@@ -96,11 +99,21 @@ async def _limit_use(side: ReadSide) -> LimitUse:
 
 
 @serves(calls.QUOTA_USES)
-async def _quota_uses(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> QuotaUses:
+async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
     asked, found = request.query, await side.ask_hot(calls.LIMIT_BUCKETS, Nothing())
-    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
     use = await _limit_use(side)
+    if asked.user or asked.job_class:
+        job = _asked_job(side, asked)
+        found = [row for row in found if use.concerns(row, job)]
+    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
     return QuotaUses(uses=[use.named(one, own_vo(request.who)) for one in some], **more)
+
+
+def _asked_job(side: ReadSide, asked: UsesQuery) -> QuotaJob:
+    job_class, variant = split_name(asked.job_class)
+    groups = next((one.groups for one in list_users(side.db) if one.name == asked.user), ())
+    lists = side.policy.vocabulary.lists_of(asked.user, groups)
+    return QuotaJob(user=asked.user, user_lists=lists, job_class=job_class, variant=variant)
 
 
 def _bucket(row: BucketRow) -> str:
@@ -237,8 +250,12 @@ async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanShares
 @serves(calls.PLAN_QUOTAS)
 async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
     """Raises InvalidConfig with all faults of the text, InvalidRequest."""
-    sets, odd = await asyncio.to_thread(read_sets, request.body.text, side.policy)
-    return await _plan(side, side.large_plans, partial(plan_quotas, sets, odd))
+
+    def make(state: LiveState) -> QuotaPlan:
+        known = known_names(state.policy, state.classes, state.db)
+        return plan_quotas(*read_sets(request.body.text, state.policy, known), state)
+
+    return await _plan(side, side.large_plans, make)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import AuditNote
@@ -23,10 +23,13 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.commands.quotas import go_on, remove_quotas, set_quotas, use_limits
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
+from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
 from lodesman.quota.notices import notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
+from lodesman.store import Reader
+from lodesman.store.accounts import list_users
 from lodesman.store.journal import Change, Command
 from lodesman.store.quotas import quota_sets
 
@@ -46,7 +49,8 @@ async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
 async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
     """Raises InvalidConfig with all faults of the text, Conflict, NotFound."""
     body = request.body
-    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy)
+    known = known_names(core.policy, core.job_classes.now, core.reader)
+    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, known)
     names = [one.name for one in sets]
     if not body.trial:
         note = AuditNote(
@@ -85,7 +89,21 @@ async def use_policy(core: Core, policy: Policy) -> None:
     await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
-def read_sets(text: str, policy: Policy) -> tuple[Sequence[QuotaSet], list[QuotaNoticeRow]]:
+Known = Mapping[FilterTag, Collection[str]]
+"""Names that there are now, by kind; of hosts, which are known from pilots alone, and of PEs there is no list."""
+
+
+def known_names(policy: Policy, classes: Classes, db: Reader) -> Known:
+    """The names that filters may have."""
+    jcs = {f"{one.name}.{variant}" for one in classes.by_name.values() for variant in one.variants}
+    return {
+        FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()},
+        FilterTag.JCS: {*classes.by_name, *jcs},
+        FilterTag.USERS: {one.name for one in list_users(db)},
+    }
+
+
+def read_sets(text: str, policy: Policy, known: Known) -> tuple[Sequence[QuotaSet], list[QuotaNoticeRow]]:
     """The sets of a text, and what is odd in them. Raises InvalidConfig with all faults, InvalidRequest."""
     faults: list[SyntaxFault] = []
     sets = read_quota_sets(text, policy.vocabulary.complexes, faults=faults)
@@ -99,8 +117,6 @@ def read_sets(text: str, policy: Policy) -> tuple[Sequence[QuotaSet], list[Quota
         )
     if not sets:
         raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
-    # Users come and go, and hosts are known from pilots alone.
-    known = {FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()}}
     # Lines count in the text as it was given.
     odd = notices(sets, policy.vocabulary, known)
     return sets, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd]

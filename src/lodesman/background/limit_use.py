@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lodesman.answers.hosts import reported_host
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.quotas import BucketRow, FullBucket, Holder, LimitBucket
+from lodesman.answers.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
 from lodesman.answers.service import LimitsAt
 from lodesman.background.census import BackendWatch
 from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown
 from lodesman.commands.sessions import HostLoads
+from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.values import ComplexType
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
 from lodesman.matching.policy import Policy
+from lodesman.quota.matching import QuotaJob, may_charge
+from lodesman.quota.rules import QuotaRule
 from lodesman.resources import LOCAL
 from lodesman.store import Reader
 from lodesman.store.quotas import quota_sets
@@ -25,19 +29,38 @@ from lodesman.store.read.task_queues import keys_by_id
 
 _B = TypeVar("_B", bound=LimitBucket)
 _NOTHING = Taken()
+_UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """What live attempts take, by bucket; when each quota set was changed last (UNIX seconds)."""
+    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); and the rules
+    of all sets by name.
+    """
 
     taken: Mapping[BucketName, Taken]
+    complexes: Complexes
     changed: Mapping[str, float]
+    rules: Mapping[str, QuotaRule] = field(default_factory=dict)
+
+    def concerns(self, row: LimitBucket, job: QuotaJob) -> bool:
+        """Whether it has to do with the user and the job class of a job; '' is any."""
+        rule = self.rules.get(row.rule)
+        if rule is not None:
+            return may_charge(rule, job, row.of)
+        asked = (("Owner", job.user), ("JobClass", job.job_class))
+        return not any(
+            value and f"/{name}/" in row.rule and not row.rule.endswith(f"/{name}/{value}")
+            for name, value in asked
+        )
 
     def named(self, row: _B, vo: str) -> _B:
         """The row with those of a VO who use it, of all if it is '', and since when it is full."""
         taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
         holders = taken.holders()
+        # Of several limits on a resource that jobs do not use up, all but the first have a number.
+        resource = self.complexes.get(row.resource.partition("#")[0])
+        row.unit = _UNITS.get(resource.kind, "") if resource else ""
         row.holders = [
             Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
             for one in holders
@@ -50,12 +73,15 @@ class LimitUse:
             row.more_owners = owners - len(row.owners)
         if not row.need:
             return row
-        # Nothing that ended before the set was as it is counts.
+        # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.
         row.since = self.changed.get(row.rule.partition("/")[0])
         if taken.attempts:
             used, limit, need = map(float, (row.used, row.limit, row.need))
             at = taken.full_since(limit, need)
-            row.since = None if row.since is None or at is None else max(at, row.since)
+            if row.resource == RUNNING_JOBS:
+                row.since = at
+            else:
+                row.since = None if row.since is None or at is None else max(at, row.since)
             if isinstance(row, FullBucket):
                 row.ends = taken.ends_needed(used + need - limit)
                 row.enough = f"{used + need:.15g}"
@@ -91,5 +117,11 @@ def limit_use(policy: Policy, db: Reader) -> LimitUse:
         sets, attempts = quota_sets(db), stored_attempts(db)
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
+    rules = {rule.label: rule for one in stored for rule in one.rules}
     book = limit_rules(stored, policy.vocabulary, policy.config.limits, HostLoads(()))
-    return LimitUse(taken_by(book, attempts), {one.name: one.changed_at for one in sets})
+    return LimitUse(
+        taken_by(book, attempts),
+        policy.vocabulary.complexes,
+        {one.name: one.changed_at for one in sets},
+        rules,
+    )

@@ -39,7 +39,7 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     before = hold_against(now, work)
     after = hold_against(book, work)
     # Of rules that do not hold yet nothing has been full since a time.
-    use = LimitUse(taken_by(book, live), {})
+    use = LimitUse(taken_by(book, live), vocabulary.complexes, {})
     over = [use.named(bucket_row(one, (), full=True), "") for one in after.over[:_SHOWN]]
     return QuotaPlan(
         names=[one.name for one in changed],

@@ -17,13 +17,12 @@ from lodesman.answers.job_classes import (
     SwitchClassesBody,
 )
 from lodesman.answers.requests import AllQuery
-from lodesman.cli.faults import exit_code, placed
+from lodesman.cli.native_files import FILE, class_names, read_native
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, note, say, show_table
+from lodesman.cli.tables import Cell, note, say, show_table, write_text
 from lodesman.cli.words import age
 from lodesman.errors import LodesmanError
 
-_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 _CLASSES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
 _VARIANTS = click.argument("names", metavar="CLASS[.VARIANT]...", nargs=-1, required=True)
 
@@ -35,34 +34,21 @@ job_class = click.Group(
 def _send(
     session: Session, file: Path, how: Literal["add", "change"], *, trial: bool = False
 ) -> ClassesChanged:
-    with click.open_file(str(file), encoding="utf-8") as stream:
-        text = str(stream.read())
+    text = read_native(file)
     try:
-        answer = session.answer(calls.SET_CLASSES, body=ClassTextBody(text, how, trial))
+        answer = session.answer(calls.SET_CLASSES, body=ClassTextBody(text.text, how, trial))
     except LodesmanError as fault:
-        _say_faults(session, file, fault)
+        text.say_faults(session, fault)
         raise
-    for one in answer.notices:
-        note(f"{file}:{one.line}: {one.message}")
+    text.say(answer.notices)
     return answer
 
 
-def _say_faults(session: Session, file: Path, fault: LodesmanError) -> None:
-    """For people, each fault of the text at its place; they end the command, by Exit."""
-    faults = fault.data.get("faults", ())
-    if faults and not session.as_json:
-        for one in faults:
-            found = LodesmanError(one["message"], hint=one.get("hint", ""), **one.get("data", {}))
-            note(placed(str(file), found))
-        note(fault.hint)
-        raise click.exceptions.Exit(exit_code(fault))
-
-
 @job_class.command("add")
-@_FILE
+@FILE
 @with_session
 def _add(session: Session, /, *, file: Path) -> None:
-    r"""Add the job classes of a file; - is standard input. You own them, and may change them.
+    r"""Add the job classes of a file, or of all files of a folder; - is standard input. You own them, and may change them.
 
     A line for each attribute; what is left out is as in the class `template`. In front of a value, {~} lets jobs change it,
     {-} remove it, {+} add to a list; without these it is fixed. A variant may have values of its own:
@@ -79,7 +65,7 @@ def _add(session: Session, /, *, file: Path) -> None:
 
 
 @job_class.command("change")
-@_FILE
+@FILE
 @with_session
 def _change(session: Session, /, *, file: Path) -> None:
     r"""Give job classes the text of a file (their owners, and administrators). Jobs that were made of them stay as they are.
@@ -93,7 +79,7 @@ def _change(session: Session, /, *, file: Path) -> None:
 
 
 @job_class.command("check")
-@_FILE
+@FILE
 @with_session
 def _check(session: Session, /, *, file: Path) -> None:
     r"""Check the job classes of a file, and change nothing.
@@ -122,9 +108,9 @@ def _show(session: Session, /, *, name: str, effective: str | None) -> None:
     query = ClassAt(name) if effective is None else ClassAt(name, effective)
     answer = session.answer(calls.JOB_CLASS, query=query)
     if effective is None:
-        click.echo(answer.text, nl=False)
+        write_text(answer.text)
     else:
-        click.echo("".join(f"{key:<15} {value}\n" for key, value in answer.values.items()), nl=False)
+        write_text("".join(f"{key:<15} {value}\n" for key, value in answer.values.items()))
     for variant in answer.disabled if effective is None else {effective} & {*answer.disabled}:
         note(f"{name}.{variant} is disabled.")
     for variant, sentences in answer.conflicts.items():
@@ -157,10 +143,13 @@ def _row(row: ClassRow) -> list[Cell]:
 def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
     r"""Remove job classes (their owners, and administrators). Jobs that were made of them stay.
 
+    A folder, written with a slash, stands for the classes in its files:
+
     \b
       lode class rm app
+      lode class rm classes/
     """
-    answer = session.answer(calls.DROP_CLASSES, body=DropClassesBody(list(names)))
+    answer = session.answer(calls.DROP_CLASSES, body=DropClassesBody(class_names(names)))
     say(f"Removed {', '.join(answer.names)}.")
 
 

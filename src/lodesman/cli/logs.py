@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 import click
@@ -13,8 +12,8 @@ from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import JOB
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import is_terminal, note
-from lodesman.cli.words import FINAL, plain_lines
+from lodesman.cli.tables import note, write_text
+from lodesman.cli.words import FINAL
 from lodesman.errors import NotFound
 
 _FOLLOW_SECONDS = 1.0
@@ -32,7 +31,7 @@ def logs(session: Session, /, *, job: int, follow: bool) -> None:
         _follow(session, job)
         return
     answer = session.answer(calls.JOB_LOGS, JobAt(job))
-    _write(answer.tail)
+    write_text(answer.tail)
     if not answer.tail:
         yet = "" if answer.state in FINAL else " yet"
         note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
@@ -53,7 +52,7 @@ def _follow(session: Session, job: int) -> None:
             if tail:
                 note(f"Job {job}: attempt {answer.attempt} begins.")
             tail = ""
-        _write(fresh(tail, answer.tail))
+        write_text(fresh(tail, answer.tail))
         attempt, state, tail = answer.attempt, answer.state, answer.tail or tail
         if answer.state in FINAL:
             return
@@ -68,11 +67,3 @@ def fresh(before: str, now: str) -> str:
         if before.endswith(now[:length]):
             return now[length:]
     return now
-
-
-def _write(text: str) -> None:
-    """As it is for a file or a program; harmless for a terminal."""
-    if not text:
-        return
-    sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
-    sys.stdout.flush()

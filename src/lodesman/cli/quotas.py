@@ -16,37 +16,34 @@ from lodesman.answers.quotas import (
     QuotasChanged,
     QuotaTextBody,
     RuleEffect,
+    UsesQuery,
 )
-from lodesman.answers.requests import AllQuery
+from lodesman.cli.native_files import FILE, read_native
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, note, patience, say, show_table
+from lodesman.cli.tables import Cell, note, patience, say, show_table, write_text
 from lodesman.cli.words import age, counted
-from lodesman.errors import NotFound
-
-_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+from lodesman.errors import LodesmanError, NotFound
 
 quota = click.Group(
     "quota", help="Limit what runs at once, for users, projects, job classes, queues and hosts."
 )
 
 
-def _text(file: Path) -> str:
-    with click.open_file(str(file), encoding="utf-8") as stream:
-        return str(stream.read())
-
-
 def _send(
     session: Session, file: Path, how: Literal["add", "change"], *, trial: bool = False
 ) -> QuotasChanged:
-    answer = session.answer(calls.SET_QUOTAS, body=QuotaTextBody(_text(file), how, trial))
-    session.exit_if_json(answer)
-    for one in answer.notices:
-        note(f"{file}:{one.line}: {one.message}")
+    text = read_native(file)
+    try:
+        answer = session.answer(calls.SET_QUOTAS, body=QuotaTextBody(text.text, how, trial))
+    except LodesmanError as fault:
+        text.say_faults(session, fault)
+        raise
+    text.say(answer.notices)
     return answer
 
 
 @quota.command("add")
-@_FILE
+@FILE
 @with_session
 def _add(session: Session, /, *, file: Path) -> None:
     r"""Add the quota sets of a file (administrators); - is standard input.
@@ -66,7 +63,7 @@ def _add(session: Session, /, *, file: Path) -> None:
 
 
 @quota.command("change")
-@_FILE
+@FILE
 @with_session
 def _change(session: Session, /, *, file: Path) -> None:
     """Give quota sets the limits of a file (administrators). What runs goes on, also beyond a limit that is lower now."""
@@ -75,7 +72,7 @@ def _change(session: Session, /, *, file: Path) -> None:
 
 
 @quota.command("check")
-@_FILE
+@FILE
 @with_session
 def _check(session: Session, /, *, file: Path) -> None:
     """Check the quota sets of a file, and change nothing (administrators)."""
@@ -125,7 +122,7 @@ def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
             raise NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
     answer.sets = [one for one in answer.sets if not names or one.name in names]
     session.exit_if_json(answer)
-    click.echo("".join(one.text for one in answer.sets), nl=False)
+    write_text("".join(one.text for one in answer.sets))
 
 
 @quota.command("resources")
@@ -145,10 +142,18 @@ _USED_UP = {"YES": "per core", "JOB": "per job"}
 
 
 @quota.command("show")
+@click.option("--user", default="", metavar="NAME", help="Only limits on jobs of this user.")
+@click.option(
+    "--class",
+    "job_class",
+    default="",
+    metavar="NAME",
+    help="Only limits on this job class, app or app.large.",
+)
 @with_session
-def _show(session: Session, /) -> None:
+def _show(session: Session, /, *, user: str, job_class: str) -> None:
     """Show what is used of each limit and by whom, how many jobs wait behind it, and since when it is full at least."""
-    answer = session.answer(calls.QUOTA_USES, query=AllQuery())
+    answer = session.answer(calls.QUOTA_USES, query=UsesQuery(user=user, job_class=job_class))
     session.exit_if_json(answer)
     show_table((*_USED, ">jobs behind", "of", ">full for"), map(_bucket, answer.uses))
     if not answer.uses:
@@ -166,8 +171,11 @@ def _bucket(row: BucketRow) -> list[Cell]:
 
 
 def _use(row: BucketRow) -> list[Cell]:
-    held = [f"{one.owner}{f'/{one.project}' if one.project else ''} {one.used}" for one in row.holders]
-    return [row.rule, ", ".join(row.of), row.resource, row.used, row.limit, _first(held, row.more_holders)]
+    held = [
+        f"{one.owner}{f'/{one.project}' if one.project else ''} {row.amount(one.used)}" for one in row.holders
+    ]
+    amounts = [row.amount(row.used), row.amount(row.limit)]
+    return [row.rule, ", ".join(row.of), row.resource, *amounts, _first(held, row.more_holders)]
 
 
 def _owners(row: BucketRow | RuleEffect) -> str:
@@ -179,7 +187,7 @@ def _first(names: Sequence[str], more: int) -> str:
 
 
 @quota.command("plan")
-@_FILE
+@FILE
 @with_session
 def _plan(session: Session, /, *, file: Path) -> None:
     """Show what the quota sets of a file would do now, and change nothing (administrators).
@@ -187,11 +195,14 @@ def _plan(session: Session, /, *, file: Path) -> None:
     They are taken as added, or in the place of those with the same name. Which limits would be exceeded by what runs; which
     waiting jobs limits let start now and would not then, and the other way round.
     """
-    with patience("The server holds all that runs and waits against the limits."):
-        answer = session.answer(calls.PLAN_QUOTAS, body=PlanQuotasBody(_text(file)))
-    session.exit_if_json(answer)
-    for one in answer.notices:
-        note(f"{file}:{one.line}: {one.message}")
+    text = read_native(file)
+    try:
+        with patience("The server holds all that runs and waits against the limits."):
+            answer = session.answer(calls.PLAN_QUOTAS, body=PlanQuotasBody(text.text))
+    except LodesmanError as fault:
+        text.say_faults(session, fault)
+        raise
+    text.say(answer.notices)
     jobs = f"{answer.limited_now:,} now, {answer.limited_then:,} then"
     say(f"{', '.join(answer.names)}: waiting jobs that limits stop: {jobs}. Nothing was changed.")
     for what, some in (

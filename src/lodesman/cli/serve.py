@@ -124,6 +124,7 @@ def _checked(found: ServerConfig) -> dict[str, Any]:
         "url": found.url,
         "data": str(found.data),
         "resource_files": [str(path) for path in found.resource_files],
+        "gridengine_files": [str(path) for path in found.native_files],
         "vos": sorted(resources.vos),
         "groups": {name: group.share for name, group in sorted(resources.groups.items())},
         "sites": {
@@ -152,6 +153,7 @@ def _show_checked(checked: dict[str, Any]) -> None:
             ("listens at", checked["url"]),
             ("data", checked["data"]),
             ("resources", joined(checked["resource_files"])),
+            *([("Grid Engine", joined(native))] if (native := checked["gridengine_files"]) else ()),
             ("VOs", joined(checked["vos"])),
             ("groups", joined(f"{name} (share {share:g})" for name, share in checked["groups"].items())),
             ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in checked["sites"].items())),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
-from lodesman.cli.words import NOTHING, located, plain
+from lodesman.cli.words import NOTHING, located, plain, plain_lines
 
 if TYPE_CHECKING:
     from lodesman.answers.nodes import Remark
@@ -78,6 +78,13 @@ def note_all(remarks: Iterable[Remark], what: str = "") -> None:
 def say(text: str) -> None:
     """A line of the answer."""
     click.echo(plain(text))
+
+
+def write_text(text: str) -> None:
+    """A text of several lines, as it is for a file or a program; harmless for a terminal."""
+    if text:
+        sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
+        sys.stdout.flush()
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False) -> None:

@@ -318,4 +318,4 @@ def shown(value: Value) -> str:
     """An amount as text."""
     if value == inf:  # a dynamic limit, without the load values of its host
         return "unknown"
-    return f"{float(value):g}" if not isinstance(value, (int, str)) else str(value)
+    return f"{float(value):.15g}" if not isinstance(value, (int, str)) else str(value)

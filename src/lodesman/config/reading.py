@@ -160,6 +160,11 @@ class ServerConfig(Struct, frozen=True):
         return tuple(map(Path, self.texts.files))
 
     @property
+    def native_files(self) -> tuple[Path, ...]:
+        """The files of Grid Engine that were read."""
+        return tuple(map(Path, self.texts.native))
+
+    @property
     def data(self) -> Path:
         """The data directory."""
         return (self.sources.base / self.server.data).resolve()

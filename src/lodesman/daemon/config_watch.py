@@ -87,7 +87,7 @@ def _taken_in(before: ConfigurationState, config: ServerConfig, now: float) -> C
     own = () if config.path is None else (config.path,)
     return replace(
         before,
-        files=tuple(map(str, (*own, *config.resource_files))),
+        files=tuple(map(str, (*own, *config.resource_files, *config.native_files))),
         resource_files=tuple(map(str, config.resource_files)),
         loaded_at=now,
         refused_at=None,

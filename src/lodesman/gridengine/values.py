@@ -92,7 +92,12 @@ def read_value(kind: ComplexType, text: str) -> Value:
     return found
 
 
-def _number(text: str) -> int | Fraction | None:
+def exact(number: Number) -> Number:
+    """The same number, an int if it is whole: sums of these are quick."""
+    return number.numerator if isinstance(number, Fraction) and number.denominator == 1 else number
+
+
+def _number(text: str) -> Number | None:
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
@@ -103,11 +108,11 @@ def _number(text: str) -> int | Fraction | None:
         size = int(plain, 8)
     else:
         size = Fraction(plain) * Fraction(10) ** int(exponent or 0)
-    exact = Fraction(size) * _UNITS[unit] * (-1 if sign == "-" else 1)
+    found_size = Fraction(size) * _UNITS[unit] * (-1 if sign == "-" else 1)
     # What is written can be read again.
-    if not -_BEYOND < exact < _BEYOND or exact.denominator > _FINEST:
+    if not -_BEYOND < found_size < _BEYOND or found_size.denominator > _FINEST:
         return None
-    return exact.numerator if exact.denominator == 1 else exact
+    return exact(found_size)
 
 
 def _seconds(text: str) -> int | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache, partial
 from itertools import pairwise
 from math import isfinite
 from typing import Final, NamedTuple
 
 from lodesman.errors import InvalidConfig
-from lodesman.gridengine.complexes import Complex, Complexes
-from lodesman.gridengine.values import ComplexType, Number, RelOp, Value, holds
+from lodesman.gridengine.complexes import Complex, Complexes, Consumable
+from lodesman.gridengine.values import ComplexType, Number, RelOp, Value, exact, holds
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching.limit_rules import Need, RunPlace, Values
 from lodesman.matching.task_queue import TaskQueueKey
@@ -209,11 +210,19 @@ def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
     return tuple(found.values())
 
 
+def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
+    """Requests are for each core, exactly, unless the resource is used up once per job; memory is for all cores."""
+    found: dict[str, Value] = {}
+    for name in _OF_MEMORY:
+        resource = complexes.get(name)
+        is_by_job = resource is not None and resource.consumable is Consumable.JOB
+        found[name] = exact(Fraction(key.memory_mb * _MB, 1 if is_by_job else key.cores))
+    return found
+
+
 def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
     """The jobs of a task queue as rules see them. Memory and CPU time are requests, too, where complexes mean the same."""
-    requests: dict[str, Value] = {}
-    if key.memory_mb:
-        requests = dict.fromkeys(_OF_MEMORY, key.memory_mb * _MB)
+    requests = _memory(key, vocabulary.complexes) if key.memory_mb else {}
     requests["h_cpu"] = key.norm_cpu_seconds
     for text in key.consumables:
         name, _, value = text.partition("=")

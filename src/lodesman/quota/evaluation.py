@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from lodesman.gridengine.complexes import Complex, Complexes, Consumable
-from lodesman.gridengine.values import Number, Value, holds, write_value
+from lodesman.gridengine.values import Number, Value, exact, holds, write_value
 from lodesman.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace, job_side, place_side
 from lodesman.quota.rules import QuotaLimit, QuotaRule, QuotaSet
 
@@ -131,7 +131,7 @@ def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
         return requested
     amount = _number(entry.default_value if requested is None else requested)
     if entry.consumable is Consumable.YES:
-        amount *= job.slots
+        amount = exact(amount * job.slots)
     return amount or None
 
 

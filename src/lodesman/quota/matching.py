@@ -6,7 +6,7 @@ A rule matches a job at a place if neither half is None; the halves' values toge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
@@ -104,6 +104,18 @@ def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
             return _of_class(one, job.job_class, job.variant)
         case _:
             return _both_ways(one, job.project if tag is FilterTag.PROJECTS else job.pe)
+
+
+def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
+    """Whether what a rule counts with these values, `of`, is about the user and the job class of a job; "" is any."""
+    asked = {
+        tag: value for tag, value in ((FilterTag.USERS, job.user), (FilterTag.JCS, job.job_class)) if value
+    }
+    return all(
+        fits(tag, one, job) and (not one.braced or asked[tag] in of)
+        for tag, one in rule.filters.items()
+        if tag in asked
+    )
 
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:

@@ -23,12 +23,13 @@ from lodesman.submission.native_table import (
     FILES,
     HERE,
     IS_KEPT,
+    MEMORY,
     PARTLY_KEPT,
     REMARKS,
     SCALARS,
     SLOTS,
 )
-from lodesman.submission.native_texts import Said, canonical, file_entry, key_names
+from lodesman.submission.native_texts import Said, canonical, cores_of_memory, file_entry, key_names
 
 _QUEUE: Final = "queuename"
 _PLAIN_QUEUE: Final = re.compile(r"[^@*?\[\]|&!,=\s]+")
@@ -90,8 +91,11 @@ class _Record:
             return None
 
 
-def values_of(record: Record, complexes: Complexes) -> Said:
-    """The values of Grid Engine that a record says, and nothing by default; notices name what has no meaning here."""
+def values_of(record: Record, complexes: Complexes, usual_range: object = None) -> Said:
+    """The values of Grid Engine that a record says, and nothing by default; notices name what has no meaning here.
+
+    `usual_range`: `pe_range` of a record that says nothing of cores; its Memory is for all of them.
+    """
     at = _Record(record)
     notices: list[Notice] = []
     found: dict[str, JobValue] = dict(_kept_values(at, notices))
@@ -104,7 +108,10 @@ def values_of(record: Record, complexes: Complexes) -> Said:
     for name in FILES:
         path = at.get(HERE[name])
         found[name] = {file_entry(path): None} if path and isinstance(path, str) else {}
-    found["l_hard"] = _said_requests(at)
+    asked = at.consumables()
+    by_request = (text for key, text in asked if complexes.canonical(key) == SLOTS)
+    pe_range = found.get("pe_range") or next(by_request, None) or usual_range
+    found["l_hard"] = _said_requests(at, asked, cores_of_memory(pe_range, complexes))
     queues = _said_queues(at)
     if queues:
         found["q_hard"] = dict.fromkeys(queues)
@@ -122,13 +129,13 @@ def _is_context(name: str, value: Any) -> bool:
     return isinstance(value, (str, int, float)) and _OWN_NAME.fullmatch(name) is not None
 
 
-def _said_requests(at: _Record) -> dict[str, str | None]:
+def _said_requests(at: _Record, asked: Iterable[tuple[str, str | None]], cores: int) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for key in FIELDS:
         value = at.get(HERE[f"l_hard {key}"])
         if value is not None:
-            found[key] = FORMS[key].to_native(value)
-    for key, amount in at.consumables():
+            found[key] = FORMS[key].share(value, cores if key == MEMORY else 1)
+    for key, amount in asked:
         before = found.get(key) if key in FIELDS else None
         found[key] = amount if before is None else FORMS[key].largest(before, amount or "")
     return found
@@ -189,8 +196,14 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
     the table does not know stays, too. A value that cannot be read stands as it is: reading the job refuses it.
     """
     # Canonical again: a record that no job can have may say what has no canonical text.
-    before = canonical(values_of(record, complexes)[0], complexes)[0]
+    before = dict(canonical(values_of(record, complexes)[0], complexes)[0])
     after, notices = canonical(values, complexes)
+    cores = cores_of_memory(after.get("pe_range"), complexes)
+    if cores != cores_of_memory(
+        before.get("pe_range"), complexes
+    ):  # as much for each as before is another Memory
+        requests = entries_of("l_hard", before.get("l_hard"))
+        before["l_hard"] = {key: "" if key == MEMORY else text for key, text in requests.items()}
     if _says_twice(record, complexes):  # what is then written as its own attribute
         before = {name: value for name, value in before.items() if name not in ("l_hard", "pe_range")}
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -198,7 +211,10 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
         return record, notices
     at = _Record(dict(record))
     for name in changed:
-        _write(at, name, before.get(name), after.get(name))
+        if name == "l_hard":
+            _write_requests(at, entries_of(name, before.get(name)), entries_of(name, after.get(name)), cores)
+        else:
+            _write(at, name, before.get(name), after.get(name))
     _write_kept(at, {name: after[name] for name in after if name not in HERE or name in PARTLY_KEPT})
     new = kept_notices({name: after[name] for name in changed if name in after})
     return at.record, (*notices, *new, *_unsaid_queues(after, changed))
@@ -227,8 +243,6 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
     elif name in FILES:
         path = next(iter(entries_of(name, after)), "")
         at.put(HERE[name], path.removeprefix(":") or None)
-    elif name == "l_hard":
-        _write_requests(at, entries_of(name, before), entries_of(name, after))
     elif name == "q_hard":
         _write_queues(at, list(entries_of(name, after)))
     elif name == "t":
@@ -237,11 +251,14 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
         _write_own(at, entries_of(name, before), entries_of(name, after))
 
 
-def _write_requests(at: _Record, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
+def _write_requests(
+    at: _Record, before: Mapping[str, str | None], after: Mapping[str, str | None], cores: int
+) -> None:
     for key in FIELDS:
         if before.get(key) != after.get(key):
             text = after.get(key)
-            at.put(HERE[f"l_hard {key}"], None if text is None else FORMS[key].to_record(text))
+            count = cores if key == MEMORY else 1
+            at.put(HERE[f"l_hard {key}"], None if text is None else FORMS[key].times(text, count))
     rest = [key if text is None else f"{key}={text}" for key, text in after.items() if key not in FIELDS]
     at.put("Consumables", rest or None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -47,6 +48,17 @@ class Form:
         except Mistake:
             found = None
         return text_of(value) if found is None else found
+
+    def times(self, text: str, count: int) -> str | int:
+        """The value of a description for `count` times the amount."""
+        found = self.to_record(text)
+        return found * count if isinstance(found, int) else found
+
+    def share(self, value: Any, count: int) -> str:
+        """The canonical text of one of `count` equal parts of a value of a description."""
+        with suppress(Mistake):
+            value = -(-_WHOLE(value) // count)
+        return self.to_native(value)
 
     def canonical(self, text: str) -> str:
         """The text that stands for all with its meaning."""

@@ -58,7 +58,7 @@ js | | Priority is the only order among your own jobs.
 l_hard | Consumables | name=amount of each resource but the following.
 l_hard h_rt | WallTime | In seconds; INFINITY and 0 are no limit.
 l_hard h_cpu | CPUTime | In seconds; INFINITY is 1000000000.
-l_hard h_vmem | Memory | For the whole job, rounded up to MB; INFINITY is 0.
+l_hard h_vmem | Memory | For each core, rounded up to MB, where Memory is for all: see below. INFINITY is 0.
 l_hard mem_free | Memory | One with h_vmem; the largest amount counts.
 l_hard virtual_free | Memory | One with h_vmem; the largest amount counts.
 l_hard slots | NumberOfProcessors | One with pe_range, which wins.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from lodesman.answers.jobs import Notice
-from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.complexes import Complexes, Consumable
 from lodesman.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
 from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
@@ -34,6 +34,16 @@ def key_names(complexes: Complexes) -> CanonicalKey:
         return _ONE_RESOURCE.get(name, name) if attribute == "l_hard" else name
 
     return canonical_key
+
+
+def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
+    """For how many cores an amount of memory is asked once for each, as Grid Engine has it: for those of the job. It is
+    asked once if the complex of memory that jobs use up is one of JOB.
+    """
+    known = filter(None, map(complexes.get, (MEMORY, *_ONE_RESOURCE)))
+    used_up = next((one.consumable for one in known if one.is_consumable), Consumable.YES)
+    is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
+    return (smallest_slots(str(pe_range)) if is_by_core else None) or 1
 
 
 def canonical(values: JobValues, complexes: Complexes) -> Said:

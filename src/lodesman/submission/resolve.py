@@ -105,7 +105,7 @@ class _Steps:
         self.draft = draft
         self.rules = rules
         self.derive = derive
-        self.said, self.notices = values_of(draft.record, rules.complexes)
+        self.notices = values_of(draft.record, rules.complexes)[1]
         self.writers: dict[Path, Origin] = {}
         self.runs = 0
 
@@ -155,11 +155,12 @@ class _Steps:
         of_class = self._canonical(snapshot.values) if snapshot else {}
         values |= of_class
         self._write(_flat(of_class), ValueSource.CLASS)
+        said = values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0]
         # A job has one of these files: the user's comes instead.
-        start = {name: value for name, value in values.items() if name not in FILES or name not in self.said}
+        start = {name: value for name, value in values.items() if name not in FILES or name not in said}
         keys = key_names(self.rules.complexes)
-        merged = merge(start, [Give(attribute=name, value=one) for name, one in self.said.items()], keys)
-        self._write(_flat(self.said), ValueSource.COMMAND_LINE)
+        merged = merge(start, [Give(attribute=name, value=one) for name, one in said.items()], keys)
+        self._write(_flat(said), ValueSource.COMMAND_LINE)
         if not self.draft.edits:
             return merged.values
         edited = merge(merged.values, self.draft.edits, keys)

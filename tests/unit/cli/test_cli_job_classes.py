@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.cli import tables
+
 HOSTILE = "evil\x1b[31m"
 TEXT = "jcname app\n"
 POSTED = r"/v1/job-classes"
@@ -100,6 +102,47 @@ def test_each_fault_stands_at_its_place_and_the_exit_code_follows_from_their_kin
     done = at("class", "add", file.name, "--json")
     assert done.code == left
     assert '"faults"' in done.err
+
+
+def test_all_files_of_a_folder_are_one_text_and_each_fault_has_its_file(at, server, home):
+    folder = home / "classes"
+    (folder / "old").mkdir(parents=True)
+    for name, text in (
+        ("b.jc", "jcname two"),
+        ("a.jc", TEXT),
+        (".a.jc.swp", "x"),
+        ("c.jc", "# c\njcname x\n"),
+    ):
+        (folder / name).write_text(text)
+    assert at("class", "add", "classes").err == "lode: classes/b.jc:1: odd is evil\\x1b[31m.\n"
+    assert server.asked[-1].json == {"text": "jcname app\njcname two\n# c\njcname x\n"}
+    faults = [
+        {"code": "syntax", "message": f"line {line}, column 1: no.", "data": {"line": line, "column": 1}}
+        for line in (1, 2, 4)
+    ]
+    server.refuse("POST", POSTED, 400, code="invalid-config", message="no", data={"faults": faults})
+    found = at("class", "change", "classes/").err
+    assert found.splitlines()[:3] == [
+        f"lode: classes/{place}:1: no." for place in ("a.jc:1", "b.jc:1", "c.jc:2")
+    ]
+    done = at("class", "rm", "classes/", "app.x")
+    assert done.out == "Removed app, two, x, app.x.\n"
+    assert at("class", "check", "classes/old").err == "lode: There is no file in classes/old.\n"
+
+
+def test_a_file_in_another_encoding_is_named(at, server, home):
+    (home / "app.jc").write_bytes("jcname app\n# für\n".encode("latin-1"))
+    for command in ("add", "change", "check"):
+        assert "app.jc is not text in UTF-8. Convert it" in at("class", command, "app.jc").err
+    assert server.asked == []
+
+
+def test_a_class_is_harmless_on_a_terminal(at, server, monkeypatch):
+    server.on("GET", "/v1/job-classes/text", {"name": "a", "text": "N \u202ex\n", "values": {"N": "\u202ex"}})
+    assert at("class", "show", "a").out == "N \u202ex\n"
+    monkeypatch.setattr(tables, "is_terminal", lambda stream: True)
+    assert at("class", "show", "a").out == "N \\u202ex\n"
+    assert "\u202e" not in at("class", "show", "a", "--effective", "default").out
 
 
 def test_a_refusal_of_the_whole_call_is_one_sentence(at, server, file):

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import full, job_row, typed
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
-from lodesman.cli import jobs, logs
+from lodesman.cli import jobs, tables
 from lodesman.cli.arguments import STATE, Range
 from lodesman.cli.jobs import Question
 from lodesman.cli.logs import fresh
@@ -429,7 +429,7 @@ def test_a_terminal_is_not_steered_by_a_jobs_output(monkeypatch):
     out = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout", out)
-    logs._write("one\ttwo\n\x1b]0;x\x07\n")
+    tables.write_text("one\ttwo\n\x1b]0;x\x07\n")
     assert out.getvalue() == "one\ttwo\n\\x1b]0;x\\x07\n"
 
 

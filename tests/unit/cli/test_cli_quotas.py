@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.cli import tables
+
 TEXT = "{\n   name         fair\n   enabled      TRUE\n   limit        to slots=1\n}\n"
 ROW = {"name": "fair", "enabled": True, "rules": 1, "text": TEXT, "changed_at": 0.0, "changed_by": "eva"}
 USE = {
@@ -57,10 +59,27 @@ def test_what_is_used_and_what_waits_behind_it(at, server):
     assert found[1][-1] == "d"
     assert found[2][:8] == "fair/1 ann, n1 slots 1 1 ann/p 1".split()
     assert found[2][-1] != "d"
+    at("quota", "show", "--user", "ann", "--class", "app.large")
+    assert server.asked[-1].query == {"user": "ann", "job_class": "app.large"}
     server.on("GET", "/v1/quotas/use", {"uses": [], "more": True, "cursor": "x"})
     shown = at("quota", "show").err
     assert "Nothing that is limited runs or waits." in shown
     assert "There are more." in shown
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("1610612736", "1.5G"), ("0", "0"), ("1023", "1023"), ("1024", "1K"), ("4294967297", "4294967297"),
+        ("4194304000", "4000M"), ("1431655765.33333", "1431655765.33333"), ("2199023255552", "2T"), ("unknown", "unknown"),
+    ],
+)  # fmt: skip
+def test_amounts_of_memory_are_read_as_rules_write_them(at, server, amount, said):
+    holder = {"vo": "lab", "owner": "ann", "project": "", "used": amount, "jobs": 1}
+    row = {**USE, "resource": "vf", "used": amount, "limit": amount, "unit": "bytes", "holders": [holder]}
+    server.on("GET", "/v1/quotas/use", {"uses": [row], "more": False, "cursor": ""})
+    assert words(at("quota", "show").out)[1][3:8] == ["vf", said, said, "ann", said]
+    assert at("quota", "show", "--json").json["uses"][0]["used"] == amount
 
 
 @pytest.mark.parametrize(
@@ -118,3 +137,47 @@ def test_a_plan_shows_who_would_be_stopped_and_freed_and_what_would_be_over(at, 
     assert "3 more: --json." in done.err
     server.on("POST", "/v1/plan/quotas", {**answer, "over": [], "more_over": 0, "stopped": [], "freed": []})
     assert len(at("quota", "plan", str(file)).out.splitlines()) == 1
+
+
+FAULTS = [
+    {"code": "syntax", "message": f"line {line}, column 3: {what}.", "data": {"line": line, "column": 3}}
+    for line, what in ((2, "the tag x is unknown"), (7, "there is no resource y"))
+]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("command", "posted"),
+    [("add", "/v1/quotas"), ("change", "/v1/quotas"), ("check", "/v1/quotas"), ("plan", "/v1/plan/quotas")],
+)
+def test_each_fault_of_a_file_stands_at_its_place(at, server, tmp_path, command, posted, count):
+    file = tmp_path / "fair.rqs"
+    file.write_text(TEXT)
+    server.refuse(
+        "POST", posted, 400, code="invalid-config", message="The quota sets have faults.",
+        hint="Nothing was changed.", data={"faults": FAULTS[:count]},
+    )  # fmt: skip
+    done = at("quota", command, str(file))
+    lines = [f"{file}:2:3: the tag x is unknown.", f"{file}:7:3: there is no resource y."][:count]
+    assert done.err.splitlines() == [f"lode: {line}" for line in (*lines, "Nothing was changed.")]
+    assert (done.code, done.out) == (1, "")
+    assert '"faults"' in at("quota", command, str(file), "--json").err
+
+
+@pytest.mark.parametrize("command", ["add", "change", "check", "plan"])
+def test_a_file_in_another_encoding_is_named_and_what_to_do(at, server, tmp_path, command):
+    file = tmp_path / "fair.rqs"
+    file.write_bytes("# für alle\n".encode("latin-1") + TEXT.encode())
+    done = at("quota", command, str(file))
+    assert (
+        done.err
+        == f"lode: {file} is not text in UTF-8. Convert it, as with: iconv -f LATIN1 -t UTF-8 FILE.\n"
+    )
+    assert (done.code, server.asked) == (1, [])
+
+
+def test_a_text_is_harmless_on_a_terminal(at, server, monkeypatch):
+    server.on("GET", "/v1/quotas", {"sets": [{**ROW, "text": "# \u202egnp\n"}]})
+    assert at("quota", "text").out == "# \u202egnp\n"
+    monkeypatch.setattr(tables, "is_terminal", lambda stream: True)
+    assert at("quota", "text").out == "# \\u202egnp\n"

@@ -71,6 +71,22 @@ def test_a_file_that_is_named_later_is_watched_too(watch, files):
     assert watch.poll().resources.groups["h"].share == 8
 
 
+def test_words_of_grid_engine_are_read_again_and_a_fault_has_its_file_and_line(watch, files):
+    words = files / "words.txt"
+    change(words, "name team\ntype ACL\nentries ann\n")
+    change(files / "lode.toml", '[resources]\nfiles = ["sites.toml"]\n[gridengine]\nfiles = ["words.txt"]\n')
+    assert watch.poll().vocabulary.user_lists["team"].has("ann")
+    assert watch.state.files == tuple(str(files / name) for name in ("lode.toml", "sites.toml", "words.txt"))
+    change(words, "name team\ntype ACL\nentries ann\n\nmatlab ml INT << YES YES 0 0\n")
+    assert watch.poll() is None
+    (fault,) = watch.state.faults
+    assert (fault["source"], fault["line"]) == (str(words), 5)
+    assert "relop has <<" in fault["message"]
+    change(words, "name team\ntype ACL\nentries bob\n")
+    assert watch.poll().vocabulary.user_lists["team"].users == {"bob"}
+    assert (watch.state.faults, watch.state.refusals, watch.state.reloads) == ((), 1, 2)
+
+
 def test_a_file_that_vanishes_keeps_the_old(watch, files):
     (files / "sites.toml").unlink()
     assert watch.poll() is None

@@ -21,6 +21,7 @@ from tests.unit.quota.test_quota_oracle import (
     text_of,
 )
 
+from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.files import read_vocabulary
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.matching import quota_book
@@ -28,6 +29,7 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.quota_book import QuotaBook, job_of
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.quota.reading import read_quota_sets
 
 VOCABULARY = Vocabulary(complexes=COMPLEXES)
 HERE = RunPlace("S", "ce", "all.q", "h1")
@@ -157,6 +159,34 @@ def test_memory_and_time_of_a_job_are_requests_of_the_complexes_that_mean_them()
         TaskQueueKey(owner="ann", group="g", vo="v", memory_mb=3, consumables=("vf=1G",)), VOCABULARY
     )
     assert asked.requests["virtual_free"] == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("consumable", "cores", "memory_mb", "fits"),
+    [
+        ("YES", 4, 4096, True),
+        ("YES", 4, 4097, False),
+        ("YES", 3, 4096, True),  # a third has no end
+        ("JOB", 4, 4096, True),
+        ("JOB", 4, 4097, False),
+        ("NO", 4, 16384, True),  # each core's request alone
+        ("NO", 4, 16385, False),
+    ],
+)
+def test_memory_of_all_cores_is_charged_once(consumable, cores, memory_mb, fits):
+    text = f"slots s INT <= YES YES 1 0\nvirtual_free vf MEMORY <= YES {consumable} 0 0\n"
+    vocabulary = Vocabulary(complexes=read_complexes(text, faults=[]))
+    limits = RunLimits(QuotaBook(read_quota_sets(MEMORY_SET, vocabulary.complexes, faults=[]), vocabulary))
+    key = TaskQueueKey(owner="ann", group="g", vo="v", cores=cores, memory_mb=memory_mb)
+    assert (limits.refusals(key, HERE) == []) is fits
+    if fits and consumable != "NO":
+        limits.take(key, HERE)
+        ((use, amount),) = limits.refusals(key, HERE)
+        assert use.used == amount == 4 << 30
+        assert isinstance(use.used, int)
+
+
+MEMORY_SET = "{\nname m\nenabled true\nlimit to vf=4G\n}\n"
 
 
 def test_what_is_infinite_never_fits_and_leaves_nothing_behind():

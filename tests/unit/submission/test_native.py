@@ -85,6 +85,8 @@ PAIRS = [
     ({"Memory": 4096}, {"l_hard": {"h_vmem": "4G"}}),
     ({"MaxRAM": 4000}, {"l_hard": {"h_vmem": "4000M"}}),
     ({"Memory": 0}, {"l_hard": {"h_vmem": "0"}}),
+    ({"Memory": 4096, "NumberOfProcessors": 4}, {"l_hard": {"h_vmem": "1G"}, "pe_range": "4"}),
+    ({"Memory": 4000, "NumberOfProcessors": 3}, {"l_hard": {"h_vmem": "1334M"}, "pe_range": "3"}),
     ({"Consumables": "ml=1, scratch=1024M"}, {"l_hard": {"matlab": "1", "scratch": "1G"}}),
     ({"NumberOfProcessors": 8, "PE": "mpi"}, {"pe_name": "mpi", "pe_range": "8"}),
     ({"JobGroup": "atlas"}, {"P": "atlas"}),
@@ -194,8 +196,37 @@ def test_a_limit_among_the_consumables_is_written_where_it_counts():
     found = values(start)
     assert found == {"l_hard": {"h_rt": "60", "h_vmem": "2G", "matlab": "1"}, "pe_range": "2"}
     made, _ = record_of(start, found, COMPLEXES)
-    assert made == {"Consumables": ["matlab=1"], "Memory": 2048, "WallTime": 60, "NumberOfProcessors": 2}
+    assert made == {"Consumables": ["matlab=1"], "Memory": 4096, "WallTime": 60, "NumberOfProcessors": 2}
     assert values(made) == found
+
+
+def test_memory_is_asked_for_each_core_and_said_for_all():
+    native = {"pe_name": "smp", "pe_range": "4", "l_hard": {"vf": "1G"}}
+    made = record(**native)
+    assert made == {"PE": "smp", "NumberOfProcessors": 4, "Memory": 4096}
+    # As a verifier does that changes the cores alone.
+    more, _ = record_of(made, {**values(made), "pe_range": "8"}, COMPLEXES)
+    assert more == {"PE": "smp", "NumberOfProcessors": 8, "Memory": 8192}
+    assert values(more)["l_hard"] == values(made)["l_hard"]
+    assert values({"Consumables": ["s=2", "vf=1G"], "Memory": 4096})["l_hard"] == {"h_vmem": "2G"}
+    odd = {"Memory": 4000, "NumberOfProcessors": 3}
+    renamed, _ = record_of(odd, {**values(odd), "N": "n"}, COMPLEXES)
+    assert renamed == {**odd, "JobName": "n"}
+    less, _ = record_of(odd, {"pe_range": "3"}, COMPLEXES)
+    assert less == {"NumberOfProcessors": 3}
+    assert record_of(odd, {"pe_range": "2"}, COMPLEXES)[0] == {"NumberOfProcessors": 2}
+
+
+def test_memory_that_is_used_up_once_per_job_is_not_multiplied():
+    lines = (
+        f"{one.name} {one.shortcut} {one.kind} <= YES NO 0 0"
+        for one in STOCK_COMPLEXES
+        if one.name != "virtual_free"
+    )
+    by_job = read_complexes("\n".join(["virtual_free vf MEMORY <= YES JOB 0 0", *lines]), faults=[])
+    made, _ = record_of({}, {"pe_range": "4", "l_hard": {"vf": "1G"}}, by_job)
+    assert made == {"NumberOfProcessors": 4, "Memory": 1024}
+    assert values_of(made, by_job)[0]["l_hard"] == {"h_vmem": "1G"}
 
 
 def test_only_what_changed_is_written_anew():

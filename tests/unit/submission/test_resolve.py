@@ -390,7 +390,7 @@ LARGE = class_of(
 def test_a_job_keeps_to_its_class_in_other_words():
     found, _ = run(
         {
-            "JobClass": "app", "WallTime": 3600, "Memory": 1024, "NumberOfProcessors": 4, "Consumables": "ml=3",
+            "JobClass": "app", "WallTime": 3600, "Memory": 4096, "NumberOfProcessors": 4, "Consumables": "ml=3",
             "StdOutput": "out", "Priority": 0, "Parameters": 10, "Requirements": {"QueueName": "a.q"}, "Arguments": "5",
         },
         LARGE,
@@ -398,6 +398,25 @@ def test_a_job_keeps_to_its_class_in_other_words():
     assert isinstance(found, Resolved), found
     assert found.record["Consumables"] == "ml=3"
     assert found.record["Arguments"] == "5"
+
+
+@pytest.mark.parametrize("cores", [{}, {"NumberOfProcessors": 4}, {"NumberOfProcessors": 8}], ids=str)
+def test_memory_is_for_all_cores_also_if_the_class_gives_them(cores):
+    found, _ = run(
+        {"JobClass": "app", "Memory": 4096, **cores}, class_of(l_hard="{~}h_vmem=9G", pe_range="{~}4")
+    )
+    assert isinstance(found, Resolved), found
+    assert found.record["Memory"] == 4096
+    assert found.record["NumberOfProcessors"] == cores.get("NumberOfProcessors", 4)
+
+
+def test_memory_of_a_class_is_for_each_core_that_a_job_asks_for():
+    found, _ = run(
+        {"JobClass": "app", "NumberOfProcessors": 4}, class_of(l_hard="h_vmem=1G", pe_range="{~}1")
+    )
+    assert found.record["Memory"] == 4096
+    found, _ = run({"JobClass": "app"}, class_of(l_hard="h_vmem=1G"), rules=WITH_JSV, jsv=sets(pe_range="2"))
+    assert found.record["Memory"] == 2048
 
 
 def test_every_breach_is_named_with_who_wrote_it():
