@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 APP = """jcname app
@@ -145,10 +147,25 @@ def test_a_job_that_says_h_n_is_not_held_and_one_without_class_may_be(admin):
     assert "(command line)" in admin.get("/v1/jobs/2")["reason"]
 
 
-def test_jobs_of_a_batch_are_held_one_by_one_and_a_waiting_pilot_gets_none_of_them(admin):
+def test_jobs_of_a_batch_are_held_one_by_one(admin):
     jobs = [
         {"Executable": "/bin/true", "CPUTime": 500, **({"GridEngine": ["h=u"]} if at % 2 else {})}
         for at in range(6)
     ]
     assert admin.call("POST", "/v1/jobs", {"jobs": jobs}, token="ann").status == 200
     assert {job["id"] for job in admin.claim(admin.pilot(), 10)} == {1, 3, 5}
+
+
+@pytest.mark.parametrize("more", ["", "Parameters = 5;"])
+def test_a_pilot_that_waits_gets_no_job_that_is_submitted_held(admin, more):
+    text = f'Executable = "/bin/true"; CPUTime = 500; GridEngine = {{"h=u"}}; {more}'
+    pilot = admin.pilot()
+    task, connection = admin.open("POST", "/v1/pilots/claim", admin.claim_body(9, wait_s=60.0), token=pilot)
+    admin.run(asyncio.sleep(0))
+    assert submit(admin, text).status == 200
+    assert submit(admin, 'Executable = "/bin/true"; CPUTime = 500;').status == 200
+    admin.run(task)
+    states = {job["id"]: job["state"] for job in admin.get("/v1/jobs")["jobs"]}
+    given = [job["id"] for job in connection.answer().json["jobs"]]
+    assert given == [max(states)]
+    assert {state for number, state in states.items() if number not in given} == {"Held"}
