@@ -239,11 +239,12 @@ def _empty_seats(
     for seeker in seekers:
         tally.add(seeker.eligible, seeker.order.count)
     wanted = {bit: tally.number(bit) for bit in places.queues}
-    cut = _cut_by_gates(places, gates.sites.gates, wanted)
-    rooms = {
-        bit: room_of(queue, wanted[bit], gates=gates, now=now, site=cut.get(queue.queue_id.site))
-        for bit, queue in places.queues.items()
-    }
+    rooms = {bit: room_of(queue, wanted[bit], gates=gates, now=now) for bit, queue in places.queues.items()}
+    cut = _cut_by_gates(places, gates.sites.gates, rooms)
+    for bit, queue in places.queues.items():
+        site = cut.get(queue.queue_id.site)
+        if site is not None:
+            rooms[bit] = room_of(queue, wanted[bit], gates=gates, now=now, site=site)
     budgets = shared_budgets(
         {bit: room.room for bit, room in rooms.items()},
         {bit: queue.queue_id for bit, queue in places.queues.items()},
@@ -257,14 +258,16 @@ def _empty_seats(
 
 
 def _cut_by_gates(
-    places: Places, gates: Mapping[str, SiteBudget], wanted: Mapping[int, int]
+    places: Places, gates: Mapping[str, SiteBudget], rooms: Mapping[int, Room]
 ) -> dict[str, Limit]:
-    """The gates of sites that let through less than is wanted there: of a single pilot, where none is."""
+    """The gates of sites that let through less than one of its queues would take and is wanted there: of a single pilot,
+    where that is none.
+    """
     most: dict[str, int] = {}
     for bit, queue in places.queues.items():
         site = queue.queue_id.site
         if site in gates:
-            most[site] = max(most.get(site, 1), wanted[bit])
+            most[site] = max(most.get(site, 1), min(rooms[bit].room, rooms[bit].wanted))
     return {site: cut for site, count in most.items() if (cut := gate_limit(gates[site], count)) is not None}
 
 
