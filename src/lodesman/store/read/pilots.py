@@ -22,7 +22,7 @@ _LOST = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
 WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
-EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1)
+EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.stamp
 FROM pilot p WHERE p.ended_at IS NULL"""
 _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
@@ -93,6 +93,7 @@ class LivePilot(Struct, frozen=True):
     drain: int
     is_busy: int
     is_shut: int = 0
+    stamp: str = ""
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
