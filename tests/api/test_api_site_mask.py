@@ -35,6 +35,8 @@ def reopen(house, site="North", *, token="admin", **more):
 class Batch:
     """A batch system that is empty and takes back what it is asked to."""
 
+    queues = ()
+
     def __init__(self, house):
         self.house, self.cancelled, self.backend = house, [], self
         self.outcome = CancelOutcome.REMOVED

@@ -7,7 +7,10 @@ from collections import Counter
 import pytest
 from tests.api.test_api_site_ads import ad, taken
 
+from lodesman.background.site_matching import matches_of
 from lodesman.resources import load_resources
+from lodesman.store.read.pilots import pilots_in_short
+from lodesman.store.site_ads import live_matches
 
 SITES = "".join(
     f"""
@@ -106,3 +109,18 @@ def test_any_attribute_of_an_ad_may_be_asked_for(grid):
     grid.advertise("North", Load=0.9)
     grid.advertise("South", Load=0.1)
     assert grid.sites_of(grid.job("SiteAd.Load < 0.5")) == {"South"}
+
+
+def test_pilots_that_are_read_already_are_the_matches_that_the_store_has(grid):
+    house = grid.house
+    grid.advertise("North", CurrentJobs=60)
+    for site in ("North", "South"):
+        house.prepare_pilot(site, ce="c", queue="q")
+        house.pilot(site, ce="c", queue="q")
+    assert matches_of(pilots_in_short(house.side.db)) == live_matches(house.side.db)
+    policy, pools, matcher = house.side.policy, grid.director.options.pools, grid.director.sites
+    read, given = (
+        matcher.look(house.side.db, policy, pools, house.now, pilots).sites["North"].matched
+        for pilots in (None, pilots_in_short(house.side.db))
+    )
+    assert read == given == 2

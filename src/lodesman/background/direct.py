@@ -221,12 +221,12 @@ class Director:
             breakers=self.breakers,
             buckets=self.buckets,
             limited=self.limited_in,
-            sites=self.look_at_sites(now),
+            sites=self.look_at_sites(now, pilots),
         )
 
-    def look_at_sites(self, now: float) -> SiteMatching:
-        """The sites as they advertise themselves; a decision uses them up."""
-        return self.sites.look(self.db, self.policy, self.options.pools, now)
+    def look_at_sites(self, now: float, pilots: Sequence[read.LivePilot] | None = None) -> SiteMatching:
+        """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read."""
+        return self.sites.look(self.db, self.policy, self.options.pools, now, pilots)
 
     def _launch(self, decision: Decision) -> None:
         """Have the pilots submitted, each with the settings that its queue has for its VO."""

@@ -5,7 +5,7 @@ Stored ads and the rows of pilots say all: nothing is remembered that they do no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import Lock
@@ -22,6 +22,7 @@ from lodesman.masks.bits import Mask
 from lodesman.matching.policy import Policy
 from lodesman.resources import gate_modes
 from lodesman.store import Reader
+from lodesman.store.read.pilots import LivePilot
 from lodesman.store.read.submit_pools import pass_requests, stored_pools
 
 _rank = lru_cache(maxsize=1_024)(parse_expression)
@@ -52,12 +53,18 @@ class SiteMatcher:
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
     _places: tuple[object, Mapping[str, Mask]] = field(init=False, default=(None, {}))
 
-    def look(self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float) -> SiteMatching:
-        """The sites as they are now. Belongs to the thread of the director."""
+    def look(
+        self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
+        pilots: Iterable[LivePilot] | None = None,
+    ) -> SiteMatching:  # fmt: skip
+        """The sites as they are now. Belongs to the thread of the director. `pilots`: those that live, if they are read
+        already.
+        """
         ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
             return NO_SITES
-        gates = self.gates(db, policy, ads, now)
+        live = (self.live(db) if pilots is None else matches_of(pilots)) if ads else {}
+        gates = self.gates(db, policy, ads, now, live)
         if self._places[0] != policy.version:
             self._places = policy.version, places_of(policy)
         return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
@@ -66,10 +73,12 @@ class SiteMatcher:
         """One that shares nothing with it that a thread uses alone."""
         return replace(self)
 
-    def gates(self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float) -> dict[str, SiteGate]:
+    def gates(
+        self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float,
+        live: Mapping[str, Sequence[SiteMatch]],
+    ) -> dict[str, SiteGate]:  # fmt: skip
         """The gate of each configured site, with these ads."""
         modes = gate_modes(policy.config.tree)
-        live = self.live(db) if ads else {}
         found = {}
         for site in policy.config.tree.sites:
             ad, mode = ads.get(site), modes.get(site, self.options.mode)
@@ -80,6 +89,16 @@ class SiteMatcher:
                 site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s
             )
         return found
+
+
+def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
+    """Live pilots as matches, by the site that they were sent to."""
+    found: dict[str, list[SiteMatch]] = {}
+    for one in pilots:
+        taken_at = one.joined_at if one.submitted_at is None else one.submitted_at
+        match = SiteMatch(stamp=one.stamp, matched_at=one.created_at, submitted_at=taken_at)
+        found.setdefault(one.submitted_to.site, []).append(match)
+    return found
 
 
 class KnownWishes:

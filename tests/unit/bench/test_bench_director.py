@@ -29,7 +29,9 @@ def context(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_it_measures_and_checks(context):
-    (figure,) = director.measure(context)
+    figure, gated = director.measure(context)
+    assert (gated.row, gated.unit, len(gated.samples)) == ("director-gates", "x", 4)
+    assert gated.value > 0
     assert (figure.row, figure.unit, figure.less, figure.floor) == ("director", "s", True, None)
     assert len(figure.samples) == 2
     assert figure.details["placed"] > 0

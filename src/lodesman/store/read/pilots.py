@@ -24,7 +24,7 @@ _LOST = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM p
 WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
-EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to
+EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp
 FROM pilot p WHERE p.ended_at IS NULL"""
 _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
@@ -109,6 +109,7 @@ class LivePilot(Struct, frozen=True):
     is_shut: int = 0
     bound_job: int | None = None
     sent_to: str = ""
+    stamp: str = ""
 
     @property
     def submitted_to(self) -> QueueId:
