@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from tests.api.test_api_change_jobs import changed
 from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import MOVED, NORTH, SOUTH, configure, keep, pools_of
 
+from lodesman.api import users
 from lodesman.background.refresh import placement_clauses
 from lodesman.background.site_matching import KnownWishes, SiteMatcher
 from lodesman.broker.ad import read_site_ad
@@ -264,6 +266,27 @@ def test_a_station_named_in_an_expression_is_where_pilots_go(house, backend):
     director = house.director(backend)
     ads = says(house, "North", 'StationName = "lyon"'), says(house, "South", 'StationName = "FNAL-farm"')
     assert placed(house, director, *ads) == {"South"}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_beside"),
+    [
+        ({"jobs": [{"Executable": "x", "CPUTime": 5, "requirements": {"Constraint ": "Memory > 1"}}]}, True),
+        ({"jobs": [{"Executable": "x", "CPUTime": 5, "Requirements": {"Memory": 1}}]}, False),
+        ({"text": '[ Executable = "x"; CPUTime = 5; Requirements = [ CONSTRAINT = "Memory > 1"; ]; ]'}, True),
+        ({"text": '{"Executable": "x", "CPUTime": 5, "Requirements": {"\\u0043onstraint": "Memory > 1"}}'}, True),
+        ({"texts": ['[ Executable = "x"; CPUTime = 5; Requirements = [ Memory = 1; ]; ]']}, False),
+    ],
+)  # fmt: skip
+def test_expressions_are_judged_beside_the_loop_that_serves_the_others(house, monkeypatch, body, is_beside):
+    """One may take a second to be held against thousands of queues."""
+    seen, prepare = [], users.prepare
+    monkeypatch.setattr(
+        users, "prepare", lambda *a, **k: seen.append(threading.current_thread()) or prepare(*a, **k)
+    )
+    answer = house.call("POST", "/v1/jobs", body, token="ann")
+    assert answer.status == 200, answer.body
+    assert [one is not threading.current_thread() for one in seen] == [is_beside]
 
 
 def test_pilots_that_find_out_where_they_run_and_refreshes_go_by_it(house):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -44,6 +45,7 @@ from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 # Bytes of a submission above which its checks would keep all others waiting.
 _LARGE_TEXT = 1 << 18
 _LARGE_BATCH = 2 << 20
+_EXPRESSION: Final = "constraint"
 
 
 @serves(calls.SUBMIT)
@@ -53,7 +55,7 @@ async def _submit(
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
     verified = await _verified(core, body, who) if core.jsv.is_set else None
-    if request.size <= (_LARGE_TEXT if body.text is not None else _LARGE_BATCH):
+    if not _takes_long(body, request.size):
         prepared, notices = prepare(
             body, who, core.policy, core.reader, core.job_classes.now, verified=verified
         )
@@ -70,6 +72,27 @@ async def _submit(
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
+
+
+def _takes_long(body: SubmitBody, size: int) -> bool:
+    """An expression may take a second to be held against thousands of queues, however short it is."""
+    texts = [*(body.texts or ()), *([] if body.text is None else [body.text])]
+    return (
+        size > (_LARGE_TEXT if body.text is not None else _LARGE_BATCH)
+        or any(map(_may_have_expression, texts))
+        or any(map(_has_expression, body.jobs or ()))
+    )
+
+
+def _may_have_expression(text: str) -> bool:
+    """JSON may spell a name by the numbers of its characters."""
+    folded = text.lower()
+    return _EXPRESSION in folded or "\\u" in folded
+
+
+def _has_expression(job: dict[str, Any]) -> bool:
+    wanted = next((value for name, value in job.items() if name.lower() == "requirements"), None)
+    return isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
 
 
 async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifiedJob]:
