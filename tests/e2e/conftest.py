@@ -204,10 +204,17 @@ class Server:
             self.process.kill()
             self.process.wait()
         left = self.processes()
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not self.processes(), "the end of what was left")
+
+        def none_is_left() -> bool:
+            """One of them may start another before it is killed."""
+            found = self.processes()
+            left.update(found)
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not found
+
+        wait_until(none_is_left, "the end of what was left")
         return left
 
     # --- asking ---------------------------------------------------------------------------------------
