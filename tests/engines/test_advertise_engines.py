@@ -141,8 +141,14 @@ def test_grid_engine(program):
             program, "gridengine", **{name: value for name, value in found.items() if name != ACCOUNT}
         )
         states, ad = agreed(plain, ask, lambda now: now["r"] and now["hqw"] and now["qw"])
-        assert states.keys() <= {"r", "hqw", "qw", "Eqw"}
-        assert numbers(ad) == (states["r"], 0, states["hqw"] + states["qw"] + states["Eqw"])
+        assert states.keys() <= {
+            "r",
+            "t",
+            "hqw",
+            "qw",
+            "Eqw",
+        }  # t: it is on its way to a slot that is its own
+        assert numbers(ad) == (states["r"] + states["t"], 0, states["hqw"] + states["qw"] + states["Eqw"])
         assert sum(numbers(ad)) == 15
         assert stamps(ad) == {f"{OURS}-{number}" for number in range(1, 13)}
         assert broken.isdigit()
