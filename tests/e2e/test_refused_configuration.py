@@ -106,4 +106,4 @@ def test_a_fault_in_the_words_of_grid_engine_has_its_file_and_line_and_the_old_o
     assert resources() == ["slots", "matlab"]
     words.write_text(good + "\nscratch sc MEMORY <= YES YES 0 0\n")
     wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended file")
-    assert resources() == ["slots", "matlab", "scratch"]
+    wait_until(lambda: resources() == ["slots", "matlab", "scratch"], "the new complex in use")
