@@ -61,7 +61,9 @@ def served(house, place):
 
 def passes(house):
     return list(
-        house.reader.execute("SELECT id, at, cause, pools, changed, held, released FROM submit_pool_pass")
+        house.reader.execute(
+            "SELECT id, at, cause, pools, changed, held, released FROM submit_pool_pass ORDER BY id"
+        )
     )
 
 

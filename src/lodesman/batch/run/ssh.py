@@ -6,9 +6,12 @@ quoted for the remote shell, so that they arrive as they are.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
+import re
+import select
 import shlex
 import stat
 import tempfile
@@ -67,19 +70,29 @@ class Ssh:
         return done
 
     def close(self) -> None:
-        """End the connection, if there is one; commands that run fail."""
-        Here().run([*self._ssh(), "-O", "exit", "--", self.host])
+        """End the connection, if there is one, and wait until its process is gone; commands that run fail.
+
+        ssh answers before it removes its socket: it would remove that of the next connection.
+        """
+        running = re.search(r"pid=([0-9]+)", Here().run([*self._ssh(), "-O", "check", "--", self.host]).err)
+        if running is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(int(running[1]))
+            try:
+                Here().run([*self._ssh(), "-O", "exit", "--", self.host])
+                select.select([process], [], [], _SECONDS_TO_END)
+            finally:
+                os.close(process)
 
     def _ssh(self) -> list[str]:
         """The command without its host: what is asked for here is stronger than any configuration of ssh."""
-        whole = f"{self.user}@{self.host}:{self.port}"
-        name = hashlib.sha256(whole.encode()).hexdigest()[:12]
         options = {
             "BatchMode": "yes",
             "ClearAllForwardings": "yes",
             "ConnectTimeout": self.connect_seconds,
             "ControlMaster": "auto",
-            "ControlPath": f'"{self._folder() / name}"',
+            "ControlPath": f'"{self._socket()}"',
             "ControlPersist": self.keep_seconds,
             "ForwardAgent": "no",
             "GlobalKnownHostsFile": "/dev/null",
@@ -97,6 +110,11 @@ class Ssh:
         words += [f"-l{self.user}"] if self.user else []
         words += [f"-p{self.port}"] if self.port else []
         return words + (["-oIdentitiesOnly=yes", f"-i{self.identity}"] if self.identity else [])
+
+    def _socket(self) -> Path:
+        """The socket of the connection to this account of this host."""
+        whole = f"{self.user}@{self.host}:{self.port}"
+        return self._folder() / hashlib.sha256(whole.encode()).hexdigest()[:12]
 
     def _folder(self) -> Path:
         """Where the connections are: in `sockets`, unless its path is too long for a socket."""
