@@ -185,7 +185,8 @@ def test_several_directories_have_the_highest_exit_code(directory, capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["show"], ["check"], ["check", "a", "b"], ["show", "a", "--now", "soon"], ["show", "a", "--json=x"], ["sh", "a"],
+    [[], ["show"], ["check"], ["check", "a", "b"], ["show", "a", "--now", "soon"], ["show", "a", "--now", "nan"],
+     ["show", "a", "--uid", "-1"], ["show", "a", "--allocated", "1.5"], ["show", "a", "--json=x"], ["sh", "a"],
      ["show", "a", "--alloc", "3"], ["package"]],
 )  # fmt: skip
 def test_wrong_usage(words, capsys):
