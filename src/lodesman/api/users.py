@@ -68,7 +68,7 @@ async def _submit(
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
-    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits))
+    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits), together=True)
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
