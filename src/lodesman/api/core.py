@@ -278,8 +278,10 @@ class Core:
             with suppress(LodesmanError):
                 await self.command(Change(note_all, notes))
 
-    async def command(self, command: Command) -> Any:
-        """Post a command and wait for its answer. Raises the LodesmanError that refused it."""
+    async def command(self, command: Command, *, together: bool = False) -> Any:
+        """Post a command and wait for its answer; `together`: as by `post_together`. Raises the LodesmanError that refused
+        it.
+        """
         waiter: asyncio.Future[Any] = self._loop.create_future()
 
         def answer(result: Any) -> None:
@@ -290,7 +292,7 @@ class Core:
             else:
                 waiter.set_result(result)
 
-        self.journal.post(command, answer)
+        (self.post_together if together else self.journal.post)(command, answer)
         return await waiter
 
     def post_together(self, command: Command, answer: Answer) -> None:
