@@ -47,8 +47,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     usual = "ci" if os.environ.get("CI") else "default"
-    fast = "not slow" in config.option.markexpr
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("fast" if fast else usual))
+    wanted = os.environ.get("HYPOTHESIS_PROFILE") or usual
+    fast = "not slow" in config.option.markexpr and wanted != "long"
+    settings.load_profile("fast" if fast else wanted)
+
+
+def at_most(examples: int) -> settings:
+    """For tests of which each example takes long: this number of examples, or that of the profile if it is less."""
+    return settings(
+        max_examples=min(examples, settings().max_examples),
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
