@@ -90,7 +90,7 @@ class PayloadUsage:
 
 @dataclass(frozen=True)
 class AssignedJob:
-    """One attempt of one job, claimed for this pilot."""
+    """One attempt of one job, claimed for this pilot. `expected_seconds`: of wall time, 0 if nothing is known."""
 
     key: AttemptKey
     executable: str
@@ -105,6 +105,14 @@ class AssignedJob:
     inputs: tuple[SandboxFile, ...] = ()
     limits: PayloadLimits = PayloadLimits()
     exclusive: bool = False
+    expected_seconds: float = 0
+
+    @property
+    def expected_wall_seconds(self) -> float | None:
+        """How long it is expected to run, no longer than its limits let it; None if nothing says so."""
+        by_cpu = self.limits.cpu_seconds / self.cores
+        known = (self.expected_seconds, self.limits.wall_seconds or by_cpu)
+        return min((seconds for seconds in known if seconds), default=None)
 
 
 @dataclass(frozen=True)

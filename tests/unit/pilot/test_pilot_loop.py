@@ -11,6 +11,7 @@ import pytest
 from lodesman.client import Aborted
 from lodesman.errors import Unauthorized, Unavailable
 from lodesman.pilot import loop
+from lodesman.pilot.features import Features
 from lodesman.pilot.loop import (
     EXIT_DISOWNED,
     EXIT_FAULT,
@@ -21,7 +22,6 @@ from lodesman.pilot.loop import (
     PilotProcess,
     _slot_of,
 )
-from lodesman.pilot.node import Features
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply
@@ -152,6 +152,7 @@ def test_idle(make, served):
 
 def test_jobs_and_then_drain(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1), make_job(2, "/bin/false")), drain=True)]
+    served.orders = HeartbeatReply(drain=True)
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Done", "ok"), 2: ("Failed", "exit")}
     assert served.left == [("drained", "")]
@@ -331,6 +332,7 @@ def test_kill_orders(make, served, make_job):
 
 def test_jobs_that_cannot_be_read_are_reported(make, served):
     served.claims = [ClaimReply(unreadable={AttemptKey(4, 1): "odd"}, drain=True)]
+    served.orders = HeartbeatReply(drain=True)
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {4: ("Failed", "not-started")}
 
@@ -368,8 +370,8 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
 @pytest.fixture
 def slot(make_context):
     def of(features=None, **options):
-        ends = (features or Features()).slot_ends(1000.0)
-        return _slot_of(make_context(slot_ends=ends, ticker=lambda: 50.0, clock=lambda: 1000.0, **options))
+        context = make_context(ticker=lambda: 50.0, clock=lambda: 1000.0, **options)
+        return _slot_of(context, features or Features()).slot
 
     return of
 
