@@ -71,8 +71,7 @@ class Slot:
         """Whether a payload that starts now ends before an announced shutdown, as far as that is expected."""
         if self.shutdown is None:
             return True  # the matcher knew the end of the slot
-        expected_s = job.expected_wall_seconds
-        return expected_s is not None and expected_s <= self.seconds_left(now)
+        return 0 < job.expected_seconds <= self.seconds_left(now)
 
     def memory_of(self, job: AssignedJob) -> int:
         """The memory that a job takes: what it declares, else its cores' part."""

@@ -234,11 +234,11 @@ def test_while_it_is_held_nothing_starts_and_it_stays(roster, puppets, make_job)
 
 
 def test_what_would_end_after_an_announced_shutdown_goes_back(roster, puppets, make_job, bench, clock):
-    roster.admit([make_job(1, cores=2, limit_wall_seconds=50), make_job(2, limit_wall_seconds=50)])
+    roster.admit([make_job(1, cores=2, expected_seconds=50), make_job(2, expected_seconds=50)])
     end = clock.now + 100
     roster.resize(replace(roster.slot, ends=end, shutdown=end, reserve_s=10.0, retires=end))
     assert (roster.load().backlog, roster.load().draining) == (1, False)
-    roster.admit([make_job(3, limit_wall_seconds=95)])
+    roster.admit([make_job(3, expected_seconds=95)])
     assert [(report.key.id, report.state) for report in bench.outbox.reports] == [(3, "Released")]
     assert roster.load().draining  # the server would send the like again
     clock.now += 45

@@ -6,7 +6,7 @@ import pytest
 
 from lodesman.pilot.decisions import DRAINED, Load, Slot, next_claim, why_leave
 from lodesman.pilot.features import Features
-from lodesman.pilot.protocol import AssignedJob, AttemptKey, PayloadLimits
+from lodesman.pilot.protocol import AssignedJob, AttemptKey
 from lodesman.pilot.slots import KnownSlot, SlotHabits
 
 START = 1_000_000.0
@@ -95,32 +95,14 @@ def test_a_shutdown_before_the_start_is_none():
     assert Site().says(shutdowntime=at(-5), shutdowntime_job=at(500)).ends == 500
 
 
-def job(**more) -> AssignedJob:
-    cores = more.pop("cores", 1)
-    expected = more.pop("expected_seconds", 0)
-    return AssignedJob(
-        AttemptKey(1, 1), "x", cores=cores, expected_seconds=expected, limits=PayloadLimits(**more)
-    )
-
-
-@pytest.mark.parametrize(
-    ("one", "seconds"),
-    [
-        (job(), None),
-        (job(expected_seconds=50), 50),
-        (job(wall_seconds=70), 70),
-        (job(cpu_seconds=70, cores=2), 35),
-        (job(expected_seconds=90, wall_seconds=70, cpu_seconds=10), 70),
-    ],
-)
-def test_how_long_a_job_is_expected_to_run(one, seconds):
-    assert one.expected_wall_seconds == seconds
+def job(expected_seconds: float = 0) -> AssignedJob:
+    return AssignedJob(AttemptKey(1, 1), "x", expected_seconds=expected_seconds)
 
 
 def test_what_ends_before_an_announced_shutdown_may_start():
     plain = Slot(cores=1, memory_mb=0, jobs_at_once=1, ends=100.0, reserve_s=20.0)
-    assert plain.has_time_for(job(wall_seconds=10**6), 0.0)  # the server knew that end
+    assert plain.has_time_for(job(10**6), 0.0)  # the server knew that end
     slot = Slot(cores=1, memory_mb=0, jobs_at_once=1, ends=100.0, reserve_s=20.0, shutdown=100.0)
-    assert slot.has_time_for(job(wall_seconds=80), 0.0)
-    assert not slot.has_time_for(job(wall_seconds=80), 1.0)
+    assert slot.has_time_for(job(80), 0.0)
+    assert not slot.has_time_for(job(80), 1.0)
     assert not slot.has_time_for(job(), 0.0)
