@@ -31,6 +31,7 @@ class PilotOptions:
     kill_grace_s: between SIGTERM and SIGKILL. join_patience_s: timeout of the join.
     flush_s: timeout for the last results. watch_s: between two checks of the payloads. features_s: between two readings of
     the Machine/Job Features. retire_s: no jobs are asked for this long before a shutdown that the site announced.
+    jobstatus_directory: where the pilot makes its $JOBSTATUS if the site gives it none; empty: nowhere.
     """
 
     cores: int = 0
@@ -47,6 +48,7 @@ class PilotOptions:
     watch_s: float = 1.0
     features_s: float = 60.0
     retire_s: float = 1800.0
+    jobstatus_directory: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from lodesman.errors import Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, SLOT_END, Slot, Stop, contact_lost, why_leave
 from lodesman.pilot.features import Features
+from lodesman.pilot.jobstatus import StatusWriter
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, remove_tree
 from lodesman.pilot.protocol import PILOT_SHUTDOWN, JoinReply
@@ -20,7 +21,7 @@ from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
-from lodesman.pilot.slots import KnownSlot, SlotHabits
+from lodesman.pilot.slots import KnownSlot, Promises, SlotHabits
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -95,12 +96,14 @@ class PilotProcess:
             (self._outbox.run_reports, (self._session,)),
         ):
             threading.Thread(target=target, args=arguments, name=target.__qualname__, daemon=True).start()
+        self._writer.start()
         try:
             while (code := self.tick(now := context.ticker())) is None:
                 self._wake.wait(self._due - now)
             return self._end(code)
         finally:
             self._reaper.kill_rest()
+            self._writer.leave()
 
     def terminate(self) -> None:
         """End in good order; called again: at once. Safe in a signal handler."""
@@ -189,7 +192,9 @@ class PilotProcess:
         self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
         payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
-        self._roster = Roster(self._known.slot, payloads, on_change=self._on_change)
+        promises = Promises()
+        self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=promises)
+        self._writer = StatusWriter(context, self._roster, promises)
         self._watch = Watch(context, self._reaper, session)
         self._claimer = Claimer(context, session, self._roster, idle_s=terms.idle_s)
         self._heartbeat = Heartbeat(context, session, self._roster, every_s=terms.heartbeat_s)
@@ -197,6 +202,7 @@ class PilotProcess:
     def _on_change(self) -> None:
         self._claimer.renew()
         self._heartbeat.stir()
+        self._writer.stir()
         self._wake.ring()
 
     def _end(self, code: int) -> int:
@@ -207,6 +213,7 @@ class PilotProcess:
         sent = code != EXIT_UNDELIVERED and self._outbox.wait_empty(max(0.0, left))
         if not sent and code != EXIT_DISOWNED:
             code = EXIT_UNDELIVERED
+        self._writer.leave()
         self._heartbeat.close()
         self._outbox.close()
         if code != EXIT_DISOWNED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from lodesman.pilot import protocol
@@ -25,6 +25,16 @@ from lodesman.pilot.decisions import (
 from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
+from lodesman.pilot.slots import Allowance, Promises
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is published of a pilot. `pending_waste`: core-seconds of ended payloads that are not handed in yet."""
+
+    payloads: Sequence[PayloadRun]
+    pending_waste: float
+    causes: frozenset[str]
 
 
 class Roster:
@@ -33,15 +43,24 @@ class Roster:
     `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell.
     """
 
-    def __init__(self, slot: Slot, context: PayloadContext, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        context: PayloadContext,
+        *,
+        on_change: Callable[[], None],
+        promises: Promises | None = None,
+    ) -> None:
         self.changed = threading.Condition()
         self.slot = slot
         self._context = context
         self._ticker = context.pilot.ticker
         self._on_change = on_change
+        self._promises = promises or Promises()
         self._running: dict[protocol.AttemptKey, PayloadRun] = {}
         self._finishing: dict[protocol.AttemptKey, PayloadRun] = {}
         self._backlog: list[protocol.AssignedJob] = []
+        self._uncommitted: dict[protocol.AttemptKey, float] = {}
         self._idle_since = self._ticker()
         self._no_job_fits = False
         self._causes: frozenset[str] = frozenset()
@@ -69,6 +88,13 @@ class Roster:
         """What to ask the server for now; None for nothing."""
         return next_claim(self.slot, self.load(), self._ticker(), idle_s=idle_s)
 
+    def standing(self) -> Standing:
+        """What is to be published."""
+        with self.changed:
+            unsent = {*self._finishing, *self._context.outbox.keys()}
+            self._uncommitted = {key: lost for key, lost in self._uncommitted.items() if key in unsent}
+            return Standing(list(self._running.values()), sum(self._uncommitted.values()), self._causes)
+
     def payloads(self) -> list[PayloadRun]:
         """Those that hold their capacity."""
         with self.changed:
@@ -93,7 +119,10 @@ class Roster:
         """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more."""
         with self.changed:
             before = self._causes
-            self._causes = before | {cause} if holds else before - {cause}
+            others = before | {cause} if holds else before - {cause}
+            others -= {HELD}
+            held = not others and self._promises.is_firm(self._context.pilot.clock())
+            self._causes = others | {HELD} if held else others
             late = self._fill()
             causes = self._causes
         if causes != before:
@@ -142,17 +171,20 @@ class Roster:
 
     def _give_back(self, jobs: Sequence[protocol.AssignedJob]) -> None:
         for job in jobs:
-            message = "The site shuts down the slot before this job would end."
+            message = "The slot is given back to the site before this job would end."
             self.report_unstarted(job.key, protocol.PILOT_SHUTDOWN, message)
 
     def _fill(self) -> list[protocol.AssignedJob]:
         """Start what fits, in order; with the lock held. Returns what there is no time for."""
-        now = self._ticker()
-        late = [job for job in self._backlog if not self.slot.has_time_for(job, now)]
+        if not self._backlog:
+            return []
+        late = [job for job in self._backlog if not self.slot.has_time_for(job, self._ticker())]
         if late:
             # The server goes by less than this pilot knows: it would send the like again.
             self._causes |= {NO_TIME}
-            self._backlog = [job for job in self._backlog if job not in late]
+        if HELD not in self._causes:
+            late += [job for job in self._backlog if job not in late and self._against(job) == "promise"]
+        self._backlog = [job for job in self._backlog if job not in late]
         while self._backlog and self._may_start(self._backlog[0]):
             payload = PayloadRun(self._backlog.pop(0), self._context)
             self._running[payload.job.key] = payload
@@ -161,13 +193,21 @@ class Roster:
         return late
 
     def _may_start(self, job: protocol.AssignedJob) -> bool:
-        return not self._stopping and HELD not in self._causes and fits(self.slot, self.load(), job)
+        free = not self._stopping and HELD not in self._causes and fits(self.slot, self.load(), job)
+        return free and self._against(job) is None
+
+    def _against(self, job: protocol.AssignedJob) -> str | None:
+        """Why it may not start by what was published."""
+        pilot, now = self._context.pilot, self._context.pilot.clock()
+        allowance = Allowance(self.slot, pilot.options.kill_grace_s, self._ticker() - now)
+        return self._promises.against(allowance.gone_by(job, now), now)
 
     def _free(self, payload: PayloadRun) -> None:
         """Its tree is gone: its capacity is free."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
+            self._uncommitted[payload.job.key] = payload.uncommitted
             self._note_node(payload)
             self._idle_since = self.last_end = self._ticker()
             self._no_job_fits = False

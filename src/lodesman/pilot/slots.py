@@ -1,14 +1,19 @@
-"""The slot as it is known now: its end may come nearer, or go away, while the pilot runs. Pure."""
+"""The slot as it is known now: its end may come nearer, or go away, and what was published binds its pilot. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
+from lodesman.jobstatus.timeline import Said, no_start
 from lodesman.pilot.decisions import Slot, reserve_s
 from lodesman.pilot.features import Features
+from lodesman.pilot.protocol import AssignedJob
 
 # Clocks drift: an end that moved by less is the same.
 _SAME_S = 1.0
+# A limit is noticed that much later.
+_NOTICED_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,47 @@ class KnownSlot:
             return self._clock
         graces = (features.grace_secs_job, features.grace_secs, self._habits.retire_s)
         return shutdown - min(grace for grace in graces if grace is not None)
+
+
+class Promises:
+    """What was published about payloads to come, or is being published. The roster asks before each start."""
+
+    def __init__(self) -> None:
+        self.said = Said()
+
+    def against(self, ends: float, now: float) -> str | None:
+        """Why a payload that ends then, at the latest, may not start (`hold`, `promise`); None: it may."""
+        return no_start(self.said, ends, now)
+
+    def is_firm(self, now: float) -> bool:
+        """Whether a pilot that does not drain has to wait until it may start payloads again."""
+        status, held_until = self.said.status, self.said.held_until
+        no_more = status is not None and status.can_postpone_last_job is False
+        return no_more or (held_until is not None and now < held_until)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How long the pilot lets payloads run. `ahead`: monotonic seconds less UNIX seconds."""
+
+    slot: Slot
+    grace_s: float
+    ahead: float
+
+    @property
+    def slot_ends(self) -> float | None:
+        """In UNIX seconds."""
+        return None if self.slot.ends is None else self.slot.ends - self.ahead
+
+    def latest_end(self, job: AssignedJob, started: float) -> float | None:
+        """When it is gone at the latest, by its own limit; None if only the slot ends it."""
+        wall_s = job.limits.wall_seconds
+        return started + wall_s + self.grace_s + _NOTICED_S if wall_s else None
+
+    def gone_by(self, job: AssignedJob, now: float) -> float:
+        """When it is gone at the latest if it starts now; infinite if nothing ends it."""
+        ends = (self.latest_end(job, now), self.slot_ends)
+        return min((end for end in ends if end is not None), default=inf)
 
 
 def _same(one: float | None, other: float | None) -> bool:

@@ -12,8 +12,10 @@ import pytest
 
 from lodesman.client import Aborted
 from lodesman.errors import Conflict, Unauthorized, Unavailable
+from lodesman.jobstatus.timeline import Said
+from lodesman.jobstatus.values import Status
 from lodesman.pilot import roster as roster_module
-from lodesman.pilot.decisions import HELD, SERVER, SLOT_END, Slot, Stop
+from lodesman.pilot.decisions import SERVER, SLOT_END, Slot, Stop
 from lodesman.pilot.loop import _Wake
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, PayloadUsage
 from lodesman.pilot.roster import Roster, Watch
@@ -40,6 +42,7 @@ class Puppet:
         self.handed_in = threading.Event()
         self.handed_in.set()
         self.output_unwanted = threading.Event()
+        self.uncommitted = 0.0
 
     def run(self, on_free, on_done):
         self.started.set()
@@ -223,13 +226,16 @@ def test_a_drain_is_over_with_its_last_cause(roster, changes):
     assert roster.next_claim(60.0) is not None
 
 
-def test_while_it_is_held_nothing_starts_and_it_stays(roster, puppets, make_job):
-    roster.drain(HELD)
+def test_while_it_is_held_nothing_starts_and_it_stays(roster, puppets, make_job, clock):
+    firm = Status(can_postpone_last_job=True)
+    roster._promises.said = Said(firm, at=clock.now, held_until=clock.now + 600)
+    roster.drain(SERVER, holds=False)
     roster.admit([make_job(1)])
     load = roster.load()
     assert (load.held, load.draining, load.running, load.backlog) == (True, False, 0, 1)
     assert roster.next_claim(60.0) is None
-    roster.drain(HELD, holds=False)
+    clock.now += 600
+    roster.drain(SERVER, holds=False)
     until(lambda: len(puppets) == 1)
 
 
