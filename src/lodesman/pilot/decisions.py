@@ -24,6 +24,7 @@ _MAX_UNSENT = 64
 
 # Causes of a drain; HELD lets the pilot stay.
 SERVER, NODE, SLOT_END, NO_TIME, HELD = "server", "node", "slot-end", "no-time", "held"
+STOPPING = "stopping"
 # Why a pilot leaves, as the server is informed.
 IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"
 # A check of all processes costs up to some milliseconds.

@@ -113,7 +113,7 @@ class StatusWriter:
         return min(max(0.1, due.ask_again - now), _LOOK_S * self._context.rng.uniform(0.9, 1.1))
 
     def _decide(self, now: float) -> Due:
-        """What to publish. Nothing starts between the look at what runs and the promise that follows from it."""
+        """What to publish. Nothing starts between the list of what runs and the promise that follows from it."""
         commits = {payload.job.key: payload.committed() for payload in self._roster.payloads()}
         context, features = self._context, self._context.features()
         with self._roster.changed:

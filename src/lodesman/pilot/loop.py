@@ -66,6 +66,7 @@ class PilotProcess:
         self._deadline = float("inf")
         self._session = ServerSession(context, on_lost=self._wake.ring)
         self._features = context.features()
+        self._promises = Promises()
         self._known = _slot_of(context, self._features)
 
     def run(self) -> int:
@@ -157,8 +158,14 @@ class PilotProcess:
             self._stop_all(ERROR, "The pilot failed.", now)
         elif self._session.lost:
             self._stop_all(ERROR, "The server disowned the pilot.", now)
-        elif self._roster.slot.seconds_left(now) <= 0 and self._roster.payloads():
+        elif self._is_due(now) and self._roster.payloads():
             self._stop_all(DRAINED, "The slot ends.", now)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the slot ends, or the time has come by which it was promised to be free."""
+        promised, grace_s = self._promises.gone_by(), self._options.kill_grace_s
+        over = promised is not None and self._context.clock() >= promised - grace_s
+        return over or self._roster.slot.seconds_left(now) <= 0
 
     def _follow_slot(self, now: float) -> None:
         """Take up what the site declares of the slot's end."""
@@ -192,9 +199,8 @@ class PilotProcess:
         self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
         payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
-        promises = Promises()
-        self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=promises)
-        self._writer = StatusWriter(context, self._roster, promises)
+        self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=self._promises)
+        self._writer = StatusWriter(context, self._roster, self._promises)
         self._watch = Watch(context, self._reaper, session)
         self._claimer = Claimer(context, session, self._roster, idle_s=terms.idle_s)
         self._heartbeat = Heartbeat(context, session, self._roster, every_s=terms.heartbeat_s)

@@ -13,6 +13,7 @@ from lodesman.pilot.decisions import (
     HELD,
     NO_TIME,
     NODE,
+    STOPPING,
     ClaimRequest,
     Load,
     Slot,
@@ -93,7 +94,8 @@ class Roster:
         with self.changed:
             unsent = {*self._finishing, *self._context.outbox.keys()}
             self._uncommitted = {key: lost for key, lost in self._uncommitted.items() if key in unsent}
-            return Standing(list(self._running.values()), sum(self._uncommitted.values()), self._causes)
+            causes = self._causes | {STOPPING} if self._stopping else self._causes
+            return Standing(list(self._running.values()), sum(self._uncommitted.values()), causes)
 
     def payloads(self) -> list[PayloadRun]:
         """Those that hold their capacity."""

@@ -100,6 +100,11 @@ class Promises:
         """Why a payload that ends then, at the latest, may not start (`hold`, `promise`); None: it may."""
         return no_start(self.said, ends, now)
 
+    def gone_by(self) -> float | None:
+        """When all payloads have to be gone, in UNIX seconds; None if nothing was promised."""
+        status = self.said.status
+        return None if status is None or status.can_postpone_last_job else self.said.promised_end
+
     def is_firm(self, now: float) -> bool:
         """Whether a pilot that does not drain has to wait until it may start payloads again."""
         status, held_until = self.said.status, self.said.held_until

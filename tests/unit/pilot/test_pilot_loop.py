@@ -10,6 +10,8 @@ import pytest
 
 from lodesman.client import Aborted
 from lodesman.errors import Unauthorized, Unavailable
+from lodesman.jobstatus.timeline import Said
+from lodesman.jobstatus.values import Status
 from lodesman.pilot import loop
 from lodesman.pilot.features import Features
 from lodesman.pilot.loop import (
@@ -264,6 +266,38 @@ def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     assert pilot.run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Released", "pilot-shutdown")}
     assert served.left == [("drained", "")]
+
+
+def test_a_promise_is_kept_after_its_reason_is_gone(make, served, make_job):
+    """The site took the shutdown back, but the server still drains: the promised end holds."""
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
+    pilot = make()
+    promise = Status(can_postpone_last_job=False)
+    later(
+        running(served),
+        lambda: setattr(pilot._promises, "said", Said(promise, promised_end=int(time.time()))),
+    )
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("drained", "")]
+
+
+def test_an_announced_shutdown_ends_payloads_before_it(make, served, make_job):
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
+    said = [Features()]
+    pilot = make(features=lambda: said[0], flush_s=5.0)
+    soon = int(time.time() + 7)
+    later(running(served), lambda: said.insert(0, Features(shutdowntime=soon)))
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("drained", "")]
+    assert pilot._roster.slot.ends == pytest.approx(time.monotonic() + soon - time.time(), abs=1)
+
+
+def test_a_shutdown_before_the_start_is_ignored_and_logged(make, served, lines):
+    served.join_fault = JoinRefused("No.")
+    make(features=lambda: Features(shutdowntime=1000))
+    assert [event for event, _ in lines] == ["shutdown-ignored"]
 
 
 def test_results_that_no_server_accepts(make, served, make_job, tmp_path):

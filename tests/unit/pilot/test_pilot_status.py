@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import pytest
 from lodesman.jobstatus import channel
 from lodesman.pilot import jobstatus as writer_module
 from lodesman.pilot import roster as roster_module
-from lodesman.pilot.decisions import SERVER, Slot
+from lodesman.pilot.decisions import SERVER, Slot, Stop
 from lodesman.pilot.features import Features
 from lodesman.pilot.jobstatus import StatusWriter, allocated_cores
 from lodesman.pilot.protocol import AttemptKey
@@ -196,6 +197,36 @@ def test_a_promise_binds_before_it_is_on_disk(world, make_job, clock, monkeypatc
     one.roster.drain(SERVER)
     one.writer.step()
     assert started == [1]
+
+
+def test_a_pilot_that_is_asked_to_end_says_that_nothing_follows(world, make_job, clock):
+    one = world()
+    one.roster.admit([make_job(1, expected_seconds=100)])
+    one.writer.step()
+    clock.now += 10
+    one.ghosts[0].stop = lambda *_, **__: None
+    one.roster.stop_all(Stop("pilot-shutdown", "asked"), grace_s=10.0)
+    one.writer.step()
+    assert status(one.directory)["can_postpone_last_job"] == "False"
+
+
+def test_an_hour_costs_little(world, make_job, clock):
+    """Eight payloads of ten minutes at a time: at most 0.1 % of a core."""
+    one = world()
+    one.roster.resize(replace(one.roster.slot, cores=8, jobs_at_once=8))
+    due = {number: clock.now + 75 * number for number in range(8)}
+    latest: dict[int, Ghost] = {}
+    began, count, end = time.process_time(), 0, clock.now + 3600
+    while clock.now < end:
+        for place in [place for place, at in due.items() if clock.now >= at]:
+            if place in latest:
+                latest[place].end()
+            count += 1
+            one.roster.admit([make_job(count, expected_seconds=600, limit_wall_seconds=900)])
+            latest[place], due[place] = one.ghosts[-1], due[place] + 600
+        clock.now += one.writer.step()
+    assert count >= 40
+    assert time.process_time() - began < 3.6
 
 
 def test_leaving_publishes_an_idle_pilot(world, make_job):
