@@ -17,7 +17,7 @@ from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, judge
-from lodesman.pilot.launch import BadSandbox, NotStarted, fetch, prepare
+from lodesman.pilot.launch import COMMIT, BadSandbox, NotStarted, fetch, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
@@ -108,6 +108,16 @@ class PayloadRun:
             written = sum(size for size, _ in self._stream_version())
         wall_seconds = 0.0 if self.began is None else now - self.began
         return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
+
+    def committed(self) -> float | None:
+        """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
+        try:
+            entry = (self._home / COMMIT).lstat()
+        except OSError:
+            return None
+        if not self._started or not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+            return None
+        return min(max(entry.st_mtime, self._started), self._context.pilot.clock())
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
         """The version of its streams, and their tail if the version is not the one last delivered."""
