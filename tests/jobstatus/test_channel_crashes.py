@@ -153,8 +153,7 @@ def test_killed_at_random_moments(tmp_path):
         assert_torn_by_one(found)
         seen.append(number_in(found))
         next_start(tmp_path, n)
-    assert None in seen
-    assert len(set(seen)) > 2
+    assert None in seen  # some were killed while they wrote
 
 
 def assert_torn_by_one(found):

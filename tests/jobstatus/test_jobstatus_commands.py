@@ -1,4 +1,4 @@
-"""`show`, `check` and `package`: what they print, their exit codes; `lode` and the zipapp have them too."""
+"""`show`, `check`, `write` and `package`: what they print, their exit codes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import fcntl
 import json
 import os
 import re
-import stat
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from lodesman.cli.root import main as lode
-from lodesman.daemon.bootstrap import build_zipapp
-from lodesman.jobstatus import commands, reader, waste
+from lodesman.jobstatus import channel, commands, reader, waste
 from lodesman.jobstatus.__main__ import main
 from lodesman.jobstatus.channel import REASONS, Publication
-from lodesman.jobstatus.commands import EXIT_CODES, VERDICTS, WORDS, in_words
+from lodesman.jobstatus.commands import VERDICTS, WORDS, in_words
 from lodesman.jobstatus.values import KEYS, Status
 
 NOW = 1_391_212_345
@@ -213,42 +208,54 @@ def test_every_flag_and_fault_has_its_words():
     assert waste.STALE_SECONDS == 600
 
 
-# --- lode, and the program of its own -------------------------------------------------------------------------------------
+# --- write ----------------------------------------------------------------------------------------------------------------
+
+SCRIPT = {"allocated": 8, "steps": [
+    {"at": 1000, "do": "start", "payload": "a", "cores": 4, "expected_end": 4600},
+    {"at": 2000, "do": "end", "payload": "a"},
+]}  # fmt: skip
 
 
-def test_lode_hands_its_words_on(directory, capsys):
-    words = ["show", str(directory), "--now", str(NOW), "--json"]
-    assert lode(["jobstatus", *words]) == 0
-    ours = capsys.readouterr().out
-    assert main(words) == 0
-    assert capsys.readouterr().out == ours
-    assert lode(["jobstatus", "check", str(directory / "none")]) == 3
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        lode(["jobstatus", "show", "--help"])
-    assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert "usage: lode jobstatus show" in said
-    assert EXIT_CODES in said
+@pytest.fixture
+def script(tmp_path_factory):
+    file = tmp_path_factory.mktemp("script") / "steps.json"
+    file.write_text(json.dumps(SCRIPT))
+    return file
 
 
-def test_the_program_is_one_file_that_can_be_copied(directory, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("programs")
-    first, second, other = folder / "first.pyz", folder / "second.pyz", folder / "other"
-    assert lode(["jobstatus", "package", str(first)]) == 0
-    build_zipapp(other, "jobstatus")
-    for words in ([first, "package", second], [second, "show", directory, "--now", str(NOW)]):
-        done = subprocess.run(
-            [sys.executable, "-I", "-W", "error", *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-    assert first.read_bytes() == second.read_bytes() == other.read_bytes()
-    assert stat.S_IMODE(second.stat().st_mode) == 0o755
-    assert "kill waste               15.03 core-hours" in done.stdout
+def test_write_publishes_what_a_script_says(tmp_path, script, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out = run(capsys, "write", "--script", script, ".")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert (lines[0]["keys"]["used_CPU"], lines[-1]["keys"]["used_CPU"]) == (4, 0)
+    assert asked(capsys, tmp_path)[1]["keys"] == lines[-1]["keys"]
+
+
+def test_write_says_that_it_was_locked(directory, script, capsys, monkeypatch):
+    monkeypatch.setattr(channel, "WRITER_WAIT_S", 0.05)
+    with (directory / "used_CPU").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert run(capsys, "write", "--script", script, directory)[0] == 5
+    assert (directory / "used_CPU").read_text() == "6\n"
+
+
+def test_write_names_what_is_wrong(tmp_path, script, capsys):
+    def said(*words):
+        code = main(["write", *map(str, words)])
+        return code, capsys.readouterr().err
+
+    assert said("--script", tmp_path / "none", tmp_path)[0] == 2
+    assert said("--script", script, tmp_path / "none") == (
+        3,
+        f"jobstatus: {tmp_path}/none: No such file or directory\n",
+    )
+    script.write_text("{")
+    code, err = said("--script", script, tmp_path)
+    assert (code, "not JSON" in err) == (2, True)
+    script.write_bytes(b"\xff")
+    assert said("--script", script, tmp_path)[0] == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written(capsys, tmp_path):

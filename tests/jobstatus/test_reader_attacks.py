@@ -20,7 +20,6 @@ import pytest
 from tests.jobstatus.kits.channels import USER, number_in, numbered, write_files
 
 from lodesman import kernel
-from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.jobstatus import channel, reader
 from lodesman.jobstatus.__main__ import main
 from lodesman.jobstatus.channel import Reading, Unreadable, read
@@ -428,26 +427,34 @@ def test_without_the_right_to_become_the_user(directory, monkeypatch):
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the system has no Python for all users")
 def test_a_reader_that_is_not_root_stays_who_it_is(directory):
     """It reads what all may read."""
-    program = directory.with_name("jobstatus.pyz")
-    build_zipapp(program, "jobstatus")
+    package, copy = Path(reader.__file__).parents[1], directory.with_name("lodesman")
+    shutil.copytree(package / "jobstatus", copy / "jobstatus")
+    for name in ("__init__.py", "kernel.py"):
+        shutil.copy(package / name, copy)
     words = [
         "setpriv",
         "--reuid",
         str(USER + 1),
         "--clear-groups",
         "/usr/bin/python3",
-        program,
+        "-m",
+        "lodesman.jobstatus",
         "show",
-        directory,
-        "--json",
     ]
-    done = subprocess.run(
-        [*words, "--now", str(NOW)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert json.loads(done.stdout)["keys"]["used_CPU"] == numbered(6).used_cpu, done.stderr
+
+    def show():
+        done = subprocess.run(
+            [*words, directory, "--json", "--now", str(NOW)],
+            cwd=copy.parent,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return json.loads(done.stdout)
+
+    assert show()["keys"]["used_CPU"] == numbered(6).used_cpu
     (directory / "used_CPU").chmod(0o600)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert json.loads(done.stdout)["error"] == "unreadable:used_CPU"
+    assert show()["error"] == "unreadable:used_CPU"
 
 
 def test_a_writer_that_is_stopped_costs_the_time_of_the_lock(directory):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable
 
-from .commands import GOOD, USAGE, add_commands
+from .commands import GOOD, USAGE, add_commands, add_write, refuse
 
 _EXAMPLES = """\
 examples:
@@ -30,6 +30,7 @@ def parser(prog: str | None) -> argparse.ArgumentParser:
     )  # fmt: skip
     commands = found.add_subparsers(metavar="COMMAND", required=True)
     add_commands(commands)
+    add_write(commands)
     words = "Leave this program in FILE, for a machine without Lodesman; it needs Python 3.9."
     package = commands.add_parser("package", help=words, description=words, allow_abbrev=False)
     package.add_argument("file", type=Path, metavar="FILE", help="the new file")
@@ -49,8 +50,7 @@ def main(
         try:
             package(options.file)
         except OSError as fault:
-            sys.stderr.write(f"jobstatus: {fault}\n")
-            return USAGE
+            return refuse(str(fault), USAGE)
         return GOOD
     return int(options.run(options))
 

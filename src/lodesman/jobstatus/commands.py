@@ -1,4 +1,7 @@
-"""`show` and `check`: what a job publishes and what it means, for people and programs. Bytes of users are never printed."""
+"""`show` and `check`: what a job publishes and what it means, for people and programs; `write`: what a script publishes.
+
+Bytes of users are never printed.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
+from . import steps
+from .channel import Publication
 from .reader import StatusSnapshot, take_snapshot
 from .values import KEYS, Flags, Status, Value
 from .waste import Estimate, estimate
@@ -135,6 +141,52 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         one.set_defaults(run=run)
 
 
+def add_write(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `write`."""
+    words = "Publish what a script says, by a clock of its own, and print each publication as a JSON object in a line."
+    one = commands.add_parser(
+        "write", help=words, description=f"{words}\n\n{steps.__doc__}", allow_abbrev=False,
+        epilog="Exit codes: 0 written, 2 wrong usage, 3 not this directory, 5 the last publication was not written: locked.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    one.add_argument("--script", required=True, type=Path, metavar="STEPS", help="a JSON file")
+    one.add_argument(
+        "directory", type=Path, metavar="DIR", help="a directory of yours in which no other can write"
+    )
+    one.set_defaults(run=_write)
+
+
+def _write(options: argparse.Namespace) -> int:
+    """Follow a script; returns the exit code."""
+    try:
+        text = options.script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        return refuse(f"{plain(options.script)}: {fault}", USAGE)
+    try:
+        return _follow(text, options.directory.absolute())
+    except steps.InvalidSteps as fault:
+        return refuse(f"{plain(options.script)}: {fault}", USAGE)
+    except OSError as fault:
+        return refuse(f"{plain(options.directory)}: {fault.strerror}", INVALID)
+
+
+def _follow(text: str, directory: Path) -> int:
+    facts, script = steps.read_script(text)
+    code = GOOD
+    with closing(Publication(directory)) as publication:
+        for happened in steps.follow(facts, script, publication):
+            sys.stdout.write(f"{happened.line()}\n")
+            if happened.status is not None:
+                code = GOOD if happened.written else LOCKED
+    return code
+
+
+def refuse(text: str, code: int) -> int:
+    """Say what is wrong; returns the exit code."""
+    sys.stderr.write(f"jobstatus: {text}\n")
+    return code
+
+
 def _show(options: argparse.Namespace) -> int:
     """The values, their meaning and the answers for each directory; returns the exit code."""
     return _run(options, _in_full)
@@ -182,7 +234,7 @@ def _as_json(answer: _Findings) -> str:
 
 
 def _verdict(answer: _Findings) -> Iterator[str]:
-    yield f"{_plain(answer.directory)}: {VERDICTS[answer.code]}"
+    yield f"{plain(answer.directory)}: {VERDICTS[answer.code]}"
     fault = answer.snapshot.fault
     for one in [fault] if fault else answer.flags:
         if one not in _HARMLESS:
@@ -195,7 +247,7 @@ def _in_full(answer: _Findings) -> Iterator[str]:
         yield from _verdict(answer)
         return
     age = "at an unknown time" if snapshot.age_s is None else f"{_span(snapshot.age_s)} ago"
-    yield f"{_plain(answer.directory)}: {VERDICTS[answer.code]}, written {age}"
+    yield f"{plain(answer.directory)}: {VERDICTS[answer.code]}, written {age}"
     for key, value in snapshot.status.items().items():
         yield _row(key, "-" if value is None else str(value), _meaning(key, value, answer.now))
     longest = "unknown" if known.remaining_max is None else _span(known.remaining_max)
@@ -242,6 +294,6 @@ def _span(seconds: float) -> str:
     return " ".join(f"{count:,} {unit}" for count, unit in units[first : first + 2])
 
 
-def _plain(path: Path) -> str:
-    """Without characters that a terminal obeys."""
+def plain(path: Path) -> str:
+    """A path without characters that a terminal obeys."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(path))

@@ -24,6 +24,7 @@ from lodesman.pilot.slots import Allowance, Promises
 
 # How often commits are looked for.
 _LOOK_S = 5.0
+_TOGETHER_S = 0.2
 # What could not be written for so long counts as published: payloads wait no longer for it.
 _GIVEN_UP_S = 60.0
 # Two tries to lock, and what they write.
@@ -70,7 +71,7 @@ class StatusWriter:
         self._failing_since: float | None = None
         self._fault = ""
         self._stirred = threading.Event()
-        self._leaving = False
+        self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -86,7 +87,7 @@ class StatusWriter:
 
     def leave(self) -> None:
         """The pilot ends: publish that nothing runs. Waits some seconds at most."""
-        self._leaving = True
+        self._leaving.set()
         self._stirred.set()
         if self._thread is not None:
             self._thread.join(_LEAVE_S)
@@ -97,11 +98,13 @@ class StatusWriter:
         """The thread; ends when it was published that the pilot leaves."""
         while True:
             self._stirred.clear()
-            leaving = self._leaving
+            leaving = self._leaving.is_set()
             wait_s = self.step()
             if leaving:
                 return
-            self._stirred.wait(wait_s)
+            if self._stirred.wait(wait_s):
+                # What starts together is published together.
+                self._leaving.wait(_TOGETHER_S)
 
     def step(self) -> float:
         """Publish what is due; seconds until the next time."""
@@ -127,7 +130,7 @@ class StatusWriter:
                 slot_ends=allowance.slot_ends,
                 drain=standing.causes - {HELD},
                 priority=max((one.job.vacate_priority for one in standing.payloads), default=0),
-                leaving=self._leaving,
+                leaving=self._leaving.is_set(),
             )
             due = decide(self._said, facts, now)
             self._promises.said = self._said if due.publish is None else after(self._said, due.publish, now)

@@ -57,15 +57,15 @@ class World:
         busy = sum(one.cores for second in range(now, last) for one in running if one.runs(second))
         return self.allocated * (last - now) - busy
 
-    def status(self, now: int) -> Status:
-        """What its pilot publishes now."""
+    def status(self, now: int, begin: int = 0) -> Status:
+        """What its pilot publishes now, if second 0 is `begin`."""
         running = [
             Running(
                 cores=one.cores,
-                started=one.start,
-                committed=max((at for at in one.commits if at <= now), default=one.start),
-                expected_end=one.end,
-                enforced_end=one.limit,
+                started=begin + one.start,
+                committed=begin + max((at for at in one.commits if at <= now), default=one.start),
+                expected_end=begin + one.end,
+                enforced_end=begin + one.limit,
             )
             for one in self.payloads
             if one.runs(now)
@@ -82,7 +82,7 @@ class World:
             slot_ends=None,
             can_postpone=True,
             priority=0,
-            now=now,
+            now=begin + now,
         )
 
 
