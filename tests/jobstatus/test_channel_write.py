@@ -212,10 +212,12 @@ def test_links_in_place_of_new_files_are_replaced(tmp_path):
     assert not (folder / "last_job_start").is_symlink()
 
 
-def test_a_full_disk_leaves_what_was_there(publication, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def refuse_to_write(*_):
+    raise OSError(28, "No space left on device")
 
+
+@pytest.mark.parametrize("full", [refuse_to_write, lambda *_: 3], ids=["no space", "space for a part"])
+def test_a_full_disk_leaves_what_was_there(publication, tmp_path, monkeypatch, full):
     publication.publish(numbered(3))
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)

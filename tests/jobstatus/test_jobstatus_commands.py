@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from lodesman.jobstatus.commands import VERDICTS, WORDS, in_words
 from lodesman.jobstatus.values import KEYS, Status
 
 NOW = 1_391_212_345
+SOURCES = Path(commands.__file__).parents[2]
 STATUS = Status(6, NOW - 9_000, NOW + 3_000, NOW + 7_265, NOW + 90_000, 100, 700, False, 3)
 
 
@@ -185,7 +188,8 @@ def test_several_directories_have_the_highest_exit_code(directory, capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["show"], ["check"], ["check", "a", "b"], ["show", "a", "--now", "soon"], ["show", "a", "--json=x"], ["sh", "a"],
+    [[], ["show"], ["check"], ["check", "a", "b"], ["show", "a", "--now", "soon"], ["show", "a", "--now", "nan"],
+     ["show", "a", "--uid", "-1"], ["show", "a", "--allocated", "1.5"], ["show", "a", "--json=x"], ["sh", "a"],
      ["show", "a", "--alloc", "3"], ["package"]],
 )  # fmt: skip
 def test_wrong_usage(words, capsys):
@@ -206,6 +210,15 @@ def test_every_flag_and_fault_has_its_words():
     assert in_words("negative:add_uncom_time") == "add_uncom_time is negative"
     assert in_words("wrong-owner") == "the directory belongs to another user"
     assert waste.STALE_SECONDS == 600
+
+
+def test_the_reader_of_the_output_may_go(directory):
+    receiving, sending = os.pipe()
+    os.close(receiving)
+    words = [sys.executable, "-m", "lodesman.jobstatus", "show", str(directory)]
+    done = subprocess.run(words, stdout=sending, stderr=subprocess.PIPE, timeout=60, check=False, cwd=SOURCES)
+    os.close(sending)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 # --- write ----------------------------------------------------------------------------------------------------------------

@@ -399,6 +399,15 @@ def test_whatever_becomes_of_it_costs_a_bounded_time(directory, monkeypatch, tri
         os.waitpid(children[0], os.WNOHANG)
 
 
+def test_a_process_whose_children_are_not_waited_for(directory):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        for _ in range(5):
+            assert take_snapshot(directory, now=NOW, uid=USER).status == numbered(6)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_half_an_answer_is_none(directory, monkeypatch):
     monkeypatch.setattr(reader, "_answer", lambda *_: b"x" * 40)
     with pytest.raises(Unreadable, match="no-answer"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Callable
 
 from .commands import GOOD, USAGE, add_commands, add_write, refuse
 
+_PIPE_CLOSED = 141
 _EXAMPLES = """\
 examples:
   %(prog)s show /run/jobstatus/* --json
@@ -52,7 +54,13 @@ def main(
         except OSError as fault:
             return refuse(str(fault), USAGE)
         return GOOD
-    return int(options.run(options))
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone, also at the interpreter's end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    return code
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ class Publication:
             os.unlink(name, dir_fd=self._directory)
             descriptor = os.open(name, how, 0o644, dir_fd=self._directory)
         try:
-            os.write(descriptor, content)
+            _check_whole(os.write(descriptor, content), content)
         finally:
             os.close(descriptor)
 
@@ -153,8 +153,14 @@ class Publication:
 def _write_in_place(descriptor: int, content: bytes) -> None:
     """Whole at every moment: what is left of a longer value is white space."""
     length = os.fstat(descriptor).st_size
-    os.pwrite(descriptor, content.ljust(min(length, LONGEST), b"\n"), 0)
+    padded = content.ljust(min(length, LONGEST), b"\n")
+    _check_whole(os.pwrite(descriptor, padded, 0), padded)
     os.ftruncate(descriptor, len(content))
+
+
+def _check_whole(written: int, content: bytes) -> None:
+    if written != len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _is_at(directory: int, name: str, descriptor: int) -> bool:

@@ -115,13 +115,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare `show` and `check`."""
     shared = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = shared.add_argument
-    add("--now", type=float, metavar="T", help="UNIX time of the question (default: now)")
-    add("--allocated", type=int, metavar="N", help="cores of the job, by the batch system")
-    add("--jobstart", type=float, metavar="T", help="UNIX time when the batch system started it")
-    add("--batch-end", type=float, metavar="T", help="UNIX time when the batch system will end it")
+    add("--now", type=_moment, metavar="T", help="UNIX time of the question (default: now)")
+    add("--allocated", type=_count, metavar="N", help="cores of the job, by the batch system")
+    add("--jobstart", type=_moment, metavar="T", help="UNIX time when the batch system started it")
+    add("--batch-end", type=_moment, metavar="T", help="UNIX time when the batch system will end it")
     add(
         "--uid",
-        type=int,
+        type=_count,
         metavar="U",
         help="user id of the job, by the batch system (default: the directory's owner)",
     )
@@ -295,5 +295,17 @@ def _span(seconds: float) -> str:
 
 
 def plain(path: Path) -> str:
-    """A path without characters that a terminal obeys."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(path))
+    """A path without characters that a terminal obeys or lacks."""
+    return "".join(one if one.isprintable() and one.isascii() else ascii(one)[1:-1] for one in str(path))
+
+
+def _moment(text: str) -> float:
+    if not 0 <= float(text) <= _LAST_TIME:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a UNIX time")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if not 0 <= int(text) < 2**32 - 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {2**32 - 2}")
+    return int(text)

@@ -93,7 +93,8 @@ def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READ
     try:
         # One write of less than a page arrives whole.
         data = os.read(receiving, _ANSWER.size) if _is_ready(receiving, ends - time.monotonic()) else b""
-        os.kill(pid, signal.SIGKILL)  # its user may have stopped it
+        with suppress(ProcessLookupError):  # where children are not waited for
+            os.kill(pid, signal.SIGKILL)  # its user may have stopped it
         # The last copy of its end of the pipe closes when it ends.
         ended = _is_ready(receiving, _END_S)
     finally:

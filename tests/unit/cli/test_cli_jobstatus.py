@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,7 +16,7 @@ from lodesman.jobstatus.channel import Publication
 from lodesman.jobstatus.commands import EXIT_CODES
 from lodesman.jobstatus.values import Status
 
-NOW = int(time.time())
+NOW = 1_391_212_345
 
 
 @pytest.fixture
@@ -24,6 +24,8 @@ def directory(tmp_path):
     publication = Publication(tmp_path)
     assert publication.publish(Status(used_cpu=6, last_job_start=NOW - 9_000, add_uncom_time=100))
     publication.close()
+    for file in tmp_path.iterdir():
+        os.utime(file, (NOW, NOW))
     return tmp_path
 
 
