@@ -397,6 +397,17 @@ def test_more_room_ends_the_poll_and_keeps_its_token(claimer, mouth, puppets, ma
     assert mouth.asked[1][1] == mouth.asked[2][1]
 
 
+def test_another_end_of_the_slot_ends_the_poll(claimer, mouth, roster):
+    claimer.start()
+    until(lambda: len(mouth.asked) == 1)
+    roster.resize(replace(roster.slot, ends=10_000.0))
+    claimer.renew()
+    until(lambda: len(mouth.asked) == 2)
+    (before, token), (since, same) = mouth.asked
+    assert since.norm_cpu_seconds < before.norm_cpu_seconds
+    assert same == token
+
+
 def test_drain_by_the_answer(claimer, mouth, roster, puppets, make_job):
     mouth.answers = [ClaimReply((make_job(1),), drain=True)]
     claimer.start()
