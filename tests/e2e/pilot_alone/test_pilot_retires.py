@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,31 @@ def test_a_shutdown_that_is_withdrawn(fake, start, job, gate, site):
     assert fake.end_of(2)["state"] == "Done"
     gate.open()
     assert fake.end_of(1)["state"] == "Done"
+
+
+def test_after_a_shutdown_that_is_withdrawn_it_keeps_the_hold(fake, start, job, site):
+    """What it said before stays for ten minutes, so nothing may start; what runs goes on."""
+    folder, environment = site
+    log, ends = Log(folder / "status"), folder / "ends"
+    pilot = start(cores=2, environment=environment, features_s=0.2)
+    fake.submit(job(1, "sh", "-c", until_there(ends), wall_seconds=5000))
+    log.until(lambda status: status.used_cpu == 1)
+    announce(folder, "job/shutdowntime_job", time.time() + 3000)
+    promise = log.until(lambda status: status.can_postpone_last_job is False)
+    asked = len(fake.claims)
+    (folder / "job/shutdowntime_job").unlink()
+    log.until(lambda status: status == replace(promise, can_postpone_last_job=True))
+    fake.submit(job(2, "true"))
+    beats = len(fake.beats)
+    fake.until(lambda: len(fake.beats) > beats + 5)
+    assert fake.beats[-1]["state"] == "running"
+    ends.touch()
+    assert fake.end_of(1)["state"] == "Done"
+    pilot.terminate()
+    assert pilot.end() == 0
+    assert len(fake.claims) == asked
+    assert not fake.running(2)
+    assert faults(log.close(), apart=4) == []
 
 
 def test_a_drain_that_is_taken_back(fake, start, job, gate):
