@@ -53,18 +53,23 @@ def test_the_first_status_is_published_at_once_and_whole():
     ],
 )
 def test_each_event_is_published_five_seconds_after_the_last(facts):
-    soon = decide(FIRST, facts, 1_004)
-    assert (soon.publish, soon.ask_again) == (None, 1_005)
+    for now in (1_000, 1_004):
+        soon = decide(FIRST, facts, now)
+        assert (soon.publish, soon.ask_again) == (None, 1_005)
     assert decide(FIRST, facts, 1_005).publish is not None
 
 
-def test_what_failed_is_due_again():
+def test_what_failed_is_due_again_after_five_seconds():
     facts = replace(FACTS, priority=1)
     assert why(FIRST, facts, 1_010) == why(FIRST, facts, 1_015) == "changed"
+    assert decide(FIRST, facts, 1_010).ask_again == 1_015
+    assert decide(FIRST, FACTS, 1_240).ask_again == 1_245
+    assert decide(Said(), FACTS, 1_000).ask_again == 1_005
+    assert decide(FIRST, replace(FACTS, leaving=True), 1_001).ask_again == 1_006
 
 
 def test_without_an_event_the_same_is_written_each_four_minutes():
-    assert decide(FIRST, FACTS, 1_239).publish is None
+    assert decide(FIRST, FACTS, 1_000).publish is decide(FIRST, FACTS, 1_239).publish is None
     assert decide(FIRST, FACTS, 1_239).ask_again == 1_240
     assert why(FIRST, FACTS, 1_240) == "heart-beat"
     assert decide(FIRST, FACTS, 1_240).publish == FIRST.status
@@ -155,6 +160,20 @@ def test_a_pilot_that_leaves_says_so_at_once_even_in_the_hold():
     assert (said.status.used_cpu, said.status.can_postpone_last_job) == (0, False)
     assert (said.status.last_exp_job_end, said.status.last_max_job_end) == (1_201, 1_201)
     assert decide(said, replace(FACTS, leaving=True), 1_202).publish is None
+
+
+def test_an_idle_pilot_that_leaves_says_so_at_once():
+    idle = publish(Said(), Facts(allocated=8), 1_000)
+    said = publish(idle, Facts(allocated=8, leaving=True), 1_001)
+    assert said.status.can_postpone_last_job is False
+    assert why(DRAINED, replace(DRAIN, leaving=True), 1_101) == "leaving"
+
+
+def test_the_next_question_is_never_now():
+    ending = replace(DRAIN, slot_ends=1_500)
+    said = publish(FIRST, ending, 1_490)
+    assert said.status.first_exp_job_end == 1_500
+    assert decide(said, ending, 1_500).ask_again == 1_730
 
 
 def test_an_idle_pilot_is_of_the_moment_while_true_and_unchanged_while_false():

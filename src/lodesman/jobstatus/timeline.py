@@ -168,8 +168,7 @@ def _event(last: Status, fresh: Status, allocated: int, now: float) -> str:
     first, end, waste = last.first_exp_job_end, last.last_exp_job_end, last.add_final_exp_waste
     if first is not None and first <= now and first != fresh.first_exp_job_end:
         return "overdue"
-    left = max(0, (end or 0) - now)
-    least = max(LEAST_CHANGE_SECONDS, LEAST_CHANGE_SHARE * left)
+    least = max(LEAST_CHANGE_SECONDS, LEAST_CHANGE_SHARE * ((end or 0) - now))
     moved = (
         _moved(first, fresh.first_exp_job_end),
         _moved(end, fresh.last_exp_job_end),

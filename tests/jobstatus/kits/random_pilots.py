@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Running, publish
+from lodesman.jobstatus.waste import Running, estimate, publish
 
 
 @dataclass(frozen=True)
@@ -114,4 +115,36 @@ def moments(world: World, chance: random.Random, count: int = 3) -> list[tuple[i
         found.append(
             (events[at], chance.choice((events[at], following, chance.randint(events[at], following))))
         )
+    return found
+
+
+def broken(status, world, now):
+    """The invariants that do not hold."""
+    first, last, enforced = status.first_exp_job_end, status.last_exp_job_end, status.last_max_job_end
+    holds = {
+        "used": 0 <= status.used_cpu <= world.allocated,
+        "start": status.last_job_start <= now,
+        "ends": now <= first <= last <= enforced,
+        "core-seconds": min(status.add_uncom_time, status.add_final_exp_waste) >= 0,
+        "idle": status.used_cpu > 0 or status.add_final_exp_waste == 0,
+    }
+    return [name for name, held in holds.items() if not held]
+
+
+def faults_of(seeds: Iterable[int]) -> list[str]:
+    """Where what a site computes is not what is lost, second by second, and broken invariants, as `SEED what`."""
+    found = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        world = random_world(chance)
+        for published, now in moments(world, chance):
+            status = world.status(published)
+            found += [f"{seed} {fault}" for fault in broken(status, world, published)]
+            known = estimate(status, now=now, allocated=world.allocated, jobstart=0)
+            checks = {
+                "kill": known.kill_waste == world.kill(now),
+                "drain": known.draining_waste == world.drain(now),
+                "flags": known.flags == (),
+            }
+            found += [f"{seed} {name}" for name, right in checks.items() if not right]
     return found
