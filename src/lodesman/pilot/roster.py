@@ -127,9 +127,10 @@ class Roster:
             self._causes = others | {HELD} if held else others
             late = self._fill()
             causes = self._causes
+        self._give_back(late)
         if causes != before:
             self._context.pilot.log("draining", causes=sorted(causes))
-            self._give_back(late)
+        if late or causes != before:
             self._changed()
 
     def resize(self, slot: Slot) -> None:

@@ -256,6 +256,19 @@ def test_what_would_end_after_an_announced_shutdown_goes_back(roster, puppets, m
     assert not roster.load().draining
 
 
+def test_jobs_that_wait_go_back_when_their_time_has_passed(roster, make_job, bench, clock):
+    """One by one, while the same causes hold."""
+    end = clock.now + 100
+    roster.resize(replace(roster.slot, ends=end, shutdown=end, reserve_s=10.0, retires=end))
+    roster.admit([make_job(1, cores=2, expected_seconds=80)])
+    roster.admit([make_job(2, expected_seconds=50), make_job(3, expected_seconds=20)])
+    for passed, waiting in ((41, 1), (30, 0)):
+        clock.now += passed
+        roster.drain(SERVER, holds=False)
+        assert roster.load().backlog == waiting
+    assert [report.key.id for report in bench.outbox.reports] == [2, 3]
+
+
 def test_a_node_that_failed_drains(roster, puppets, make_job):
     roster.admit([make_job(1)])
     puppets[0].node_failed = True
