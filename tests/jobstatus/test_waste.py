@@ -80,11 +80,13 @@ def test_the_formulas_of_the_draft():
 def test_a_first_end_in_the_past_adds_nothing_and_is_flagged():
     found = expect(now=2_500)
     assert (found.draining_waste, found.remaining_expected, found.flags) == (700, 500, ("overdue",))
+    assert expect(now=2_000).flags == ()
 
 
 def test_a_last_end_in_the_past_leaves_no_time():
     assert expect(now=3_500).remaining_expected == 0
-    assert expect(replace(STATUS, first_exp_job_end=None), now=3_500).flags == ("overdue",)
+    for now, flags in ((3_000, ()), (3_001, ("overdue",))):
+        assert expect(replace(STATUS, first_exp_job_end=None), now=now).flags == flags
 
 
 @pytest.mark.parametrize(("now", "flags"), [(996, ()), (995, ()), (994, ("skew",)), (700, ("skew",))])
