@@ -228,6 +228,19 @@ def test_all_that_the_class_does_not_allow_is_said_at_once(house):
     assert names == {"mine", "greeting"}
 
 
+def test_what_sites_and_pilots_hear_of_a_job_changes_with_it(house):
+    """VacatePriority leaves the task queue as it is; by ExpectedTime jobs are packed, so it is part of the key."""
+    first = submit(house, ARRAY + "ExpectedTime = 50; VacatePriority = -1;")
+    (before,) = house.get("/v1/task-queues")["task_queues"]
+    assert before["expected_seconds"] == 50
+    assert changed(house, first, first + 2, VacatePriority=7) == (3, 0)
+    assert [one["id"] for one in house.get("/v1/task-queues")["task_queues"]] == [before["id"]]
+    assert changed(house, first, ExpectedTime=None) == (1, 0)
+    found = {one["id"] - first: one["spec"] for one in house.claim(house.pilot(), 10)}
+    assert [found[n].get("vacate_priority", 0) for n in (0, 2, 3)] == [7, 7, -1]
+    assert [found[n].get("expected_seconds", 0) for n in (0, 2, 3)] == [0, 50, 50]
+
+
 def test_a_dry_run_changes_nothing(house):
     first = submit(house, ARRAY)
     answer = change(house, first, first + 3, Memory=500, dry_run=True)

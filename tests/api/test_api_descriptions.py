@@ -112,6 +112,8 @@ jobs = st.fixed_dictionaries(
         "MaxOutput": st.integers(0, 9),
         "MaxAttempts": st.integers(1, 9),
         "Exclusive": st.booleans(),
+        "ExpectedTime": st.integers(0, 9),
+        "VacatePriority": st.integers(-9, 9),
         "OwnerGroup": st.just("physics"),
     },
 )  # fmt: skip

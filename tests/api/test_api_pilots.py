@@ -119,6 +119,7 @@ def test_a_job_is_given_with_all_that_its_pilot_needs(house):
             "Executable": "run.sh", "Arguments": ["a b"], "JobName": "n", "Memory": 100, "CPUTime": 60,
             "WallTime": 90, "MaxOutput": 3, "Exclusive": True, "OutputSandbox": ["*.root"],
             "Environment": {"A": "b"}, "StdOutput": "out", "StdError": "err", "NumberOfProcessors": 2,
+            "ExpectedTime": 70, "VacatePriority": -2,
         }
     )  # fmt: skip
     (job,) = house.claim(house.pilot())
@@ -127,7 +128,7 @@ def test_a_job_is_given_with_all_that_its_pilot_needs(house):
         "spec": {
             "name": "n", "executable": "run.sh", "arguments": ["a b"], "environment": {"A": "b"},
             "std_input": "", "std_output": "out", "std_error": "err", "output_sandbox": ["*.root"],
-            "cores": 2, "memory_mb": 100,
+            "cores": 2, "memory_mb": 100, "expected_seconds": 70, "vacate_priority": -2,
         },
         "limits": {
             "norm_cpu_seconds": 60, "cpu_seconds": 0, "wall_seconds": 90, "memory_mb": 100, "output_mb": 3

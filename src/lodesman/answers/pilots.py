@@ -26,8 +26,10 @@ class PilotJoined(Struct):
     pools_pass: int
 
 
-class Payload(Struct):
-    """What is run, and with what."""
+class Payload(Struct, omit_defaults=True):
+    """What is run, and with what. `expected_seconds` of wall time, 0: its user does not say; `vacate_priority`: higher is
+    kept longer.
+    """
 
     name: str
     executable: str
@@ -39,6 +41,8 @@ class Payload(Struct):
     output_sandbox: list[str]
     cores: int
     memory_mb: int
+    expected_seconds: int = 0
+    vacate_priority: int = 0
 
 
 class PayloadFile(Struct):

@@ -38,6 +38,7 @@ class TaskQueueFacts(Struct):
     norm_cpu_seconds: int
     pe: str
     consumables: list[str]
+    expected_seconds: int
 
 
 class TaskQueueRow(TaskQueueFacts):

@@ -235,6 +235,10 @@ class Core:
             session.drain = drain
         self.pilots_changed()
 
+    def let_stay(self, pilots: Iterable[int]) -> None:
+        """These pilots do not leave any more, if they are still there."""
+        self.drain([self.sessions[one] for one in pilots if one in self.sessions], drain=False)
+
     def pilots_changed(self) -> None:
         """Pilots came, went, or will take no more jobs."""
         self._inhabited = {}

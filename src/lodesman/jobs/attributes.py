@@ -66,7 +66,9 @@ _MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"
 _CONSUMABLES = 'amounts of resources, as in "matlab=1, scratch=20G" or {"matlab=1", "scratch=20G"}'
 _OUTPUT = "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000"
 _WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
+_EXPECTED = "whole seconds from 0 (unknown) to 1000000000"
 _PRIORITY = "a whole number from 0 (background) to 10"
+_VACATE = "a whole number from -1000000000 to 1000000000; higher is kept longer"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
 
 KEPT: Final = "GridEngine"
@@ -108,10 +110,12 @@ ATTRIBUTES: Final = (
     Attribute("Requirements", "requirements", "key", values.requirements, _REQUIREMENTS),
     Attribute("PE", "pe", "key", values.name(), _A_NAME, ("ParallelEnvironment",), plain=True),
     Attribute("Consumables", "consumables", "key", values.amounts, _CONSUMABLES),
+    Attribute("ExpectedTime", "expected_seconds", "key", values.whole(0, 10**9), _EXPECTED),
     Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
     Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
+    Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
 )
 
 PARAMETERS: Final = ("Parameters", "ParameterStart", "ParameterStep", "ParameterFactor")

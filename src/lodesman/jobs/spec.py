@@ -57,12 +57,14 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requirements: Mapping[str, Scalar | tuple[Scalar, ...]] = {}
     pe: str = ""
     consumables: tuple[str, ...] = ()
+    expected_seconds: int = 0
 
     # Limits and settings of the payload that do not decide where it can run.
     wall_seconds: int = 0
     max_output_mb: int = 0
     max_attempts: int = 3
     exclusive: bool = False
+    vacate_priority: int = 0
 
     extra: Mapping[str, Any] = {}
 

@@ -66,7 +66,7 @@ def whole(least: int, most: int) -> Reader:
         number = value if type(value) is int else _whole_of(value)
         if least <= number <= most:
             return number
-        if number < 0:
+        if number < 0 <= least:
             raise Mistake("is negative")
         raise Mistake("is too small" if number < least else "is too large")
 

@@ -43,6 +43,7 @@ class TaskQueueKey:
     norm_cpu_seconds: int = 86_400
     pe: str = ""
     consumables: tuple[str, ...] = ()
+    expected_seconds: int = 0
 
 
 @cache

@@ -26,10 +26,13 @@ from lodesman.pilot.warden import Launch
 
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
+# A payload that touches this file has committed: what it did so far is not lost if it is ended.
+COMMIT = f"{TEMPORARY}/.commit"
 # Nothing else of the pilot's environment reaches a payload.
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "MACHINEFEATURES", "JOBFEATURES")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_RESERVED = frozenset({MARK, STAMP, "JOBID"})
+# The status of the pilot is the pilot's own (JOBSTATUS).
+_RESERVED = frozenset({MARK, STAMP, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
 
 # The threads that a job may have besides so many for each of its cores: enough for any program, not for a flood.
 _PROCESSES = 500
@@ -76,6 +79,7 @@ def _environment_for(
     values[MARK] = str(job.key)
     values[STAMP] = stamp
     values["JOBID"] = str(job.key.id)
+    values["LODESMAN_COMMIT"] = str(directory / COMMIT)
     return values
 
 

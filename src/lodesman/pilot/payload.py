@@ -17,7 +17,7 @@ from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, judge
-from lodesman.pilot.launch import BadSandbox, NotStarted, fetch, prepare
+from lodesman.pilot.launch import COMMIT, BadSandbox, NotStarted, fetch, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
@@ -68,6 +68,8 @@ class PayloadRun:
         self._stop: Stop | None = None
         self._started = 0.0
         self._ended = 0.0
+        # Core-seconds that are lost should its output not be handed in, once it has ended.
+        self.uncommitted = 0.0
 
     def run(self, on_free: Callable[[PayloadRun], None], on_done: Callable[[PayloadRun], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
@@ -75,6 +77,9 @@ class PayloadRun:
         try:
             end = self._play()
             self._ended = self._context.pilot.clock()
+            if end is not None and end.state == protocol.DONE:
+                since = self.committed() or self._started
+                self.uncommitted = self.job.cores * max(0.0, self._ended - since)
         finally:
             on_free(self)
             try:
@@ -102,12 +107,27 @@ class PayloadRun:
         """Whether its end was decided."""
         return self._stop is not None
 
+    @property
+    def started_at(self) -> float | None:
+        """When its first process started, in UNIX seconds."""
+        return self._started or None
+
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
         with self._lock:  # the descriptors are closed, and used again, when it has ended
             written = sum(size for size, _ in self._stream_version())
         wall_seconds = 0.0 if self.began is None else now - self.began
         return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
+
+    def committed(self) -> float | None:
+        """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
+        try:
+            entry = (self._home / COMMIT).lstat()
+        except OSError:
+            return None
+        if not self._started or not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+            return None
+        return min(max(entry.st_mtime, self._started), self._context.pilot.clock())
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
         """The version of its streams, and their tail if the version is not the one last delivered."""

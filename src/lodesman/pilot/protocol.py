@@ -26,6 +26,8 @@ REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)
 _MAX_NUMBER = 2**53
 
 T = TypeVar("T")
+Priority = int
+"""A whole number that may be negative."""
 
 
 class AttemptKey(NamedTuple):
@@ -90,7 +92,10 @@ class PayloadUsage:
 
 @dataclass(frozen=True)
 class AssignedJob:
-    """One attempt of one job, claimed for this pilot."""
+    """One attempt of one job, claimed for this pilot.
+
+    `expected_seconds` of wall time, at most the limit; 0: unknown. `vacate_priority`: what is higher is kept longer.
+    """
 
     key: AttemptKey
     executable: str
@@ -105,6 +110,8 @@ class AssignedJob:
     inputs: tuple[SandboxFile, ...] = ()
     limits: PayloadLimits = PayloadLimits()
     exclusive: bool = False
+    vacate_priority: Priority = 0
+    expected_seconds: float = 0
 
 
 @dataclass(frozen=True)
@@ -205,14 +212,20 @@ def _job(key: AttemptKey, record: Mapping[str, Any], scaling: float, sandbox_mb:
     limits = read_record(record.get("limits") or {}, "limits")
     cpu_seconds = read_value(limits, "cpu_seconds", "float", 0.0)
     cpu_seconds = cpu_seconds or read_value(limits, "norm_cpu_seconds", "float", 0.0) / scaling
+    cores = max(1, read_value(spec, "cores", "int", 1))
+    wall_seconds = read_value(limits, "wall_seconds", "float", 0.0)
+    expected_seconds = (
+        read_value(spec, "expected_seconds", "float", 0.0) or wall_seconds or cpu_seconds / cores
+    )
     return read_as(
         AssignedJob,
         spec,
         key=key,
-        cores=max(1, read_value(spec, "cores", "int", 1)),
+        cores=cores,
         inputs=tuple(read_as(SandboxFile, item) for item in read_records(record, "input")),
         limits=read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb),
         exclusive=record.get("exclusive") is True,
+        expected_seconds=min(expected_seconds, wall_seconds or expected_seconds),
     )
 
 
@@ -265,6 +278,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER
 
 
+def _is_priority(value: Any) -> bool:
+    return _is_number(-value if isinstance(value, (int, float)) and value < 0 else value)
+
+
 def _are_texts(values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
 
@@ -274,6 +291,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], bool], str, Callable[[Any], Any]]] = 
     "str": (lambda value: isinstance(value, str), "be a text", str),
     "int": (_is_number, "be a number from 0 to 2^53", int),
     "float": (_is_number, "be a number from 0 to 2^53", float),
+    "Priority": (_is_priority, "be a number from -2^53 to 2^53", int),
     "bool": (lambda _: True, "be a truth value", lambda value: value is True),
     "tuple[str, ...]": (
         lambda value: isinstance(value, list) and _are_texts(value), "be a list of texts", tuple

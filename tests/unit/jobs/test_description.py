@@ -76,6 +76,8 @@ def test_every_attribute_reaches_its_field():
         "MaxAttempts": 5,
         "MaxOutput": 100,
         "Exclusive": True,
+        "ExpectedTime": "3600",
+        "VacatePriority": -5,
         "OwnerGroup": "physics",
     }
     description = read_job(record)
@@ -111,6 +113,8 @@ def test_every_attribute_reaches_its_field():
         max_attempts=5,
         max_output_mb=100,
         exclusive=True,
+        expected_seconds=3600,
+        vacate_priority=-5,
     )
 
 
@@ -146,6 +150,9 @@ def test_percent_signs_of_a_single_job_mean_nothing():
         ({"Priority": 11}, "Priority", "is too large"),
         ({"Memory": 1.5}, "Memory", "is 1.5, not a whole number"),
         ({"MaxAttempts": 0}, "MaxAttempts", "is too small"),
+        ({"VacatePriority": -(10**9) - 1}, "VacatePriority", "is too small"),
+        ({"VacatePriority": 0.5}, "VacatePriority", "not a whole number"),
+        ({"ExpectedTime": -1}, "ExpectedTime", "is negative"),
         ({"JobName": "x" * 256}, "JobName", "has 256 characters"),
         ({"JobName": "naïve"}, "JobName", "not printable ASCII"),
         ({"Site": [1]}, "Site", "is a number, not text"),

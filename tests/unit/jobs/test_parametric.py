@@ -98,16 +98,18 @@ def test_numbers_and_keys_wait_in_deferred_until_they_are_filled():
         CPUTime=600,
         Requirements={"Disk": "%s", "Tag": ["T%n", "all"], "Label": "%s GB"},
         Exclusive="%(flag)s",
+        VacatePriority="-%n",
         Parameters__flag=[True, False, True],
     )
     spec = description.spec
-    assert set(spec.deferred) == {"Memory", "Site", "WallTime", "Requirements", "Exclusive"}
+    assert set(spec.deferred) == {"Memory", "Site", "WallTime", "Requirements", "Exclusive", "VacatePriority"}
     assert (spec.memory_mb, spec.sites, spec.wall_seconds, spec.norm_cpu_seconds) == (0, (), 0, 600)
     second = member(description, 1)
     assert second.memory_mb == 1500
     assert second.sites == ("B",)
     assert second.wall_seconds == 15_000
     assert second.exclusive is False
+    assert second.vacate_priority == -1
     # A requirement that is one placeholder keeps the type of its parameter.
     assert second.requirements == {"Disk": 1500, "Tag": ("T1", "all"), "Label": "1500 GB"}
     assert second.deferred == {}

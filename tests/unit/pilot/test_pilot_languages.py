@@ -281,6 +281,38 @@ def test_normalised_time_is_divided_by_the_speed_of_the_node(limits, cpu_seconds
     assert job.limits.cpu_seconds == cpu_seconds
 
 
+@pytest.mark.parametrize(
+    ("spec", "limits", "expected"),
+    [
+        ({"expected_seconds": 40}, {"wall_seconds": 60, "norm_cpu_seconds": 1}, 40),
+        ({"expected_seconds": 90}, {"wall_seconds": 60}, 60),
+        ({}, {"wall_seconds": 60, "norm_cpu_seconds": 1}, 60),
+        ({"cores": 5}, {"norm_cpu_seconds": 100}, 10),
+        ({"cores": 5}, {"cpu_seconds": 100}, 20),
+        ({"expected_seconds": ""}, {}, 0),
+    ],
+)
+def test_the_time_that_a_job_is_expected_to_take(spec, limits, expected):
+    record = {"id": 1, "attempt": 1, "spec": {**SPEC, **spec}, "limits": limits}
+    (job,) = parse_claim({"jobs": [record]}, scaling=2.0).jobs
+    assert job.expected_seconds == expected
+
+
+@pytest.mark.parametrize("priority", [-3, 0, 7, -(2**53)])
+def test_priorities_may_be_negative(priority):
+    assert claim_of(spec={**SPEC, "vacate_priority": priority}).jobs[0].vacate_priority == priority
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"vacate_priority": -(2**53) - 2}, {"vacate_priority": True}, {"vacate_priority": "9"}, {"expected_seconds": -1}],
+)  # fmt: skip
+def test_priorities_and_times_that_are_none(spec):
+    claim = claim_of(spec={**SPEC, **spec})
+    assert not claim.jobs
+    assert next(iter(spec)) in claim.unreadable[AttemptKey(1, 2)]
+
+
 # --- the log ----------------------------------------------------------------------------------------
 
 

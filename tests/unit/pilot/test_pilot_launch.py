@@ -17,9 +17,13 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SECRET": "x", "PYTHO
 
 def test_environment(make_job, tmp_path):
     job = make_job(
-        7, attempt=2, environment={"A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no"}
-    )
-    values = _environment_for(job, tmp_path, ENVIRONMENT, "s1")
+        7,
+        attempt=2,
+        environment={
+            "A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no", "LODESMAN_COMMIT": "/x", "JOBSTATUS": "/x"
+        },
+    )  # fmt: skip
+    values = _environment_for(job, tmp_path, {**ENVIRONMENT, "JOBSTATUS": "/y"}, "s1")
     assert values == {
         "PATH": "/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -29,6 +33,7 @@ def test_environment(make_job, tmp_path):
         "A": "ä",
         "LODESMAN_JOB": "7.2",
         "JOBID": "7",
+        "LODESMAN_COMMIT": str(tmp_path / ".tmp/.commit"),
     }
     assert _environment_for(make_job(), tmp_path, {}, "s1")["PATH"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tarfile
 import threading
@@ -294,6 +295,34 @@ def test_news_only_when_there_are_some(context, make_job):
     payload.stop(Stop("killed", ""), grace_s=0)
     thread.join(60)
     assert payload.measured(time.monotonic()).stream_bytes == 0
+
+
+COMMITS = 'touch "$LODESMAN_COMMIT" && echo $JOBSTATUS > ready && exec sleep 60'
+
+
+def test_a_payload_commits_by_touching_a_file(context, make_job, tmp_path):
+    payload = PayloadRun(make_job(1, "/bin/sh", "-c", COMMITS), context)
+    assert payload.committed() is None
+    before = time.time()
+    thread, home = start(payload), tmp_path / "work/1.1"
+    until(lambda: (home / "ready").exists() and (home / "ready").read_text())
+    assert (home / "ready").read_text() == "\n"
+    file = home / ".tmp/.commit"
+    committed = payload.committed()
+    assert before <= committed <= time.time()
+    os.utime(file, (5, 5))
+    started = payload.committed()
+    assert before <= started <= committed
+    os.utime(file, (time.time() + 9_000,) * 2)
+    assert started <= payload.committed() <= time.time()
+    file.unlink()
+    assert payload.committed() is None
+    for make in (lambda: file.symlink_to("../ready"), file.mkdir, lambda: os.mkfifo(file)):
+        make()
+        assert payload.committed() is None
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+    payload.stop(Stop("killed", "enough"), grace_s=0)
+    thread.join(60)
 
 
 def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
