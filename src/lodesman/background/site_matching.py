@@ -14,7 +14,8 @@ from lodesman.answers.vocabulary import GateMode
 from lodesman.background.refresh import placement_clauses
 from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
-from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish, site_wish
+from lodesman.broker.site_choice import SiteChoice, SiteMemory
+from lodesman.broker.site_wishes import SiteWish, WishedQueues, site_wish
 from lodesman.classad import Node, parse_expression
 from lodesman.director.options import PoolOptions
 from lodesman.director.site_matching import NO_SITES, SiteMatching
@@ -23,7 +24,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import gate_modes
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot
-from lodesman.store.read.submit_pools import pass_requests, stored_pools
+from lodesman.store.read.submit_pools import PoolRow, pass_requests, stored_pools
 
 _rank = lru_cache(maxsize=1_024)(parse_expression)
 
@@ -117,11 +118,32 @@ class KnownWishes:
             version = pass_requests(db).version, policy.version
             if self._read != version:
                 self._read = version
-                self._known = {
-                    pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
-                    for pool, clauses in placement_clauses(policy, stored_pools(db)).items()
-                }
+                self._known = wishes_of(policy, stored_pools(db))
             return self._known
+
+
+def wishes_of(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, Sequence[SiteWish]]:
+    """What SubmitPools ask of the ads of sites, for those that ask for something."""
+    return {
+        pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
+        for pool, clauses in placement_clauses(policy, pools).items()
+    }
+
+
+class UnfitQueues:
+    """Where jobs of SubmitPools do not run because of what the sites advertise. One thread asks."""
+
+    def __init__(
+        self,
+        ads: Callable[[Reader], Mapping[str, SiteAd]],
+        wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]],
+    ) -> None:
+        self._ads, self._wishes, self._known = ads, wishes, WishedQueues()
+
+    def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
+        """The CE queues, for each SubmitPool that asks for something in the ads of sites."""
+        wishes = self._wishes(db, policy)
+        return self._known.unfit(wishes, self._ads(db), places_of(policy), now) if wishes else {}
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:

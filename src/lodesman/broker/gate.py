@@ -132,7 +132,7 @@ class SiteGate:
         if self.ad is None:
             return ""
         return self._whole_answer() or next(
-            (_said(one) for one in self._own_clauses() if not is_true(one.value)), ""
+            (said(one) for one in self._own_clauses() if not is_true(one.value)), ""
         )
 
     def refusal(self, request: Ad) -> str:
@@ -140,7 +140,7 @@ class SiteGate:
         if self.ad is None:
             return ""
         return self._whole_answer() or next(
-            (_said(one) for one in self.clauses(request) if not is_true(one.value)), ""
+            (said(one) for one in self.clauses(request) if not is_true(one.value)), ""
         )
 
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
@@ -226,8 +226,9 @@ def _notice(counts: Mapping[str, Value]) -> str:
     return f"its CurMatches = {write_value(published)} is less than CurrentJobs, and counts as {write_value(current)}"
 
 
-def _said(clause: Clause) -> str:
-    text = f"{clause.text} is {write_value(clause.value)}"
+def said(clause: Clause, *, text: str = "") -> str:
+    """A clause that is not true, with the values in it. `text`: as what it is shown, if not as it is written."""
+    text = f"{text or clause.text} is {write_value(clause.value)}"
     if clause.cycle:
         return f"{text}: {' -> '.join(clause.cycle)} ask for each other"
     values = ", ".join(f"{name} = {write_value(value)}" for name, value in (*clause.own, *clause.other))

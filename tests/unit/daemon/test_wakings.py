@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.daemon import loops as module
 from lodesman.daemon.background import BackgroundProcess
 from lodesman.daemon.loops import Loop, Loops
-from lodesman.daemon.wakings import Announcer, heard
+from lodesman.daemon.wakings import Announcer, woken_by
 
 PATIENCE = 20.0
 
@@ -135,9 +135,14 @@ def test_woken_loops_of_a_process_run_at_once_and_end_with_it():
 
 
 def test_words_travel_as_bytes_and_what_is_not_known_is_left_out():
-    assert heard("".join(one.value for one in Waking).encode()) == set(Waking)
-    assert heard(b"jj?\n\xff") == {Waking.JOBS}
-    assert heard(b"") == set()
+    assert woken_by("".join(one.value for one in Waking).encode()) == {"director", "configuration"}
+    assert woken_by(b"pp?\n\xff") == {"director"}
+    assert woken_by(b"") == set()
+
+
+@pytest.mark.parametrize("word", [Waking.AD, Waking.JOBS])
+def test_an_ad_and_new_jobs_bring_a_refresh_of_the_submit_pools_that_ask_for_something_in_ads(word):
+    assert "configuration" in woken_by(word.encode())
 
 
 async def child_that(code):
