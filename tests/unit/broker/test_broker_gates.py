@@ -439,3 +439,15 @@ def test_where_the_time_decides_or_matches_may_open_it_is_asked_each_time():
     assert (gate.room(9), gate.admits()) == (0, False)
     gate.take()
     assert (gate.room(9), gate.admits()) == (9, True)
+
+
+def test_a_match_is_not_released_by_the_clock_but_by_an_ad_that_has_counted_it():
+    """An ad that was published before the match came 599 s after it, and those that followed were lost: nothing has counted
+    the job 900 s after its submission.
+    """
+    full = {"MaxJobs": 41, "MaxSubmittingJobs": None, "Requirements": FIRST, "CurrentSubmittingJobs": 0}
+    before = site_ad(at=599.0, CurrentJobs=40, **full)
+    for now in (901.0, 1_499.0, 1_500.0):
+        assert not ledger(before, match("a", 0.0), now=now).admits()
+    counted = site_ad(at=901.0, sequence=2, CurrentJobs=41, **{**full, "MaxJobs": 42})
+    assert ledger(counted, match("a", 0.0), now=902.0).room(9) == 1
