@@ -2,7 +2,7 @@
 
 A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
 to the sites with the greatest Rank of its submission pool. The director draws among equals. The seed's match making cycle,
-every five minutes, is an iteration of the director here; `cycle` is the same for requests that need only a site.
+every five minutes, is an iteration of the director here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the broker says of sites, as the placement of pilots needs it (`broker.cycle`)."""
+"""What the broker says of sites, as the placement of pilots needs it (`broker.site_choice`)."""
 
 from __future__ import annotations
 
