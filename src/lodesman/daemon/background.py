@@ -310,7 +310,8 @@ class BackgroundProcess:
     def _refresh(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
         self._reload()
-        self.submit_pools.tick(self.policy, time.time())
+        if self.submit_pools.tick(self.policy, time.time()):
+            self.loops.wake_soon("director")  # jobs are bound to pilots by SubmitPools
 
     def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
         accepted, reason = self.hosts.weigh(queue_id, accepted, reason)

@@ -6,7 +6,9 @@ import asyncio
 import os
 import selectors
 import sys
+import threading
 from concurrent.futures import Executor, Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -195,6 +197,32 @@ def test_what_is_told_while_there_is_no_process_is_lost(state):
         assert announcer._waiting
         announcer._say()
         assert not announcer._waiting
+
+    asyncio.run(main())
+
+
+def test_a_refresh_of_submit_pools_wakes_the_director(monkeypatch):
+    """It may bind jobs then that no queue served before."""
+    causes, ran = ["", "ads of sites"], threading.Semaphore(0)
+
+    class Refreshing(BackgroundProcess):
+        def __init__(self):
+            self.submit_pools = SimpleNamespace(tick=lambda _policy, _now: causes.pop(0))
+            self.policy = None
+            self.loops = Loops([Loop("director", 1_000.0, ran.release, gap=0.0)])
+
+        def _reload(self):
+            """Nothing has changed."""
+
+    async def main():
+        one, stop = Refreshing(), asyncio.Event()
+        one._refresh()
+        running = asyncio.create_task(one.loops.run(stop))
+        assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE), "the first time"
+        await asyncio.to_thread(one._refresh)
+        assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE)
+        stop.set()
+        await running
 
     asyncio.run(main())
 
