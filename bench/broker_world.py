@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from bench.match_cycle import CycleRequest, cycle_request
+
 from lodesman.broker.ad import SiteAd, read_site_ad
-from lodesman.broker.cycle import BrokerRequest, request_of
 from lodesman.classad import parse_ad, write_value
 
 NUMBERS = tuple(f"Number{n:02}" for n in range(12))
@@ -67,11 +68,11 @@ def request_text(requirements: str, number: int, rng: random.Random) -> str:
     return "\n".join(lines)
 
 
-def requests(count: int, different: int, rng: random.Random) -> Iterator[BrokerRequest]:
+def requests(count: int, different: int, rng: random.Random) -> Iterator[CycleRequest]:
     """Requests for one match each."""
     chosen = expressions(different, rng)
     for number in range(count):
-        yield request_of(parse_ad(request_text(chosen[number % different], number, rng)))
+        yield cycle_request(parse_ad(request_text(chosen[number % different], number, rng)))
 
 
 SLOT_CLAUSES = (

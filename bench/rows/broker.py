@@ -14,10 +14,10 @@ from typing import Any
 from bench.broker_world import pair_texts, requests, site_ads
 from bench.context import Context
 from bench.figures import Figure
+from bench.match_cycle import CycleOutcome, CycleRequest, MatchCycle, RankedBook, cycle_request
 from bench.oracle import WrongAnswer
 
 from lodesman.broker.ad import SiteAd
-from lodesman.broker.cycle import BrokerRequest, CycleOutcome, MatchCycle, SiteBook, request_of
 from lodesman.broker.gate import SiteGate
 from lodesman.classad import matches, parse_ad
 from lodesman.classad.fast import MatchSide, fast_match
@@ -43,9 +43,9 @@ def _cycles(context: Context) -> list[Figure]:
         ads = {ad.site: ad for ad in site_ads(SITES // part, 1, rng)}
         newer = {ad.site: ad for ad in site_ads(SITES // part, 2, rng)}
         wishes = list(requests(REQUESTS // part, DIFFERENT // part, rng))
-        book = SiteBook()
+        book = RankedBook()
         begun = time.process_time()
-        fresh = [request_of(one.ad) for one in wishes]
+        fresh = [cycle_request(one.broker.ad) for one in wishes]
         outcomes = _cycle(book, ads, fresh)
         cold.append(time.process_time() - begun)
         _check(ads, outcomes)
@@ -66,7 +66,7 @@ def _cycles(context: Context) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _cycle(book: SiteBook, ads: Mapping[str, SiteAd], wishes: list[BrokerRequest]) -> list[CycleOutcome]:
+def _cycle(book: RankedBook, ads: Mapping[str, SiteAd], wishes: list[CycleRequest]) -> list[CycleOutcome]:
     gates = {site: SiteGate(site, ad, now=NOW) for site, ad in ads.items()}
     cycle = MatchCycle(book, gates, now=NOW, rng=random.Random(2))
     return [cycle.match(one) for one in wishes]
@@ -82,7 +82,7 @@ def _check(ads: Mapping[str, SiteAd], outcomes: list[CycleOutcome]) -> int:
     if any(count > gates[site].room(1_000) for site, count in taken.items()):
         raise WrongAnswer("a site got more than its gate allows")
     for outcome in outcomes[:: max(1, len(outcomes) // 50)]:
-        good = {site for site, gate in gates.items() if matches(outcome.request.ad, gate.side.ad)}
+        good = {site for site, gate in gates.items() if matches(outcome.request.broker.ad, gate.side.ad)}
         if not good.issuperset(outcome.sites) or (not outcome.sites and any(taken[one] == 0 for one in good)):
             raise WrongAnswer("a request has a site that does not match it, or none while one was free")
     return sum(taken.values())

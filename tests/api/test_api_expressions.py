@@ -9,6 +9,7 @@ import pytest
 from tests.api.test_api_change_jobs import changed
 from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import MOVED, NORTH, SOUTH, configure, keep, pools_of
+from tests.api.test_api_site_ads import ad, taken
 
 from lodesman.api import users
 from lodesman.background.refresh import placement_clauses
@@ -187,14 +188,15 @@ def test_the_smallest_change_names_the_clauses_that_fail(house):
     ]
 
 
-def test_what_the_ads_of_sites_decide_keeps_no_pilot_away_that_is_there(house):
+def test_the_numbers_of_a_gate_keep_no_pilot_away_that_is_there(house):
     """The claim goes by SubmitPools; the broker asks the rest when it places a pilot."""
+    taken(house, house.site("North"), ad(CurrentJobs=60))
     job = house.submitted({"Requirements": {"Constraint": "CurMatches < 5 && Memory < 5000"}})
     keep(house)
     why = house.get(f"/v1/jobs/{job}/why")
     assert step(why, "requirements")["text"] == (
         "1 of 2 queues pass its Requirements (Requirements.Constraint (Memory < 5000) excludes 1); "
-        "when a pilot is placed, the ad of its site decides: CurMatches < 5"
+        "the ad of the queue's site decides: CurMatches < 5"
     )
     assert [one["id"] for one in house.claim(house.pilot("North"))] == [job]
 

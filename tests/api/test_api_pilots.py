@@ -37,6 +37,7 @@ def test_a_join_answers_with_the_terms_of_the_pilot(house):
         "pilot": 1, "stamp": "stamp1", "lease_s": 1_800.0, "heartbeat_s": 60.0, "idle_s": 120.0,
         "sandbox_mb": 7,
         "server_time": house.now, "place": {"site": "North", "ce": "ce.north", "queue": "short"}, "pools_pass": 0,
+        "bound_job": None,
     }  # fmt: skip
     (row,) = house.get("/v1/pilots")["pilots"]
     assert (row["state"], row["site"], row["native_id"]) == ("Running", "North", "native-stamp1")

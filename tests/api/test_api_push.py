@@ -43,6 +43,7 @@ class Push:
         joined = self.house.call("POST", "/v1/pilots/join", body)
         assert joined.status == 200, joined.body
         self.house.tokens[stamp] = joined.json["token"]
+        self.joined = joined.json
         return joined.json["pilot"]
 
     def claim(self, stamp, **more):
@@ -102,6 +103,7 @@ def test_users_see_which_pilot_a_job_waits_for(house, push):
     )
     assert any(f"only job {job}" in step["text"] for step in pilot["chain"])
     push.join(stamp)
+    assert push.joined["bound_job"] == job
     assert "has joined" in house.get(f"/v1/jobs/{job}/why")["summary"]
     push.claim(stamp)
     assert "it does not wait" in house.get(f"/v1/jobs/{job}/why")["summary"]

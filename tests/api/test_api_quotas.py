@@ -222,7 +222,7 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert (why["verdict"], why["main_reason"]) == ("not now", "limited")
     assert step_of(why, "limits")["holds"] is False
     assert director.tick(admin.now) == 0
-    reasons = MainReasons(admin.side.db, admin.side.fresh(), lambda: director.limited_in)
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), limited_in=lambda: director.limited_in)
     judged = reasons.judge(admin.side.policy, admin.now)
     assert [(one.reason, one.next_jobs) for one in judged.values()] == [("limited", 0)]
     admin.report(pilot, job)

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from lodesman.background.refresh import PoolKeeper
+from lodesman.background.site_matching import KnownWishes, UnfitQueues
 from lodesman.commands.pilots import hash_token
 from lodesman.matching.offers import PoolScope
 from lodesman.resources import load_resources
@@ -43,7 +44,10 @@ def configure(house, text):
 
 
 def keep(house):
-    keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=3_600.0)
+    ask_ads = UnfitQueues(house.side.keeper.ads.look, KnownWishes().look).look
+    keeper = PoolKeeper(
+        house.side.db, house.post, refresh_seconds=900.0, grace_seconds=3_600.0, ask_ads=ask_ads
+    )
     keeper.tick(house.side.policy, house.now)
     return keeper
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
+from tests.api.test_api_plan_job import plan_of
+from tests.api.test_api_refresh import keep
 from tests.api.test_api_site_ads import ad, taken
 
+from lodesman.background.reasons import MainReasons
 from lodesman.background.site_matching import matches_of
 from lodesman.resources import load_resources
 from lodesman.store.read.pilots import pilots_in_short
@@ -42,6 +46,7 @@ class Grid:
         self.tokens = {name: house.site(name) for name in ("North", "South")}
         self.backend, self.director = backend, house.director(backend)
         house.side.director = self.director
+        self.keeper = keep(house)
         self.placed: Counter[tuple[int, str]] = Counter()
         self.director.launch = self._launch
 
@@ -51,6 +56,17 @@ class Grid:
 
     def advertise(self, site, number=1, **attributes):
         taken(self.house, self.tokens[site], ad(number, site=site, **{**OPEN, **attributes}))
+
+    def refresh(self):
+        """The cause of the refresh that is due, '' if there is none."""
+        return self.keeper.tick(self.house.side.policy, self.house.now)
+
+    def pilot(self, site):
+        return self.house.pilot(site, ce="c", queue="q")
+
+    def why(self, job, queue="North/c/q"):
+        self.house.side.keeper.refresh(self.house.now, rest=0.0)
+        return self.house.get(f"/v1/jobs/{job}/why?queue={queue}")
 
     def job(self, constraint, **more):
         """Many such jobs; the number of the first one."""
@@ -88,7 +104,7 @@ def test_without_any_ad_such_a_job_gets_no_pilots_and_why_says_what_is_missing(g
     grid.house.side.keeper.refresh(grid.house.now, rest=0.0)
     found = grid.house.get(f"/v1/jobs/{job}/why")
     assert found["main_reason"] == "site-gate"
-    assert 'StationName == "fnal-farm" is not true: the site has not advertised' in found["summary"]
+    assert 'North: StationName == "fnal-farm" is unknown: the site has not advertised' in found["summary"]
 
 
 def test_other_jobs_go_anywhere_at_the_same_time(grid):
@@ -102,6 +118,7 @@ def test_numbers_of_a_gate_and_parameters_of_queues_stand_in_one_expression(grid
     grid.advertise("North", CurrentJobs=60)
     grid.advertise("South", CurrentJobs=10)
     job = grid.job("CurMatches < 50 || Memory < 1000")
+    grid.refresh()
     assert grid.sites_of(job) == {"South", "Far"}
 
 
@@ -124,3 +141,141 @@ def test_pilots_that_are_read_already_are_the_matches_that_the_store_has(grid):
         for pilots in (None, pilots_in_short(house.side.db))
     )
     assert read == given == 2
+
+
+# --- pilots that are there already --------------------------------------------------------------------------
+
+FNAL = 'StationName == "fnal-farm"'
+
+
+def test_a_pilot_at_a_site_that_does_not_advertise_the_station_gets_no_job_that_names_it(grid):
+    grid.advertise("North", StationName='"fnal-farm"')
+    grid.advertise("South", StationName='"lyon"')
+    job = grid.job(FNAL)
+    pilots = {site: grid.pilot(site) for site in ("North", "South", "Far")}
+    assert grid.house.claim(pilots["North"]) == [], "no refresh has found out yet where it may run"
+    assert grid.refresh() == "ads of sites"
+    assert [grid.house.claim(pilots[site]) for site in ("South", "Far")] == [[], []]
+    assert [one["id"] for one in grid.house.claim(pilots["North"])] == [job]
+
+
+def test_another_ad_moves_them_and_refreshes_the_pools_that_ask_for_it_alone(grid):
+    grid.house.submitted({"CPUTime": 500, "Requirements": {"Memory": 400}, "Site": "Far"})
+    grid.advertise("North", StationName='"fnal-farm"')
+    job = grid.job(FNAL)
+    grid.refresh()
+    north, south = grid.pilot("North"), grid.pilot("South")
+    assert [one["id"] for one in grid.house.claim(north)] == [job]
+    grid.advertise("North", 2, StationName='"fnal-farm"', CurrentJobs=50)
+    assert grid.refresh() == "", "what it asks for is as it was"
+    grid.advertise("North", 3, StationName='"lyon"')
+    grid.advertise("South", 1, StationName='"FNAL-farm"')
+    assert grid.refresh() == "ads of sites"
+    assert grid.house.claim(north, 40) == []
+    assert grid.house.claim(south) != []
+    pool = grid.house.get("/v1/submit-pools")["pools"][0]["id"]
+    (last, *_) = grid.house.get(f"/v1/submit-pools/{pool}")["passes"]
+    assert (last["cause"], last["pools"], last["changed"]) == ("ads of sites", 1, 1)
+
+
+def test_an_ad_that_is_too_old_says_nothing(grid):
+    grid.advertise("North", StationName='"fnal-farm"')
+    grid.job(FNAL)
+    grid.refresh()
+    pilot = grid.pilot("North")
+    assert len(grid.house.claim(pilot)) == 1
+    grid.house.now += 901.0
+    grid.refresh()
+    assert grid.house.claim(pilot) == []
+    grid.advertise("North", 2, StationName='"fnal-farm"')
+    assert grid.refresh() == "ads of sites"
+    assert len(grid.house.claim(pilot)) == 1
+
+
+def test_more_such_jobs_open_no_queue_that_the_ads_exclude(grid):
+    grid.advertise("North", StationName='"lyon"')
+    grid.job(FNAL)
+    grid.refresh()
+    grid.job(FNAL)
+    pilot = grid.pilot("North")
+    assert grid.house.claim(pilot) == []
+    assert grid.refresh() == ""
+    assert grid.house.claim(pilot) == []
+
+
+def test_a_pilot_that_waits_is_answered_when_its_site_advertises_the_station(grid):
+    house = grid.house
+    job = grid.job(FNAL)
+    grid.refresh()
+    task, connection = house.open(
+        "POST", "/v1/pilots/claim", house.claim_body(wait_s=30), token=grid.pilot("North")
+    )
+    house.run(asyncio.sleep(0))
+    grid.advertise("North", StationName='"fnal-farm"')
+    grid.refresh()
+    house.run(task)
+    assert [one["id"] for one in connection.answer().json["jobs"]] == [job]
+
+
+def test_counters_keep_no_job_from_a_pilot_that_is_there_if_the_site_has_an_ad(grid):
+    grid.advertise("North", CurrentJobs=60)
+    job = grid.job("CurMatches < 50")
+    grid.refresh()
+    assert grid.house.claim(grid.pilot("South")) == []
+    assert [one["id"] for one in grid.house.claim(grid.pilot("North"))] == [job]
+
+
+def test_jobs_are_not_held_while_no_site_says_what_they_ask_for(grid):
+    job = grid.job(FNAL)
+    keep(grid.house)
+    assert grid.house.get(f"/v1/jobs/{job}")["state"] == "Waiting"
+
+
+def test_why_says_the_clause_and_what_the_site_has(grid):
+    grid.advertise("North", StationName='"lyon"')
+    grid.advertise("South", StationName='"fnal-farm"')
+    job = grid.job(FNAL)
+    (before,) = [one for one in grid.why(job)["chain"] if one["step"] == "submit_pool"]
+    assert (before["holds"], before["queues"]) == (None, None)
+    grid.refresh()
+    found = grid.why(job)
+    (step,) = [one for one in found["chain"] if one["step"] == "submit_pool"]
+    assert (step["holds"], step["queues"]) == (True, 1)
+    assert step["text"].endswith(
+        f'is served by 1 queue; what their sites advertise excludes 2 queues: North: {FNAL} is false: StationName = "lyon"; '
+        f"Far: {FNAL} is unknown: the site has not advertised"
+    )
+    assert (found["queue"]["room"], found["queue"]["gate"]) == (
+        0, f'North: {FNAL} is false: StationName = "lyon"',
+    )  # fmt: skip
+    assert grid.why(job, "South/c/q")["queue"]["gate"] != found["queue"]["gate"]
+
+
+def test_a_plan_says_where_it_could_run(grid):
+    grid.advertise("South", StationName='"fnal-farm"')
+    plan = plan_of(grid.house, {"Requirements": {"Constraint": FNAL}, "CPUTime": 500})
+    (step,) = [one for one in plan["cohorts"][0]["chain"] if one["step"] == "submit_pool"]
+    assert step["queues"] == 1
+
+
+def test_pilots_elsewhere_are_no_supply_for_such_jobs(grid):
+    """A director that took them for usable would send none where the jobs can run."""
+    grid.advertise("North", StationName='"fnal-farm"')
+    for _ in range(30):
+        grid.pilot("South")
+    job = grid.job(FNAL)
+    grid.refresh()
+    assert grid.sites_of(job) == {"North"}
+
+
+def test_the_pending_reason_counts_no_idle_pilot_at_a_site_that_does_not_advertise_the_station(grid):
+    grid.advertise("South", StationName='"lyon"')
+    grid.pilot("South")
+    job = grid.job(FNAL)
+    grid.refresh()
+    assert grid.sites_of(job) == set()
+    house = grid.house
+    house.side.keeper.refresh(house.now, rest=0.0)
+    judged = MainReasons(house.side.db, house.side.keeper, unfit=lambda: grid.keeper.unfit)
+    (found,) = judged.judge(house.side.policy, house.now).values()
+    assert found.reason == house.get(f"/v1/jobs/{job}/why")["main_reason"] == "site-gate"

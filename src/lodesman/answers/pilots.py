@@ -12,7 +12,9 @@ from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, Refu
 
 
 class PilotJoined(Struct):
-    """A pilot's number, token and settings, in seconds; `sandbox_mb` limits the output of one job."""
+    """A pilot's number, token and settings, in seconds; `sandbox_mb` limits the output of one job. `bound_job`: the only job
+    that it runs (None: any that fits).
+    """
 
     pilot: int
     stamp: str
@@ -24,6 +26,7 @@ class PilotJoined(Struct):
     server_time: float
     place: Place
     pools_pass: int
+    bound_job: int | None
 
 
 class Payload(Struct, omit_defaults=True):

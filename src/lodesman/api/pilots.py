@@ -87,6 +87,7 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
         server_time=core.clock(),
         place=Place(joined.row.site, joined.row.ce, joined.row.queue),
         pools_pass=core.live.pools.last_pass.id,
+        bound_job=joined.row.bound_job,
     )
 
 

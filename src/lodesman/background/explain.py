@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,10 +16,12 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate
+from lodesman.background.site_matching import places_of
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.broker.site_wishes import misfits, site_wish
 from lodesman.commands.pool_map import PoolQueues
-from lodesman.masks.bits import bits
+from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching import TaskQueueKey, parts_of
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
@@ -34,7 +36,7 @@ from lodesman.resources import (
 from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_and_requirements
-from lodesman.submission import find_exclusions
+from lodesman.submission import Exclusions, find_exclusions
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.job_facts import JobFacts, Started
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
@@ -127,9 +129,11 @@ class Explainer:
             served = self.keeper.serving(self.db, pool)
             served = read.queues_of_pool(self.db, pool) if served is None else served
             evaluated = read.evaluated_at(self.db, pool)
-            if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
-                served, evaluated = PoolQueues(brought, self.policy.bits), evaluated or self.now
         exclusions = find_exclusions(key, requirements, config)
+        found = tuple(self._misfits(exclusions))
+        if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
+            served = PoolQueues(passing(found, brought), self.policy.bits)
+            evaluated = evaluated or self.now
         groups, competing = self.keeper.groups_beside(key.group, exclusions)
         shares, starts, now = self.policy.shares(), self.keeper.starts, self.now
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
@@ -144,6 +148,7 @@ class Explainer:
             limits=limits,
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
+            misfits=found,
             pilots=self.keeper.pilots.usable(
                 key, served, now=now, drained=mask.drained(now), limited=limits.pilots
             ),
@@ -161,6 +166,13 @@ class Explainer:
             ),
             now=now,
         )
+
+    def _misfits(self, found: Exclusions) -> Iterator[Plane]:
+        """What the ads of sites say that keeps the job away, with the queues."""
+        clauses = found.config.table.placement(found.criteria)
+        if clauses:
+            wishes = [site_wish(one.text, one.left, one.queues) for one in clauses]
+            yield from misfits(wishes, self.keeper.ads.look(self.db), places_of(self.policy), self.now)
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
         """Why a live pilot gets nothing."""

@@ -38,11 +38,13 @@ _GATES_KEPT: Final = 10_000
 
 
 class _Served:
-    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for."""
+    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for. `unfit`: those
+    that the ads of their sites exclude.
+    """
 
-    def __init__(self, found: Exclusions) -> None:
+    def __init__(self, found: Exclusions, unfit: int) -> None:
         self._config = found.config
-        self.mask = found.full
+        self.mask = found.full & ~unfit
         for name, lost in found.planes:
             if name.startswith(REQUIREMENTS):
                 self.mask &= ~lost
@@ -59,11 +61,15 @@ class MainReasons:
     """Judges again and again. Has a read connection, so one thread at a time uses it."""
 
     def __init__(
-        self, db: Reader, keeper: SnapshotKeeper, limited_in: Callable[[], Mapping[int, int]] = dict
-    ) -> None:
-        """`limited_in`: the queues where limits keep a task queue from starting."""
+        self, db: Reader, keeper: SnapshotKeeper, *,
+        limited_in: Callable[[], Mapping[int, int]] = dict, unfit: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:  # fmt: skip
+        """`limited_in`: the queues where limits keep a task queue from starting; `unfit`: by SubmitPool, those that the ads
+        of their sites exclude.
+        """
         self._db = db
         self._limited_in = limited_in
+        self._unfit = unfit
         self._keeper = keeper
         self._stored = stored_reasons(db)
         self._found: dict[int, Exclusions] = {}
@@ -117,15 +123,17 @@ class MainReasons:
         closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
         slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
+        by_ads = self._unfit()
         judges: dict[int, Callable[..., MainReason]] = {}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
             eligible, of_groups = found.eligible, competing[key.vo]
             of_groups[key.group] = of_groups.get(key.group, 0) | eligible
-            served = _Served(found) if key.submit_pool else None
+            unfit = by_ads.get(key.submit_pool, 0)
+            served = _Served(found, unfit) if key.submit_pool else None
             alike = served and (key.vo, served.mask)
             open_queues = None if iteration is None else iteration.capacity(found.config).open
-            there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo]
+            there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo] & ~unfit
             judges[tq_id] = partial(
                 judge_with_sites,
                 eligible,
@@ -133,7 +141,7 @@ class MainReasons:
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
-                gated=0 if iteration is None else iteration.gated(tq_id, found.config, eligible),
+                gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import structs
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
@@ -41,6 +42,7 @@ _TRIES: Final = 3
 _CONFLICT_SECONDS: Final = 30.0
 # What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
 _AT_ONCE: Final = 200
+_ADS: Final = "ads of sites"
 _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -67,14 +69,21 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 
 class PoolKeeper:
     """Refreshes every `refresh_seconds`, and removes pools that no job has needed for `grace_seconds`. Has a read
-    connection: one thread at a time.
+    connection: one thread at a time. `ask_ads`: the queues that the ads of sites exclude, for each pool that asks for
+    something in them; when it answers otherwise these pools alone are refreshed.
     """
 
-    def __init__(self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float) -> None:
+    def __init__(
+        self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
+        ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
+    ) -> None:  # fmt: skip
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
+        self.unfit: Mapping[str, int] = {}
+        """By pool, the queues that the ads of sites excluded at the last refresh. Any thread may ask."""
         self._db = db
         self._post = post
+        self._ask_ads = ask_ads
         self._ids = PoolIds()
         self._version: tuple[str, float | None] | None = None
         self._at = 0.0
@@ -91,7 +100,7 @@ class PoolKeeper:
             return ""
         for left in reversed(range(_TRIES)):
             try:
-                self._refresh(policy, cause)
+                self._refresh(policy, cause, now)
                 break
             except Conflict as fault:
                 differs = CONFIG in fault.data
@@ -101,28 +110,40 @@ class PoolKeeper:
                         return ""
                 if differs or not left:
                     raise
-        self._version, self._at, self._differs_since = policy.version, now, None
-        self.clean(now)
+        self._differs_since = None
+        if cause != _ADS:
+            self._version, self._at = policy.version, now
+            self.clean(now)
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause; request: a job needs a pool that was removed, or was judged by an older configuration."""
+        """The cause; request: a job needs a pool that was removed, or was judged by an older configuration; ads: they
+        exclude other queues than before, or a new pool asks for something in them.
+        """
         if self._version is None:
             return "start"
         if policy.version != self._version:
             return "configuration"
         if not 0.0 <= now - self._at < self.refresh_seconds:
             return "interval"
-        return "request" if read.pass_requests(self._db).is_due else ""
+        if read.pass_requests(self._db).is_due:
+            return "request"
+        is_new = read.has_new_pools(self._db) or self._ask_ads(self._db, policy, now) != self.unfit
+        return _ADS if is_new else ""
 
-    def _refresh(self, policy: Policy, cause: str) -> None:
+    def _refresh(self, policy: Policy, cause: str, now: float) -> None:
         begun = time.perf_counter()
         stored = self._read(policy)
+        unfit = self._ask_ads(self._db, policy, now)
+        if cause == _ADS:  # what the configuration says has not changed
+            pools = [one for one in stored.pools if one.id in unfit or not one.is_evaluated]
+            stored = replace(stored, pools=pools, queues=())
         masks = evaluate(policy, stored.pools)
-        found = difference(policy, stored, masks, cause=cause)
+        found = difference(policy, stored, masks, cause=cause, unfit=unfit)
         hold, release = judge(policy, stored, masks)
         seconds = time.perf_counter() - begun
-        done = self._post(calls.POOL_PASS, replace(found, seconds=seconds))
+        done = self._post(calls.POOL_PASS, structs.replace(found, seconds=seconds))
+        self.unfit = unfit
         for part in portions(hold, _AT_ONCE):
             self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
         for part in portions(release, _AT_ONCE):
@@ -215,12 +236,18 @@ class _Evaluator:
             return 0
 
 
-def difference(policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str) -> Difference:
-    """What is to be changed so that the stored pools are as they were evaluated. `seconds` is left open."""
+def difference(
+    policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str,
+    unfit: Mapping[str, int] = MappingProxyType({}),
+) -> Difference:  # fmt: skip
+    """What is to be changed so that the stored pools are as they were evaluated, less the queues that are `unfit` by what
+    their sites advertise. `seconds` is left open.
+    """
+    served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in stored.pools}
     changed = {
-        pool.id: f"{masks[pool.id]:x}"
+        pool.id: f"{served[pool.id]:x}"
         for pool in stored.pools
-        if masks[pool.id] != pool.queues or not pool.is_evaluated
+        if served[pool.id] != pool.queues or not pool.is_evaluated
     }
     return Difference(
         previous=stored.last.id,

@@ -20,7 +20,10 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState, corrected_by_usage
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
+from lodesman.background.site_matching import places_of, wishes_of
 from lodesman.batch.backend import BatchLoad
+from lodesman.broker.ad import SiteAd
+from lodesman.broker.site_wishes import WishedQueues
 from lodesman.commands.reoffer import Offers
 from lodesman.commands.sessions import host_of, rewritten
 from lodesman.commands.submit_pools import PoolIds
@@ -43,15 +46,19 @@ _APART: Final = ", "
 
 
 class Configured:
-    """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`)."""
+    """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`). `pools`: those that fulfil
+    its Requirements, whatever the ads of sites say.
+    """
 
-    def __init__(self, policy: Policy, seen: RefreshInput) -> None:
+    def __init__(self, policy: Policy, seen: RefreshInput, ads: Mapping[str, SiteAd], now: float) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools)
+        self._unfit = WishedQueues().unfit(wishes_of(policy, seen.pools), ads, places_of(policy), now)
 
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool; None if it is not known."""
-        return self.pools.get(pool)
+        found = self.pools.get(pool)
+        return None if found is None else found & ~self._unfit.get(pool, 0)
 
     def bit(self, place: QueueId, /) -> int | None:
         """The bit of a queue; None if it has none."""
@@ -67,9 +74,10 @@ def plan_resources(
         state.policy, config=after, loaded_at=None, verdicts={}
     )  # new queues get bits of their own
     state.tick()
-    old = Configured(state.policy, seen)
+    ads = state.keeper.ads.look(state.db)
+    old = Configured(state.policy, seen, ads, state.now)
     state.tick()
-    new = Configured(policy, seen)
+    new = Configured(policy, seen, ads, state.now)
     state.tick()
     renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
     task_queues = list(_task_queues(old, new, seen, state))

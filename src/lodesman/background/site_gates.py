@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lodesman.answers.site_ads import GateInFull
-from lodesman.answers.vocabulary import GateMode
 from lodesman.background.site_matching import GateOptions
 from lodesman.broker.ad import SiteAd
 from lodesman.broker.gate import SiteGate
@@ -31,11 +31,10 @@ class GateReader:
 
     def gate_of(self, site: str, ad: SiteAd | None, now: float) -> SiteGate:
         """The gate of a site with its ad, by the pilots that are stored."""
-        mode = gate_modes(self.tree).get(site, self.options.mode)
-        matches = live_matches(self.db, site).get(site, [])
-        if ad is not None and mode is GateMode.STRICT:
-            matches += ended_matches(self.db, site, ad.received_at)
-        return SiteGate(site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s)
+        return self.options.gate(
+            site, ad, mode=gate_modes(self.tree).get(site), live=live_matches(self.db, site).get(site, ()),
+            ended=partial(ended_matches, self.db), now=now,
+        )  # fmt: skip
 
     def limit(self, site: str, now: float) -> Limit | None:
         """What the gate of a site lets through now; None if that is all."""

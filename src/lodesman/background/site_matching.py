@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.background.refresh import placement_clauses
 from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
-from lodesman.broker.site_choice import SiteChoice, SiteMemory, SiteWish, site_wish
+from lodesman.broker.site_choice import SiteChoice, SiteMemory
+from lodesman.broker.site_wishes import SiteWish, WishedQueues, site_wish
 from lodesman.classad import Node, parse_expression
 from lodesman.director.options import PoolOptions
 from lodesman.director.site_matching import NO_SITES, SiteMatching
@@ -23,7 +24,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import gate_modes
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot
-from lodesman.store.read.submit_pools import pass_requests, stored_pools
+from lodesman.store.read.submit_pools import PoolRow, pass_requests, stored_pools
 
 _rank = lru_cache(maxsize=1_024)(parse_expression)
 
@@ -38,6 +39,18 @@ class GateOptions:
     ledger_s: float = LEDGER_S
     lifetime_s: float = LIFETIME_S
 
+    def gate(
+        self, site: str, ad: SiteAd | None, *, mode: GateMode | None, live: Sequence[SiteMatch],
+        ended: Callable[[str, float], Iterable[SiteMatch]], now: float,
+    ) -> SiteGate:  # fmt: skip
+        """The gate of a site. `mode`: as the site says it, if it does; `live`: the pilots that were placed there; `ended`:
+        those of a site that ended since a time.
+        """
+        mode, matches = mode or self.mode, live
+        if ad is not None and mode is GateMode.STRICT:
+            matches = [*live, *ended(site, ad.received_at)]
+        return SiteGate(site, ad, mode=mode, matches=matches, now=now, ledger_s=self.ledger_s)
+
 
 @dataclass(slots=True, kw_only=True)
 class SiteMatcher:
@@ -51,7 +64,9 @@ class SiteMatcher:
     wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]] = lambda _db, _policy: {}
     options: GateOptions = GateOptions()
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
-    _places: tuple[object, Mapping[str, Mask]] = field(init=False, default=(None, {}))
+    _known: tuple[object, Mapping[str, Mask], Mapping[str, GateMode]] = field(
+        init=False, default=(None, {}, {})
+    )
 
     def look(
         self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
@@ -64,31 +79,21 @@ class SiteMatcher:
         if not (ads or ranks or wishes):
             return NO_SITES
         live = (self.live(db) if pilots is None else matches_of(pilots)) if ads else {}
-        gates = self.gates(db, policy, ads, now, live)
-        if self._places[0] != policy.version:
-            self._places = policy.version, places_of(policy)
-        return SiteChoice(gates, self._places[1], now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+        if self._known[0] != policy.version:
+            self._known = policy.version, places_of(policy), gate_modes(policy.config.tree)
+        _, places, modes = self._known
+        ended = partial(self.ended, db)
+        gates = {
+            site: self.options.gate(
+                site, ads.get(site), mode=modes.get(site), live=live.get(site, ()), ended=ended, now=now
+            )
+            for site in policy.config.tree.sites
+        }
+        return SiteChoice(gates, places, now=now, memory=self._memory, ranks=ranks, wishes=wishes)
 
     def apart(self) -> SiteMatcher:
         """One that shares nothing with it that a thread uses alone."""
         return replace(self)
-
-    def gates(
-        self, db: Reader, policy: Policy, ads: Mapping[str, SiteAd], now: float,
-        live: Mapping[str, Sequence[SiteMatch]],
-    ) -> dict[str, SiteGate]:  # fmt: skip
-        """The gate of each configured site, with these ads."""
-        modes = gate_modes(policy.config.tree)
-        found = {}
-        for site in policy.config.tree.sites:
-            ad, mode = ads.get(site), modes.get(site, self.options.mode)
-            matches = live.get(site, ())
-            if ad is not None and mode is GateMode.STRICT:
-                matches = [*matches, *self.ended(db, site, ad.received_at)]
-            found[site] = SiteGate(
-                site, ad, mode=mode, matches=matches, now=now, ledger_s=self.options.ledger_s
-            )
-        return found
 
 
 def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
@@ -96,8 +101,8 @@ def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
     found: dict[str, list[SiteMatch]] = {}
     for one in pilots:
         taken_at = one.joined_at if one.submitted_at is None else one.submitted_at
-        match = SiteMatch(stamp=one.stamp, matched_at=one.created_at, submitted_at=taken_at)
-        found.setdefault(one.submitted_to.site, []).append(match)
+        site = one.submitted_to.site if one.sent_to else one.queue_id.site
+        found.setdefault(site, []).append(SiteMatch(one.stamp, one.created_at, taken_at))
     return found
 
 
@@ -117,11 +122,32 @@ class KnownWishes:
             version = pass_requests(db).version, policy.version
             if self._read != version:
                 self._read = version
-                self._known = {
-                    pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
-                    for pool, clauses in placement_clauses(policy, stored_pools(db)).items()
-                }
+                self._known = wishes_of(policy, stored_pools(db))
             return self._known
+
+
+def wishes_of(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, Sequence[SiteWish]]:
+    """What SubmitPools ask of the ads of sites, for those that ask for something."""
+    return {
+        pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
+        for pool, clauses in placement_clauses(policy, pools).items()
+    }
+
+
+class UnfitQueues:
+    """Where jobs of SubmitPools do not run because of what the sites advertise. One thread asks."""
+
+    def __init__(
+        self,
+        ads: Callable[[Reader], Mapping[str, SiteAd]],
+        wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]],
+    ) -> None:
+        self._ads, self._wishes, self._known = ads, wishes, WishedQueues()
+
+    def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
+        """The CE queues, for each SubmitPool that asks for something in the ads of sites."""
+        wishes = self._wishes(db, policy)
+        return self._known.unfit(wishes, self._ads(db), places_of(policy), now) if wishes else {}
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:

@@ -18,6 +18,7 @@ import msgspec
 from lodesman.background.pilot_book import PilotBook
 from lodesman.background.traffic import StartsOfLate
 from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
+from lodesman.commands.site_ads import KnownAds
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import ResourceRequest, TaskQueueKey
@@ -106,6 +107,8 @@ class SnapshotKeeper:
         """Between two iterations of the director."""
         self.sharing: Callable[[], Collection[str]] = frozenset
         """The groups whose owners are not distinguished."""
+        self.ads = KnownAds()
+        """What sites advertise; as it is now."""
         self.contest = Contest()
         self.starts = StartsOfLate(db)
         self._vo_slots: dict[tuple[str, str, float], VOSlots] = {}

@@ -1,74 +1,40 @@
-"""A match cycle: each request gets a site where the Requirements of both are true and the gate is open.
+"""What matches between two ads, as masks of sites: those that a request's Requirements accept, and those whose Requirements
+accept a request.
 
-What does not change between two ads is remembered as masks of sites: which sites a request's Requirements accept, which
-sites' Requirements accept a request, how a request ranks them. Requests that say the same share a mask, and after a new ad
-only its site is judged anew. These masks only leave sites out: each match asks the gate, and both Requirements, as they
-are at that moment.
+Requests that say the same share a mask, and after a new ad only its site is judged anew. These masks only leave sites out:
+each match asks the gate, and both Requirements, as they are at that moment (`site_choice`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from random import Random
 from typing import Final
 
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.questions import SiteQuestion, question_of, unsettled
 from lodesman.broker.rules import GateRules, side_with
-from lodesman.classad import EMPTY, Ad, Run, evaluate
+from lodesman.classad import EMPTY, Ad
 from lodesman.classad.fast import MatchSide
-from lodesman.masks.bits import Mask, bits, nth_bit
+from lodesman.masks.bits import Mask, bits
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRequest:
-    """One kind of request, made ready once: `count` of them. `stations`: in small letters, none: any site.
-
-    `facts`: what sites asked of it at last, by the names of that.
-    """
+    """One kind of request, made ready once. `facts`: what sites asked of it at last, by the names of that."""
 
     ad: Ad
     side: MatchSide
     wants: SiteQuestion
-    rank: SiteQuestion | None
-    stations: frozenset[str]
-    count: int = 1
     facts: dict[frozenset[str], SiteQuestion] = field(default_factory=dict, compare=False, repr=False)
 
 
-def request_of(ad: Ad, *, stations: Iterable[str] = (), count: int = 1) -> BrokerRequest:
-    """A request as a ClassAd: its Requirements (a request without them accepts no site), its Rank if it has one."""
-    return BrokerRequest(
-        ad=ad,
-        side=MatchSide(ad),
-        wants=question_of(ad, "requirements"),
-        rank=question_of(ad, "rank") if "rank" in ad.entries else None,
-        stations=frozenset(one.lower() for one in stations),
-        count=count,
-    )
-
-
-class NoSite(StrEnum):
-    """Why a site did not get a request: the first that holds."""
-
-    STATION = "advertises no station of the list"
-    REQUEST = "the Requirements of the request are not true"
-    SITE = "the Requirements of the site are not true"
-    GATE = "the gate of the site is shut"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleOutcome:
-    """What became of one request: matches by site; for those that got none, the number of sites by reason."""
-
-    request: BrokerRequest
-    sites: Mapping[str, int]
-    refused: Mapping[NoSite, int]
+def request_of(ad: Ad) -> BrokerRequest:
+    """A request as a ClassAd: its Requirements (a request without them accepts no site)."""
+    return BrokerRequest(ad=ad, side=MatchSide(ad), wants=question_of(ad, "requirements"))
 
 
 @dataclass(slots=True)
@@ -80,8 +46,6 @@ class _Memo:
     stale: Mask
     fits: Mask = 0
     used: bool = True
-    ranks: dict[int, float] = field(default_factory=dict)
-    tiers: list[tuple[float, Mask]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +75,7 @@ class SiteBook:
         self._views: dict[int, _SiteView] = {}
         self._asked: Counter[str] = Counter()
         self._names: frozenset[str] = frozenset()
-        self._memos: dict[str, dict[str, _Memo]] = {"wants": {}, "facts": {}, "rank": {}}
+        self._memos: dict[str, dict[str, _Memo]] = {"wants": {}, "facts": {}}
 
     def update(self, gates: Mapping[str, SiteGate]) -> None:
         """Begin a cycle with these sites: those with another ad than before are judged anew."""
@@ -147,23 +111,6 @@ class SiteBook:
             question = request.facts[self._names] = question_of(request.ad, *self._names)
         return self._fitting("facts", question)
 
-    def best(self, request: BrokerRequest, sites: Mask, gates: Mapping[int, SiteGate], now: float) -> Mask:
-        """Those among some sites that a request ranks highest; what is no number counts as 0."""
-        question = request.rank
-        if question is None or not sites & (sites - 1):
-            return sites
-        memo = self._memo("rank", question)
-        if memo.stale:
-            self._rank(memo)
-        settled = sites & memo.fits
-        tiers = ((value, found) for value, mask in memo.tiers if (found := mask & settled))
-        top, best = next(tiers, (float("-inf"), 0))
-        for bit in bits(sites & ~memo.fits):
-            value = _rank_of(request.ad, gates[bit].side.ad, now)
-            if value >= top:
-                top, best = value, best | 1 << bit if value == top else 1 << bit
-        return best
-
     # --- what is remembered --------------------------------------------------------------------------------------
 
     def _replace(self, bit: int, view: _SiteView) -> None:
@@ -193,21 +140,6 @@ class SiteBook:
             memo.stale = 0
         return memo.fits
 
-    def _rank(self, memo: _Memo) -> None:
-        memo.fits |= memo.stale
-        for bit in bits(memo.stale):
-            view = self._views[bit]
-            if memo.question.is_settled_by(view.unsettled):
-                memo.ranks[bit] = _rank_of(memo.question.ad, view.side.ad, 0.0)
-            else:
-                memo.ranks.pop(bit, None)
-                memo.fits &= ~(1 << bit)
-        tiers: dict[float, Mask] = {}
-        for bit, value in memo.ranks.items():
-            tiers[value] = tiers.get(value, 0) | 1 << bit
-        memo.tiers = sorted(tiers.items(), reverse=True)
-        memo.stale = 0
-
 
 def _view_of(rules: GateRules) -> _SiteView:
     ad = rules.whole.ad
@@ -228,71 +160,3 @@ def _may_want(memo: _Memo, view: _SiteView) -> bool:
 def _may_welcome(memo: _Memo, view: _SiteView) -> bool:
     """Of the facts of a request: those that depend on the site are not known."""
     return bool(view.asked & memo.question.unsettled) or view.welcome.accepts(memo.side)
-
-
-def _rank_of(ad: Ad, site: Ad, now: float) -> float:
-    value = evaluate("rank", ad, site, run=Run(now=now))
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-# --- the cycle ------------------------------------------------------------------------------------------------
-
-
-class MatchCycle:
-    """One cycle: requests in the order in which they come, each match with the numbers that the ones before it left."""
-
-    def __init__(self, book: SiteBook, gates: Mapping[str, SiteGate], *, now: float, rng: Random) -> None:
-        book.update(gates)
-        self._book = book
-        self._rng = rng
-        self._now = now
-        self._gates = {book.bit(site): gate for site, gate in gates.items()}
-        self._all = sum(1 << bit for bit in self._gates)
-        self._open = sum(1 << bit for bit, gate in self._gates.items() if gate.admits())
-        self._stations: dict[str, Mask] = {}
-        for bit, gate in self._gates.items():
-            for name in gate.ad.stations if gate.ad else ():
-                self._stations[name] = self._stations.get(name, 0) | 1 << bit
-
-    def match(self, request: BrokerRequest) -> CycleOutcome:
-        """Find a site for each of the count, at random among those that are ranked highest."""
-        named, wanted, welcoming = self._masks(request)
-        sites: Counter[str] = Counter()
-        left = named & wanted & welcoming
-        while left & self._open and sites.total() < request.count:
-            best = self._book.best(request, left & self._open, self._gates, self._now)
-            bit = nth_bit(best, self._rng.randrange(best.bit_count()))
-            gate = self._gates[bit]
-            if not gate.admits(request.side) or not request.side.accepts(gate.side, Run(now=self._now)):
-                left &= ~(1 << bit)
-                continue
-            gate.take()
-            sites[gate.site] += 1
-            if not gate.admits():
-                self._open &= ~(1 << bit)
-        refused = {} if sites.total() == request.count else self._refused(request, left)
-        return CycleOutcome(request=request, sites=sites, refused=refused)
-
-    def _masks(self, request: BrokerRequest) -> Sequence[Mask]:
-        named = self._all
-        if request.stations:
-            named = 0
-            for name in request.stations:
-                named |= self._stations.get(name, 0)
-        return named, self._book.wanted(request), self._book.welcoming(request)
-
-    def _refused(self, request: BrokerRequest, left: Mask) -> dict[NoSite, int]:
-        """`left`: the sites that were not found to be wrong by asking them."""
-        named, wanted, welcoming = self._masks(request)
-        asked = named & wanted & welcoming & self._open & ~left
-        unwanted = sum(
-            1 << bit for bit in bits(asked)
-            if not request.side.accepts(self._gates[bit].side, Run(now=self._now))
-        )  # fmt: skip
-        answers = {
-            NoSite.STATION: self._all & ~named,
-            NoSite.REQUEST: named & ~wanted | unwanted,
-            NoSite.SITE: named & wanted & ~welcoming | asked & ~unwanted,
-            NoSite.GATE: named & wanted & welcoming & ~self._open,
-        }
-        return {reason: mask.bit_count() for reason, mask in answers.items() if mask}

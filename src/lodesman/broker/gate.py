@@ -6,27 +6,24 @@ of pilots say what was matched. There is no second book that could differ from t
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import SiteAd
-from lodesman.broker.questions import CUR_MATCHES, SINCE_AD
-from lodesman.broker.rules import GATE_NAMES, GateRules, rules_of
-from lodesman.classad import EMPTY, UNDEFINED, Ad, Run, Value, write_value
+from lodesman.broker.questions import CUR_MATCHES
+from lodesman.broker.rules import GATE_NAMES, GateRules, is_less, rules_of
+from lodesman.classad import EMPTY, Ad, Run, Value, write_value
 from lodesman.classad.clauses import Clause, explain
 from lodesman.classad.fast import MatchSide
-from lodesman.classad.values import STRICT, is_true, lower
+from lodesman.classad.values import is_true, lower
 
 LEDGER_S: Final = 900.0
 """An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
 _NOTHING: Final = MatchSide(EMPTY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteMatch:
+class SiteMatch(NamedTuple):
     """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
     certain; `ended`: it has left, or never came there.
     """
@@ -65,10 +62,10 @@ class SiteGate:
             return
         rules = ad.rules.get(mode) or ad.rules.setdefault(mode, rules_of(ad.ad, mode))
         self._rules = rules
-        self._own = rules.own.copy()
+        self._is_void = not rules.requirements or ad.is_too_old(now)
+        self._own: MatchSide | None = None
         self._whole: MatchSide | None = None
-        self._first = _first_value(rules, mode)
-        self._count(sum(_counts(one, ad, mode, ledger_s) for one in matches))
+        self.matched = _count(matches, ad, mode, ledger_s)
         if mode is GateMode.STRICT:
             self.notice = _notice(rules.counts)
 
@@ -78,36 +75,31 @@ class SiteGate:
         """Whether it takes one more match now, of this request; without one, as far as its own clauses say."""
         if self.ad is None:
             return True
-        if self._whole_answer():
+        if self._is_void:
             return False
         if request is None:
-            return self._is_open()
+            shut_at = self._rules.shut_at
+            return self._is_open(self.matched) if shut_at is None else self.matched < shut_at
         other = request if isinstance(request, MatchSide) else MatchSide(request)
         return self.side.accepts(other, Run(now=self.now))
 
     def take(self) -> None:
         """One match with this site: it counts at once."""
         if self.ad is not None:
-            self._count(self.matched + 1)
+            self.matched += 1
+            if self._whole is not None:
+                self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
         """How many more matches its own clauses allow one after the other, at most `most`."""
         if self.ad is None:
             return most
-        if self._whole_answer():
+        if self._is_void:
             return 0
-        before = self.matched
-
-        def is_full(more: int) -> bool:
-            self._count(before + more)
-            return not self._is_open()
-
-        if self._rules.grows:
-            found = bisect_left(range(most), True, key=is_full)
-        else:
-            found = next((more for more in range(most) if is_full(more)), most)
-        self._count(before)
-        return found
+        shut_at, before = self._rules.shut_at, self.matched
+        if shut_at is not None:
+            return min(most, max(0, shut_at - before))
+        return next((more for more in range(most) if not self._is_open(before + more)), most)
 
     @property
     def side(self) -> MatchSide:
@@ -116,7 +108,7 @@ class SiteGate:
             return _NOTHING
         if self._whole is None:
             self._whole = self._rules.whole.copy()
-            self._write(self._whole)
+            self._rules.write(self._whole, self.matched)
         return self._whole
 
     @property
@@ -132,7 +124,7 @@ class SiteGate:
         if self.ad is None:
             return ""
         return self._whole_answer() or next(
-            (_said(one) for one in self._own_clauses() if not is_true(one.value)), ""
+            (said(one) for one in self._own_clauses() if not is_true(one.value)), ""
         )
 
     def refusal(self, request: Ad) -> str:
@@ -140,7 +132,7 @@ class SiteGate:
         if self.ad is None:
             return ""
         return self._whole_answer() or next(
-            (_said(one) for one in self.clauses(request) if not is_true(one.value)), ""
+            (said(one) for one in self.clauses(request) if not is_true(one.value)), ""
         )
 
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
@@ -165,69 +157,40 @@ class SiteGate:
             return f"its ad is {self.now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
         return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
 
-    def _is_open(self) -> bool:
+    def _is_open(self, matched: int) -> bool:
+        """Whether its own clauses are true after this number of matches."""
+        if self._own is None:
+            self._own = self._rules.own.copy()
+        self._rules.write(self._own, matched)
         return self._own.accepts(_NOTHING, Run(now=self.now))
 
     def _own_clauses(self) -> Iterator[Clause]:
         for node in self._rules.own_clauses:
             yield from explain(node, self.side.ad, now=self.now)
 
-    def _count(self, matched: int) -> None:
-        self.matched = matched
-        self._write(self._own)
-        if self._whole is not None:
-            self._write(self._whole)
 
-    def _write(self, side: MatchSide) -> None:
-        matched = self.matched
-        cur_matches = STRICT["+"](self._first, matched)
-        since: Value = matched
-        if self.mode is GateMode.STRICT:
-            since = STRICT["-"](cur_matches, self._rules.counts["currentjobs"])
-        side.set(CUR_MATCHES, cur_matches)
-        side.set(SINCE_AD, since)
-
-
-def _counts(match: SiteMatch, ad: SiteAd, mode: GateMode, ledger_s: float) -> bool:
-    """Whether a match is not in the numbers of the ad yet."""
+def _count(matches: Iterable[SiteMatch], ad: SiteAd, mode: GateMode, ledger_s: float) -> int:
+    """The matches that are not in the numbers of the ad yet."""
+    since, stamps, count = ad.received_at, ad.stamps, 0
     if mode is GateMode.STRICT:
-        return match.matched_at >= ad.received_at
-    if match.ended or match.stamp in ad.stamps:
-        return False
-    return match.submitted_at is None or ad.received_at - match.submitted_at < ledger_s
-
-
-def _first_value(rules: GateRules, mode: GateMode) -> Value:
-    """CurMatches before any match that the ad does not show.
-
-    Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not publish
-    is part of another one.
-    """
-    counts = rules.counts
-    total = counts["currentjobs"]
-    if mode is GateMode.STRICT:
-        published = counts[CUR_MATCHES]
-        return total if published is UNDEFINED or _is_less(published, total) else published
-    for key in ("currentsubmittingjobs", "currentpendingjobs"):
-        if key in rules.published:
-            total = STRICT["+"](total, counts[key])
-    return total
-
-
-def _is_less(left: Value, right: Value) -> bool:
-    return STRICT["<"](left, right) is True
+        return sum([one.matched_at >= since for one in matches])
+    for stamp, _, submitted_at, ended in matches:
+        if not (ended or stamp in stamps) and (submitted_at is None or since - submitted_at < ledger_s):
+            count += 1
+    return count
 
 
 def _notice(counts: Mapping[str, Value]) -> str:
     """What to say of a site that counts less as matched than it has."""
     published, current = counts[CUR_MATCHES], counts["currentjobs"]
-    if not _is_less(published, current):
+    if not is_less(published, current):
         return ""
     return f"its CurMatches = {write_value(published)} is less than CurrentJobs, and counts as {write_value(current)}"
 
 
-def _said(clause: Clause) -> str:
-    text = f"{clause.text} is {write_value(clause.value)}"
+def said(clause: Clause, *, text: str = "") -> str:
+    """A clause that is not true, with the values in it. `text`: as what it is shown, if not as it is written."""
+    text = f"{text or clause.text} is {write_value(clause.value)}"
     if clause.cycle:
         return f"{text}: {' -> '.join(clause.cycle)} ask for each other"
     values = ", ".join(f"{name} = {write_value(value)}" for name, value in (*clause.own, *clause.other))

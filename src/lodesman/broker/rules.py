@@ -5,18 +5,29 @@ The limits are those of SAM-Grid. An ad with limits and without Requirements has
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.questions import LIVE, SiteQuestion, clause_of, question_of
-from lodesman.classad import UNDEFINED, Ad, Node, Value, evaluate, parse_expression, write_expression
+from lodesman.broker.questions import CUR_MATCHES, LIVE, SINCE_AD, SiteQuestion, clause_of, question_of
+from lodesman.classad import (
+    EMPTY,
+    UNDEFINED,
+    Ad,
+    Node,
+    Run,
+    Value,
+    evaluate,
+    parse_expression,
+    write_expression,
+)
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.fast import MatchSide
 from lodesman.classad.nodes import Binary, Constant, Logic, clauses
 from lodesman.classad.partial import references
-from lodesman.classad.values import lower
+from lodesman.classad.values import STRICT, lower
 
 GATE_NAMES: Final = (
     "MaxJobs",
@@ -34,6 +45,8 @@ _LIMITS: Final = {
         "JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"
     ),
 }
+MOST_MATCHES: Final = 1 << 30
+_NOTHING: Final = MatchSide(EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +54,12 @@ class GateRules:
     """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
 
     `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what
-    the ad says, by GATE_NAMES in small letters; `published`: those that it has. `grows`: once an own clause is false it
-    stays so, however many more are matched.
+    the ad says, by GATE_NAMES in small letters; `published`: those that it has. `first`: CurMatches before any match that
+    the ad does not show. `shut_at`: how many of these matches shut the gate, if more of them can open it no more and the
+    time changes nothing; else None.
     """
+
+    mode: GateMode
 
     requirements: Node | None
     own_clauses: tuple[Node, ...]
@@ -52,7 +68,17 @@ class GateRules:
     own: MatchSide
     counts: dict[str, Value]
     published: frozenset[str]
-    grows: bool
+    first: Value
+    shut_at: int | None = None
+
+    def write(self, side: MatchSide, matched: int) -> None:
+        """Put the values after a number of matches into the site's side."""
+        cur_matches = STRICT["+"](self.first, matched)
+        since: Value = matched
+        if self.mode is GateMode.STRICT:
+            since = STRICT["-"](cur_matches, self.counts["currentjobs"])
+        side.set(CUR_MATCHES, cur_matches)
+        side.set(SINCE_AD, since)
 
 
 def rules_of(ad: Ad, mode: GateMode) -> GateRules:
@@ -69,16 +95,52 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
     asked = [clause_of(base, one) for one in parts]
     other = tuple(one for one in asked if one.others or one.asks_ad)
     own = tuple(node for node, one in zip(parts, asked, strict=True) if not (one.others or one.asks_ad))
-    return GateRules(
+    published = frozenset(counts.keys() & ad.entries.keys())
+    rules = GateRules(
+        mode=mode,
         requirements=requirements,
         own_clauses=own,
         request_clauses=other,
         whole=side_with(entries, parts),
         own=MatchSide(question_of(side_with(entries, own).ad, "requirements").ad),
         counts=counts,
-        published=frozenset(counts.keys() & ad.entries.keys()),
-        grows=all(_grows(one, base) for one in own),
+        published=published,
+        first=_first_value(counts, published, mode),
     )
+    grows = all(_grows(one, base) for one in own) and not any(one.asks_clock for one in asked)
+    return replace(rules, shut_at=_shut_at(rules)) if grows else rules
+
+
+def _first_value(counts: Mapping[str, Value], published: frozenset[str], mode: GateMode) -> Value:
+    """Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not
+    publish is part of another one.
+    """
+    total = counts["currentjobs"]
+    if mode is GateMode.STRICT:
+        given = counts[CUR_MATCHES]
+        return total if given is UNDEFINED or is_less(given, total) else given
+    for key in ("currentsubmittingjobs", "currentpendingjobs"):
+        if key in published:
+            total = STRICT["+"](total, counts[key])
+    return total
+
+
+def is_less(left: Value, right: Value) -> bool:
+    """Whether one number is less than another."""
+    return STRICT["<"](left, right) is True
+
+
+def _shut_at(rules: GateRules) -> int:
+    side = rules.own.copy()
+
+    def is_shut(matched: int) -> bool:
+        rules.write(side, matched)
+        return not side.accepts(_NOTHING, Run(now=0.0))
+
+    most = 1
+    while most < MOST_MATCHES and not is_shut(most):
+        most *= 2
+    return bisect_left(range(most), True, key=is_shut)
 
 
 def _requirements(ad: Ad, mode: GateMode) -> Node | None:

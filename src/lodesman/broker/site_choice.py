@@ -2,15 +2,14 @@
 
 A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
 to the sites with the greatest Rank of its submission pool. The director draws among equals. The seed's match making cycle,
-every five minutes, is an iteration of the director here; `cycle` is the same for requests that need only a site.
+every five minutes, is an iteration of the director here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -18,8 +17,8 @@ from typing import Final, Protocol
 from lodesman.broker.cycle import BrokerRequest, SiteBook, request_of
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.request_ad import RunsAs, request_ad
+from lodesman.broker.site_wishes import SiteWish, in_words, requiring, why_unknown
 from lodesman.classad import EMPTY, Ad, Node, Run, evaluate
-from lodesman.classad.ads import AdAttribute
 from lodesman.classad.nodes import Constant
 from lodesman.classad.partial import references
 from lodesman.masks.bits import Mask, bits
@@ -44,24 +43,6 @@ class PilotsWanted(Protocol):
         """As whom they run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteWish:
-    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`: an expression about that ad alone."""
-
-    text: str
-    request: BrokerRequest
-    queues: Mask
-
-
-def site_wish(text: str, node: Node, queues: Mask) -> SiteWish:
-    """A wish, ready to be judged."""
-    return SiteWish(text=text, request=request_of(_requiring(EMPTY, node)), queues=queues)
-
-
-def _requiring(ad: Ad, node: Node) -> Ad:
-    return Ad({**ad.entries, "requirements": AdAttribute("Requirements", node)})
-
-
 class SiteMemory:
     """What is kept from one iteration to the next: masks between two ads, and requests made ready."""
 
@@ -78,7 +59,7 @@ class SiteMemory:
             if len(self._requests) >= _MOST_KNOWN:
                 self._requests.clear()
             ad = request_ad(wanted.key, who, submission_pool=wanted.pool)
-            found = self._requests[name] = request_of(_requiring(ad, Constant(value=True)))
+            found = self._requests[name] = request_of(requiring(ad, Constant(value=True)))
         return found
 
 
@@ -132,6 +113,7 @@ class SiteChoice:
         """Those whose Requirements ask something of a request."""
         self._ranks = ranks
         self._rankings: dict[Hashable, Ranking] = {}
+        self._wished = {pool: reduce(or_, (one.queues for one in some)) for pool, some in wishes.items()}
         self._names = {self.memory.book.bit(site): site for site in sites}
         self._all = reduce(or_, (1 << bit for bit in self._names), 0)
         self._spread: dict[Mask, Mask] = {}
@@ -142,6 +124,17 @@ class SiteChoice:
         if not (self.asking or wishes or wanted.pool in self._ranks):
             return None
         return OrderChoice(self, wanted, wishes)
+
+    def wished(self, pool: str) -> Mask:
+        """The CE queues where the ads of sites decide about the jobs of a SubmitPool."""
+        return self._wished.get(pool, 0)
+
+    @cached_property
+    def silent(self) -> Mask:
+        """The CE queues of sites without an ad."""
+        return reduce(
+            or_, (self.places.get(site, 0) for site, gate in self.sites.items() if gate.ad is None), 0
+        )
 
     def spread_all_but(self, fitting: Mask) -> Mask:
         """The CE queues of all sites but some."""
@@ -177,7 +170,8 @@ class OrderChoice:
         if choice.asking:
             self.refusing = choice.spread_all_but(book.welcoming(self._request))
         for wish in wishes:
-            self.refusing |= wish.queues & choice.spread_all_but(book.wanted(wish.request))
+            excluded = choice.spread_all_but(book.wanted(wish.request))
+            self.refusing |= wish.queues & (excluded | choice.silent if wish.needs_ad else excluded)
         self._ranking = choice.ranking(wanted.pool, self._request.ad)
 
     def admits(self, site: str, bit: int) -> bool:
@@ -190,7 +184,8 @@ class OrderChoice:
         return all(self._holds(wish, gate) for wish in self._wishes if wish.queues >> bit & 1)
 
     def _holds(self, wish: SiteWish, gate: SiteGate) -> bool:
-        return wish.request.side.accepts(gate.side, Run(now=self._choice.now))
+        is_silent = wish.needs_ad and gate.ad is None
+        return not is_silent and wish.request.side.accepts(gate.side, Run(now=self._choice.now))
 
     def best(self, free: Mask) -> Mask:
         """The CE queues of the sites with the greatest Rank."""
@@ -202,10 +197,13 @@ class OrderChoice:
         if gate is not None and (words := gate.refusal(self._request.ad)):
             return words
         for wish in self._wishes:
-            if wish.queues >> bit & 1 and (gate is None or not self._holds(wish, gate)):
-                is_silent = gate is None or gate.ad is None
-                about = "the site has not advertised" if is_silent else "as the site advertises itself"
-                return f"{wish.text} is not true: {about}"
+            if not wish.queues >> bit & 1:
+                continue
+            ad, now = None if gate is None else gate.ad, self._choice.now
+            if wish.needs_ad and (unknown := why_unknown(ad, now)):
+                return f"{wish.text} is unknown: {unknown}"
+            if gate is None or not self._holds(wish, gate):
+                return in_words(wish, EMPTY if gate is None else gate.side.ad, now)
         return ""
 
 

@@ -21,7 +21,7 @@ from lodesman.errors import InvalidRequest, NotFound
 
 _MOST_DRAINED = 10_000
 _MOST_OWNERS = 10
-_PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "owner", "remark")
+_PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "serves", "remark")
 
 
 pilot = click.Group("pilot", help="List pilots, and let them leave.")
@@ -40,12 +40,12 @@ def _list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
 
 
 def _pilot(row: Pilot) -> list[Cell]:
-    owner = " ".join(filter(None, (row.owner, row.group and f"({row.group})"))) or "any"
-    remark = row.reason or ("draining" if row.drain else "")
+    serves = " ".join(filter(None, (row.owner, row.group and f"({row.group})"))) or "any"
     if row.bound_job is not None:
-        remark = f"bound to job {row.bound_job}" + (f"; {remark}" if remark else "")
+        serves = f"job {row.bound_job}"
+    remark = row.reason or ("draining" if row.drain else "")
     ages = (age(row.created_at), age(row.last_seen))
-    return [str(row.id), state(row.state), path_of(row), str(row.jobs_done), *ages, owner, remark]
+    return [str(row.id), state(row.state), path_of(row), str(row.jobs_done), *ages, serves, remark]
 
 
 @pilot.command("log")

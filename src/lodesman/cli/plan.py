@@ -8,16 +8,17 @@ from itertools import chain, islice
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from msgspec import to_builtins
 
 from lodesman.answers import calls
 from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, WaitingGroup
 from lodesman.answers.requests import PlanSharesBody
 from lodesman.answers.vocabulary import FORMS
-from lodesman.cli.arguments import Parsed
+from lodesman.cli.arguments import Parsed, limit_option
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.faults import FAILED
-from lodesman.cli.plan_gates import plan_gates
+from lodesman.cli.plan_gates import GateChange, gate_change, plan_gates
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, note_all, patience, say, show_table, state
@@ -30,11 +31,31 @@ _GROUPS = ("group", "vo", ">waiting", ">share", ">then", ">starts", ">then", ">a
 _PLACES = (">queues", "at", "group", ">starts", ">then")
 
 
-plan = click.Group(
-    "plan",
-    help="Show what would happen to jobs, or through other resources, shares or ads of sites.\n\n"
-    "Worked out by the server on its live state; nothing is stored.",
+@click.group(invoke_without_command=True, no_args_is_help=True)
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    type=Parsed("gate", gate_change),
+    metavar="SITE:ATTRIBUTE=EXPRESSION",
+    help="What a site is taken to advertise now, beside what its last ad says; may be repeated.",
 )
+@limit_option(100, 10_000, "rows of each list", least=0)
+@with_session
+@click.pass_context
+def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange, ...], limit: int) -> None:
+    """Show what would happen to jobs, or through other resources, shares or ads of sites.
+
+    Worked out by the server on its live state; nothing is stored. With --gate, as in lode plan --gate FNAL:MaxJobs=200
+    --gate FNAL:MaxSubmittingJobs=20: what the director would do next (administrators), pilots by group and queue before
+    and after, and the limits that bind. A site that never advertised says these attributes alone.
+    """
+    if context.invoked_subcommand is None:
+        if not gates:
+            raise click.UsageError("Name a command, or other ads of sites: --gate North:MaxJobs=200.")
+        plan_gates(session, gates, limit)
+    elif gates or context.get_parameter_source("limit") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--gate stands alone, and --limit before a command belongs to it.")
 
 
 @plan.command("job")
@@ -179,4 +200,3 @@ def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
 
 
 plan.add_command(plan_resources)
-plan.add_command(plan_gates)

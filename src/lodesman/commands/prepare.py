@@ -159,8 +159,9 @@ class Preparation:
         compiled = judged.requirements
         if compiled.pool and compiled.pool not in self.pools:
             self.pools[compiled.pool] = NewPool(
-                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=judged.pool_mask
-            )
+                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=judged.pool_mask,
+                asks_ads=bool(config.table.placement(compiled.criteria)),
+            )  # fmt: skip
         return judged
 
     def _stored(

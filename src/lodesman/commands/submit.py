@@ -44,12 +44,16 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPool:
-    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask."""
+    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask.
+
+    `asks_ads`: the ads of sites exclude some of them; which, the next refresh finds out.
+    """
 
     id: str
     requirements: str
     vo: str
     queues: int
+    asks_ads: bool = False
 
 
 class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
@@ -206,11 +210,14 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
     requirements = {}
     for pool in pools:
         requirements[pool.id] = pool.requirements
-        mask = live.pools.mask(pool.id)
-        if not mask:  # new, or made again by a job that came back, and not evaluated since
-            mask = pool.queues
+        known = live.pools.mask(pool.id)
+        # 0: made again by a job that came back, and not evaluated since; or the ads of sites exclude all queues.
+        mask = known or (0 if pool.asks_ads else pool.queues)
+        if mask != known:
             live.queues.serve(tx, {pool.id: mask})
-        submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
+        submit_pools.store_pool(
+            tx, pool.id, pool.vo, pool.requirements, mask=mask, is_evaluated=not pool.asks_ads
+        )
     return requirements
 
 

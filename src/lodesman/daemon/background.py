@@ -35,7 +35,7 @@ from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import KnownWishes, SiteMatcher
+from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
@@ -54,7 +54,7 @@ from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
-from lodesman.daemon.wakings import heard
+from lodesman.daemon.wakings import woken_by
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
@@ -75,6 +75,7 @@ _KEEP_PILOT_FILES_SECONDS = 86_400.0
 _FIRST_POLL_SECONDS: Final = 10.0
 # The least time between two iterations of the director, however much happens.
 _GAP_SECONDS: Final = 5.0
+_GAP_OF_REFRESHES: Final = 0.5
 
 
 class BackgroundProcess:
@@ -95,6 +96,7 @@ class BackgroundProcess:
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
+        self.ads, self.wishes = KnownAds(), KnownWishes()
         self.loops = Loops([])
         self.list_match = ListMatch()
         self.backends = self._backends()
@@ -112,13 +114,15 @@ class BackgroundProcess:
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
+            ask_ads=UnfitQueues(self.ads.look, self.wishes.look).look,
         )
         self.retention = Retention(
             config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
         self.reasons = MainReasons(
-            config.database.reader(), self.side.keeper, lambda: self.director.limited_in
-        )
+            config.database.reader(), self.side.keeper,
+            limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
+        )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
@@ -227,10 +231,10 @@ class BackgroundProcess:
             cancel=self.cancelling.order,
             list_match=self.list_match,
             sites=SiteMatcher(
-                ads=KnownAds().look,
+                ads=self.ads.look,
                 live=live_matches,
                 ended=ended_matches,
-                wishes=KnownWishes().look,
+                wishes=self.wishes.look,
                 options=gate_options(config),
             ),
             limited=lambda queues: self.post(calls.LIMITED, limits_at(queues, self.backends.watches)),
@@ -242,6 +246,7 @@ class BackgroundProcess:
         polling = config.polling_seconds
         keeper = SnapshotKeeper(config.database.reader(), fresh_seconds=fresh_seconds(polling))
         keeper.ask_director, keeper.polling_seconds = self.director.now, polling
+        keeper.ads = self.ads
         keeper.sharing = lambda: self.policy.sharing_groups()  # noqa: PLW0108 - the policy is swapped
         return ReadSide(
             db=config.database.reader(),
@@ -305,7 +310,8 @@ class BackgroundProcess:
     def _refresh(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
         self._reload()
-        self.submit_pools.tick(self.policy, time.time())
+        if self.submit_pools.tick(self.policy, time.time()):
+            self.loops.wake_soon("director")  # jobs are bound to pilots by SubmitPools
 
     def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
         accepted, reason = self.hosts.weigh(queue_id, accepted, reason)
@@ -344,9 +350,9 @@ class BackgroundProcess:
     def _hear(self, stop: asyncio.Event) -> None:
         """The hot process announces what may bring work; the end of what it says is its own end."""
         words = os.read(sys.stdin.fileno(), 4_096)
-        if heard(words):
-            self.loops.wake("director")
-        elif not words:
+        for name in woken_by(words):
+            self.loops.wake(name)
+        if not words:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             stop.set()
 
@@ -360,7 +366,7 @@ class BackgroundProcess:
             Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
             Loop("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)),
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
-            Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh),
+            Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),

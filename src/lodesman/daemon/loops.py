@@ -100,6 +100,7 @@ class Loops:
 
     loops: list[Loop]
     _begin: Callable[[Loop], object] | None = field(default=None, init=False)
+    _wake: Callable[[str], object] | None = field(default=None, init=False)
 
     def failing(self) -> Mapping[str, str]:
         """The faults by the names of the steps."""
@@ -111,6 +112,11 @@ class Loops:
         for loop in self.loops:
             if loop.name == name:
                 loop.wake()
+
+    def wake_soon(self, name: str) -> None:
+        """The same from any thread; nothing while they do not run."""
+        if self._wake is not None:
+            self._wake(name)
 
     def add(self, loop: Loop) -> None:
         """Run one more, now or together with the others."""
@@ -131,6 +137,7 @@ class Loops:
             for loop in self.loops:
                 begin(loop)
             self._begin = lambda loop: running.call_soon_threadsafe(begin, loop)
+            self._wake = lambda name: running.call_soon_threadsafe(self.wake, name)
             try:
                 await stop.wait()
             finally:

@@ -14,7 +14,13 @@ from lodesman.answers.vocabulary import Waking
 
 # Thousands of submissions a second are one word.
 _SOON_SECONDS: Final = 0.1
-_WORDS: Final = {ord(one.value): one for one in Waking}
+# The loops that have work then. Refreshes: SubmitPools may ask for something in the ads of sites.
+_WAKES: Final = {
+    Waking.JOBS: {"director", "configuration"},
+    Waking.AD: {"director", "configuration"},
+    Waking.PILOT_ENDED: {"director"},
+}
+_WORDS: Final = {ord(one.value): loops for one, loops in _WAKES.items()}
 
 
 class Announcer:
@@ -39,6 +45,6 @@ class Announcer:
             process.stdin.write(words)
 
 
-def heard(words: bytes) -> set[Waking]:
-    """What was announced; what is not known is left out."""
-    return {_WORDS[one] for one in words if one in _WORDS}
+def woken_by(words: bytes) -> set[str]:
+    """The loops that what was announced wakes; what is not known wakes none."""
+    return set().union(*[_WORDS.get(one, set()) for one in words])

@@ -21,6 +21,7 @@ from lodesman.director.queues import CandidateQueue, QueueGates
 from lodesman.director.site_matching import NO_SITES, SiteMatching
 from lodesman.director.supply import PilotStanding, PilotView, Supply, count_supply
 from lodesman.director.target import TargetFacts, target_of
+from lodesman.masks.bits import Mask
 from lodesman.matching.tables import KeyTable
 from lodesman.resources import NodePath, QueueId
 
@@ -94,7 +95,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     )
     target = target_of(_facts(snapshot, supply), options)
     plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
-    places = Places(snapshot.queues, snapshot.serving, snapshot.limited)
+    places = Places(snapshot.queues, _BeforeAds(snapshot.serving, snapshot.sites), snapshot.limited)
     orders, refused = make_orders(
         snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
     )
@@ -130,6 +131,20 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
         breakers=breakers,
         buckets=buckets,
     )
+
+
+class _BeforeAds:
+    """The queues that would serve SubmitPools whatever sites advertise: placement asks the ads, as they are now."""
+
+    __slots__ = ("_serving", "_sites", "bit")
+
+    def __init__(self, serving: PoolServing, sites: SiteMatching) -> None:
+        self._serving, self._sites, self.bit = serving, sites, serving.bit
+
+    def mask(self, pool: str, /) -> Mask | None:
+        """The queues of a pool; None if it is not known."""
+        found = self._serving.mask(pool)
+        return None if found is None else found | self._sites.wished(pool)
 
 
 def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:

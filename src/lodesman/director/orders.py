@@ -102,7 +102,8 @@ class PilotIdentity:
 
     serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
     they present. draw: the random number used, None if none was needed. account: the name of the identity with which they
-    are submitted, '' for the batch system's own.
+    are submitted, '' for the batch system's own. The job of a bound pilot is chosen when it is stored: `bound_job` of its
+    row and of the answer to its join (ADR 0060).
     """
 
     private: bool

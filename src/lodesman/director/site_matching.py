@@ -1,4 +1,4 @@
-"""What the broker says of sites, as the placement of pilots needs it (`broker.cycle`)."""
+"""What the broker says of sites, as the placement of pilots needs it (`broker.site_choice`)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ class SiteMatching(Protocol):
     def request(self, wanted: PilotOrder) -> OrderAtSites | None:
         """An order before them; None if they make no difference but by what their gates have left."""
 
+    def wished(self, pool: str) -> Mask:
+        """The queues where the ads of sites decide about the jobs of a SubmitPool."""
+
 
 class _NoSites:
     """No site advertises itself."""
@@ -45,6 +48,10 @@ class _NoSites:
 
     def request(self, wanted: PilotOrder) -> None:
         """There is nothing to ask."""
+
+    def wished(self, _pool: str) -> Mask:
+        """Nothing is decided."""
+        return 0
 
 
 NO_SITES: Final = _NoSites()

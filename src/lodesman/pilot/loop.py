@@ -88,6 +88,8 @@ class PilotProcess:
         file = self._session.file
         if place is not None and file.submit_pools is not None:
             facts.update(submit_pools=len(file.submit_pools), pools_pass=file.pools_pass)
+        if terms.bound_job:
+            facts.update(bound_job=terms.bound_job)
         context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **facts)
         self._assemble(terms)
         for target, arguments in (

@@ -42,7 +42,9 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinReply:
-    """What the server grants at the join; times in seconds. `sandbox_mb`: the largest output of one job."""
+    """What the server grants at the join; times in seconds. `sandbox_mb`: the largest output of one job. `bound_job`: the
+    only job that it runs, 0: any that fits.
+    """
 
     token: str = field(default="", repr=False)
     pilot: int = 0
@@ -50,6 +52,7 @@ class JoinReply:
     heartbeat_s: float = 60.0
     idle_s: float = 120.0
     sandbox_mb: float = 200.0
+    bound_job: int = 0
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,8 @@ class QueueTable:
         """What of the expressions only the ads of sites decide, about the queues that fulfil all else: the broker asks it
         when it places a pilot.
         """
-        mask = self.eligible_mask(criteria)
         found = self._expressions.placement(criteria)
+        mask = self.eligible_mask(criteria) if found else 0
         return tuple([replace(one, queues=one.queues & mask) for one in found if one.queues & mask])
 
     def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:

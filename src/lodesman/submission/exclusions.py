@@ -79,6 +79,16 @@ class Exclusions(JobDemand):
         made = self._made[most] = job_changes(self, found, most=most)
         return made
 
+    def not_carried(self, bit: int) -> list[str]:
+        """What the submission pools that the job names have against a queue."""
+        named = self.key.submission_pools
+        if self.config.carried(named) >> bit & 1:
+            return []
+        known = [name for name in named if name in (self.config.pools or ())]
+        if known:
+            return [f"submission pool {' or '.join(known)} does not serve it"]
+        return [f"there is no submission pool {' or '.join(named)}"]
+
     def summary(self) -> QueuesForJob:
         """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
         eligible = self.eligible.bit_count()

@@ -23,7 +23,6 @@ from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
-from lodesman.submission.exclusions import Exclusions
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
@@ -92,9 +91,10 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
         nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
         reasons = list(facts.exclusions.reasons(offer.bit))
         reasons += [one.text for one in nevers if one and one.parameter in criteria]
-        reasons += _not_carried(facts.exclusions, offer.bit)
+        reasons += facts.exclusions.not_carried(offer.bit)
         not_sent = not_sent_gate(config, offer)
         gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
+        gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
         decided = None if facts.decision is None else facts.decision.queue(place)
         if gate:
             room = 0
@@ -102,17 +102,6 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
             room = decided.left
             gate = "" if room > 0 else facts.decision.gate(place).text
     return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
-
-
-def _not_carried(found: Exclusions, bit: int) -> list[str]:
-    """What the submission pools that a job names have against a queue."""
-    named, config = found.key.submission_pools, found.config
-    if config.carried(named) >> bit & 1:
-        return []
-    known = [name for name in named if name in (config.pools or ())]
-    if known:
-        return [f"submission pool {' or '.join(known)} does not serve it"]
-    return [f"there is no submission pool {' or '.join(named)}"]
 
 
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
@@ -156,11 +145,27 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
     step.text += _left_to_broker(facts)
     yield step
     if facts.evaluated_at is None:
-        text = f"the queues that serve SubmitPool {pool} are not known before the next refresh"
+        text = (
+            f"the queues that serve SubmitPool {pool} are not known before the next refresh{_excluded(facts)}"
+        )
         yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
         return
-    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}"
+    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}{_excluded(facts)}"
     yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
+
+
+def _excluded(facts: JobFacts) -> str:
+    """The queues that the ads of their sites exclude."""
+    unfit = facts.eligible & ~facts.fitting
+    if not unfit:
+        return ""
+    return f"; what their sites advertise excludes {counted(unfit.bit_count(), 'queue')}: {_misfits(facts)}"
+
+
+def _misfits(facts: JobFacts) -> str:
+    words = [text for text, mask in facts.misfits if mask & facts.eligible]
+    more = [f"and {len(words) - _SHOWN} more"] if len(words) > _SHOWN else []
+    return "; ".join([*words[:_SHOWN], *more])
 
 
 def _left_to_broker(facts: JobFacts) -> str:
@@ -169,11 +174,7 @@ def _left_to_broker(facts: JobFacts) -> str:
     clauses = [one for one in found.config.table.placement(found.criteria) if one.queues & found.eligible]
     texts = list(dict.fromkeys(one.text for one in clauses))
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return (
-        f"; when a pilot is placed, the ad of its site decides: {', '.join(texts[:_SHOWN])}{more}"
-        if texts
-        else ""
-    )
+    return f"; the ad of the queue's site decides: {', '.join(texts[:_SHOWN])}{more}" if texts else ""
 
 
 def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], what: str) -> JobStep:
@@ -265,7 +266,7 @@ def _site_gates(facts: JobFacts) -> JobStep:
     shut, words = facts.capacity.gated & facts.eligible, _sites(facts)
     queues = counted(facts.eligible.bit_count(), "eligible queue")
     text = f"{shut.bit_count()} of {queues} shut by the gates of their sites"
-    holds = not facts.unmatched and (not facts.eligible or shut != facts.eligible)
+    holds = not facts.unmatched and (not facts.eligible or bool(facts.fitting & ~shut))
     return JobStep(
         "site_gates",
         holds,
@@ -278,7 +279,8 @@ def _site_gates(facts: JobFacts) -> JobStep:
 def _sites(facts: JobFacts) -> str:
     gates = [(gate, mask) for gate, mask in facts.gates if gate.name == ClampName.SITE_GATE]
     found = [f"{gate.text} ({counted(mask.bit_count(), 'queue')})" for gate, mask in gates[:_SHOWN]]
-    return "; ".join([*found, *facts.unmatched])
+    misfits = _misfits(facts)
+    return "; ".join([*found, *([misfits] if misfits else facts.unmatched)])
 
 
 def _refusals(facts: JobFacts) -> str:

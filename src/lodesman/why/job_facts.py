@@ -12,6 +12,7 @@ from lodesman.answers.service import Limited
 from lodesman.answers.vocabulary import MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
+from lodesman.masks.bits import Plane, passing
 from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
@@ -37,9 +38,10 @@ class JobFacts(SnapshotFacts):
     """One job, or one that is not stored yet, held against the config.
 
     `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
-    they were evaluated. `competing`: its `groups` compete for queues that are known, not for any. `slots`: those of its
-    VO, None if unknown. `limits`: those that keep it from starting, at some places or at all. `started`: the starts of its
-    task queue, and of its group, which gives it a `part` of them.
+    they were evaluated. `misfits`: what the ads of sites say that keeps it away, with the queues. `competing`: its `groups`
+    compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `limits`: those that keep it
+    from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
+    `part` of them.
     """
 
     exclusions: Exclusions
@@ -50,6 +52,7 @@ class JobFacts(SnapshotFacts):
     limits: Limited
     served: int
     evaluated_at: float | None
+    misfits: Sequence[Plane] = ()
     pilots: JobPilots
     mask: SiteMask
     policy: Policy
@@ -80,9 +83,14 @@ class JobFacts(SnapshotFacts):
         return self.mask.closed(self.exclusions.config.table.queues, self.now)
 
     @cached_property
+    def fitting(self) -> int:
+        """The eligible queues that the ads of their sites do not exclude."""
+        return passing(self.misfits, self.eligible)
+
+    @cached_property
     def open_here(self) -> int:
         """The eligible queues that have free capacity, as far as known."""
-        return self.eligible & ~self.closed & (0 if self.capacity is None else self.capacity.open)
+        return self.fitting & ~self.closed & (0 if self.capacity is None else self.capacity.open)
 
     @cached_property
     def gates(self) -> list[tuple[Gate, int]]:
@@ -104,8 +112,10 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def gated(self) -> int:
         """The queues where sites take no pilots for it."""
-        decision, config = self.decision, self.exclusions.config
-        return 0 if decision is None else decision.gated(self.task_queue, config, self.eligible)
+        decision, unfit = self.decision, self.eligible & ~self.fitting
+        if decision is None:
+            return unfit
+        return unfit | decision.gated(self.task_queue, self.exclusions.config, self.eligible)
 
     @cached_property
     def sendable(self) -> int:

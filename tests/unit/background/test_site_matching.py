@@ -7,7 +7,7 @@ from tests.kits.broker_kit import match, site_ad
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.background.site_matching import GateOptions, SiteMatcher, places_of, ranks_of
-from lodesman.broker.site_choice import site_wish
+from lodesman.broker.site_wishes import site_wish
 from lodesman.classad import parse_expression
 from lodesman.director.options import PoolOptions, read_options
 from lodesman.director.site_matching import NO_SITES

@@ -6,11 +6,11 @@ from collections import Counter
 from random import Random
 
 import pytest
+from bench.match_cycle import MatchCycle, NoSite, RankedBook, cycle_request
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.broker_kit import match, site_ad
 
-from lodesman.broker.cycle import MatchCycle, NoSite, SiteBook, request_of
 from lodesman.broker.gate import SiteGate
 from lodesman.classad import Run, evaluate, matches, parse_ad
 
@@ -23,11 +23,11 @@ def gates_of(*ads, now=0.0, shut=()):
 
 
 def cycle_of(*ads, book=None, seed=1, now=0.0, without=()):
-    return MatchCycle(book or SiteBook(), gates_of(*ads, now=now, shut=without), now=now, rng=Random(seed))
+    return MatchCycle(book or RankedBook(), gates_of(*ads, now=now, shut=without), now=now, rng=Random(seed))
 
 
 def request(text=ANY, count=1, stations=()):
-    return request_of(parse_ad(text), count=count, stations=stations)
+    return cycle_request(parse_ad(text), count=count, stations=stations)
 
 
 THREE = [site_ad(name, StationName=f'"sam-{name}"') for name in ("FNAL", "Lyon", "Wuppertal")]
@@ -72,7 +72,9 @@ def test_the_rows_of_pilots_count_in_the_next_cycle():
     ad = site_ad()
     rows = [match(str(number)) for number in range(5)]
     gates = {"FNAL": SiteGate("FNAL", ad, matches=rows, now=2.0)}
-    assert MatchCycle(SiteBook(), gates, now=2.0, rng=Random(1)).match(request(count=9)).sites == {"FNAL": 2}
+    assert MatchCycle(RankedBook(), gates, now=2.0, rng=Random(1)).match(request(count=9)).sites == {
+        "FNAL": 2
+    }
 
 
 def test_the_requirements_of_both_sides_must_be_true():
@@ -145,7 +147,7 @@ def test_a_site_that_never_advertised_and_one_whose_ad_is_too_old():
 
 
 def test_a_new_ad_of_one_site_changes_what_is_remembered_of_it_alone():
-    book = SiteBook()
+    book = RankedBook()
     asking = request('[Requirements = TARGET.Memory >= 4000; Owner = "anna"]')
     small = [site_ad(name, Memory=2000) for name in ("A", "B")]
     assert cycle_of(*small, book=book).match(asking).refused == {NoSite.REQUEST: 2}
@@ -158,7 +160,7 @@ def test_a_new_ad_of_one_site_changes_what_is_remembered_of_it_alone():
 
 
 def test_what_is_not_asked_any_more_is_forgotten():
-    book = SiteBook()
+    book = RankedBook()
     for number in range(5):
         cycle_of(*THREE, book=book).match(
             request(f"[Requirements = {number} < 9; Rank = {number} + TARGET.X]")
@@ -219,7 +221,7 @@ def asks(draw):
 )
 def test_a_cycle_finds_what_matching_pair_by_pair_finds(rounds, changed, seed):
     """Some sites have other ads from round to round; the book stays."""
-    book, rng = SiteBook(), Random(seed)
+    book, rng = RankedBook(), Random(seed)
     ads = {}
     for turn, (described, wishes) in enumerate(rounds):
         now = 40.0 + 20 * turn
@@ -235,7 +237,7 @@ def test_a_cycle_finds_what_matching_pair_by_pair_finds(rounds, changed, seed):
                 if matches(mine, gate.side.ad, run=Run(now=now)) and not gate.shut:
                     rank = evaluate("rank", mine, gate.side.ad, run=Run(now=now))
                     good[site] = float(rank) if isinstance(rank, (int, float)) else 0.0
-            outcome = cycle.match(request_of(mine))
+            outcome = cycle.match(cycle_request(mine))
             if good:
                 (chosen,) = outcome.sites
                 assert good.get(chosen) == max(good.values())

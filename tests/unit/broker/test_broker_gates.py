@@ -385,3 +385,69 @@ def test_strict_mode_is_the_text_of_the_seed(ads):
                 gate.take()
                 cur_matches += 1
                 pilots.append(match(f"p{len(pilots)}", at=now, ended=len(pilots) % 2 == 0))
+
+
+# --- what follows from the ad alone --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", GateMode)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"MaxSubmittingJobs": 4, "Requirements": None},
+        {"MaxJobs": "40 + 7"},
+        {"MaxJobs": '"100"'},
+        {"MaxJobs": None},
+        {"CurrentJobs": None},
+        {"Requirements": "CurMatches < MaxJobs && MaxJobs > 1000"},
+        {"Requirements": "Two * 2 >= CurMatches + JobsMatchedSinceLastAdvertisement", "Two": "MaxJobs / 4"},
+        {"Requirements": "2 * CurMatches < MaxJobs"},
+        {"Requirements": "CurMatches > 45 || CurMatches < 42"},
+        {"Requirements": "true"},
+    ],
+)
+def test_the_number_that_shuts_a_gate_says_what_its_clauses_say_one_by_one(mode, changes):
+    ad = site_ad("FNAL", **changes)
+    one_by_one = SiteGate("FNAL", ad, mode=mode, now=1.0)
+    for matched in range(80):
+        gate = SiteGate("FNAL", ad, mode=mode, matches=[match(f"m{n}") for n in range(matched)], now=1.0)
+        assert (
+            gate.admits() == one_by_one.admits() == one_by_one._is_open(one_by_one.matched) == (not gate.shut)
+        )
+        assert bool(gate.room(1)) == gate.admits()
+        one_by_one.take()
+
+
+def test_it_is_worked_out_once_for_each_ad(monkeypatch):
+    ad = site_ad("FNAL")
+    assert ledger(ad).admits()
+    monkeypatch.setattr(MatchSide, "accepts", None)
+    monkeypatch.setattr(MatchSide, "set", None)
+    gate = ledger(ad, match("a"), now=2.0)
+    assert (gate.room(1_000), filled(gate), gate.admits()) == (6, 6, False)
+
+
+def test_where_the_time_decides_or_matches_may_open_it_is_asked_each_time():
+    late = site_ad("FNAL", Requirements="CurMatches < MaxJobs && time() < 100", MaxSubmittingJobs=None)
+    assert [ledger(late, now=now).room(9) for now in (1.0, 200.0)] == [9, 0]
+    assert late.rules[GateMode.LEDGER].shut_at is None
+    odd = site_ad("FNAL", Requirements="CurMatches != 41", MaxSubmittingJobs=None, MaxJobs=None)
+    gate = strict(odd)
+    assert (gate.room(9), gate.admits()) == (1, True)
+    gate.take()
+    assert (gate.room(9), gate.admits()) == (0, False)
+    gate.take()
+    assert (gate.room(9), gate.admits()) == (9, True)
+
+
+def test_a_match_is_not_released_by_the_clock_but_by_an_ad_that_has_counted_it():
+    """An ad that was published before the match came 599 s after it, and those that followed were lost: nothing has counted
+    the job 900 s after its submission.
+    """
+    full = {"MaxJobs": 41, "MaxSubmittingJobs": None, "Requirements": FIRST, "CurrentSubmittingJobs": 0}
+    before = site_ad(at=599.0, CurrentJobs=40, **full)
+    for now in (901.0, 1_499.0, 1_500.0):
+        assert not ledger(before, match("a", 0.0), now=now).admits()
+    counted = site_ad(at=901.0, sequence=2, CurrentJobs=41, **{**full, "MaxJobs": 42})
+    assert ledger(counted, match("a", 0.0), now=902.0).room(9) == 1

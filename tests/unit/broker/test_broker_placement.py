@@ -13,7 +13,8 @@ from tests.unit.director.conftest import _BITS, make_demand, make_queue
 
 from lodesman.answers.vocabulary import ClampName, GateMode, RefusalKind
 from lodesman.broker.gate import SiteGate
-from lodesman.broker.site_choice import SiteChoice, site_wish
+from lodesman.broker.site_choice import SiteChoice
+from lodesman.broker.site_wishes import site_wish
 from lodesman.classad import parse_expression
 from lodesman.commands.pool_map import PoolMap
 from lodesman.director.options import PoolOptions
@@ -153,8 +154,8 @@ def test_a_station_list_sends_pilots_where_it_is_advertised():
     assert len(by_site(result, 2)) > 1
     words = {one.queue_id.site: str(one.reasons[0]) for one in result.refusals(result.outcomes[0])}
     assert words == {
-        "B": "stations is not true: as the site advertises itself",
-        "C": "stations is not true: the site has not advertised",
+        "B": 'stations is false: StationName = "lyon"',
+        "C": "stations is unknown: the site has not advertised",
     }
 
 

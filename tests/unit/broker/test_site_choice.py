@@ -15,7 +15,8 @@ from lodesman.broker import cycle as cycle_module
 from lodesman.broker import site_choice
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.request_ad import request_ad
-from lodesman.broker.site_choice import SiteChoice, SiteMemory, site_wish
+from lodesman.broker.site_choice import SiteChoice, SiteMemory
+from lodesman.broker.site_wishes import site_wish
 from lodesman.classad import Run, parse_expression
 from lodesman.masks.bits import bits
 from lodesman.matching.task_queue import TaskQueueKey
@@ -125,8 +126,8 @@ def test_a_station_list_selects_the_sites_that_advertise_one_of_it():
     assert one.request(about()).refusing == 0b111100
     assert one.request(about("req2:other")) is None
     asked = one.request(about())
-    assert asked.refusal("B", 2) == f"{wishes[0][1]} is not true: as the site advertises itself"
-    assert asked.refusal("C", 4) == f"{wishes[0][1]} is not true: the site has not advertised"
+    assert asked.refusal("B", 2) == f'{wishes[0][1]} is false: StationName = "lyon"'
+    assert asked.refusal("C", 4) == f"{wishes[0][1]} is unknown: the site has not advertised"
     assert asked.refusal("A", 0) == ""
 
 
@@ -136,12 +137,15 @@ def test_a_wish_counts_only_in_the_queues_that_it_is_for():
     assert (asked.refusal("A", 1), bool(asked.refusal("A", 0))) == ("", True)
 
 
-def test_a_wish_that_is_true_of_nothing_is_true_of_sites_without_an_ad():
-    asked = choice([gate("A")], wishes=[("req2:x", "CurMatches =?= undefined", 0b1111)], silent="B").request(
-        about()
-    )
-    assert asked.refusing == 0
-    assert (asked.admits("A", 0), asked.admits("B", 2)) == (False, True)
+def test_nothing_known_is_no_yes_even_for_a_wish_that_is_true_of_nothing():
+    wishes = [("req2:x", "CurMatches =?= undefined", 0b1111), ("req2:y", "CurMatches < 5 || true", 0b1111)]
+    one = choice([gate("A")], wishes=wishes, silent="B")
+    asked = one.request(about())
+    assert asked.refusing == 0b1100
+    assert (asked.admits("A", 0), asked.admits("B", 2)) == (False, False)
+    assert asked.refusal("B", 2) == "CurMatches =?= undefined is unknown: the site has not advertised"
+    other = one.request(about("req2:y"))
+    assert (other.refusing, other.admits("B", 2), other.refusal("B", 2)) == (0, True, "")
 
 
 def test_a_wish_about_the_numbers_of_a_gate_is_asked_at_each_match():
@@ -298,7 +302,9 @@ def hold_against_each_site(one, wanted, asked, wishes):
                 if queues >> bit & 1
             ]
             truth = exact.admits(ad) and all(
-                wish.request.side.accepts(exact.side, Run(now=10.0)) for wish in wished
+                wish.request.side.accepts(exact.side, Run(now=10.0))
+                and not (wish.needs_ad and exact.ad is None)
+                for wish in wished
             )
             said = asked is None or (not asked.refusing >> bit & 1 and asked.admits(site, bit))
             # What a gate says whoever asks is asked as a budget.
@@ -311,6 +317,6 @@ def test_a_site_of_which_nothing_is_known_has_no_gate_and_no_ad():
     asked = one.request(about())
     assert (asked.admits("X", 2), asked.refusal("X", 2)) == (
         False,
-        "MaxJobs > 1 is not true: the site has not advertised",
+        "MaxJobs > 1 is unknown: the site has not advertised",
     )
     assert choice([gate("A")], ranks={"Grid": "1"}).request(Wanted()).admits("X", 2)

@@ -1,5 +1,6 @@
 """`lode plan`: its requests, and what it prints of the answers."""
 
+import json
 import threading
 from typing import Any
 
@@ -545,7 +546,7 @@ def test_a_program_that_waits_is_not_notified(monkeypatch, capfd):
 def test_other_ads_of_sites_are_sent_by_site_and_what_the_director_would_do_is_shown(at, server):
     server.on("POST", "/v1/plan/gates", RESOURCES["director"])
     gates = ("North:MaxJobs=200", 'North:Requirements=TARGET.VO == "lab"', "S:Name:x=1")
-    result = at("plan", "gate", *gates, "--limit", "5")
+    result = at("plan", *[word for gate in gates for word in ("--gate", gate)], "--limit", "5")
     assert result.code == 0
     assert server.asked[0].json == {
         "gates": {"North": {"MaxJobs": "200", "Requirements": 'TARGET.VO == "lab"'}, "S:Name": {"x": "1"}}, "limit": 5,
@@ -555,6 +556,28 @@ def test_other_ads_of_sites_are_sent_by_site_and_what_the_director_would_do_is_s
 
 @pytest.mark.parametrize("word", ["North", "North:MaxJobs", "North=5", ":MaxJobs=5", "North:Max Jobs=5"])
 def test_what_is_no_gate_is_refused_with_an_example(at, server, word):
-    result = at("plan", "gate", word)
+    result = at("plan", "--gate", word)
     assert (result.code, server.asked) == (2, [])
     assert "North:MaxJobs=200" in result.err
+
+
+def test_the_answer_about_other_ads_is_there_for_programs(at, server):
+    server.on("POST", "/v1/plan/gates", RESOURCES["director"])
+    result = at("plan", "--gate", "North:MaxJobs=200", "--json")
+    assert json.loads(result.out) == RESOURCES["director"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--gate", "North:MaxJobs=200", "share", "a=1"], ["--limit", "5", "share", "a=1"], ["--limit", "5"]],
+)
+def test_other_ads_stand_alone(at, server, words):
+    result = at("plan", *words)
+    assert (result.code, server.asked) == (2, [])
+    assert "--gate" in result.err
+
+
+def test_plan_alone_lists_what_it_can_do(at):
+    result = at("plan")
+    assert "--gate SITE:ATTRIBUTE=EXPRESSION" in result.out + result.err
+    assert "resources" in result.out + result.err

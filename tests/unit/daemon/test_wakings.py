@@ -6,7 +6,9 @@ import asyncio
 import os
 import selectors
 import sys
+import threading
 from concurrent.futures import Executor, Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +16,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.daemon import loops as module
 from lodesman.daemon.background import BackgroundProcess
 from lodesman.daemon.loops import Loop, Loops
-from lodesman.daemon.wakings import Announcer, heard
+from lodesman.daemon.wakings import Announcer, woken_by
 
 PATIENCE = 20.0
 
@@ -135,9 +137,14 @@ def test_woken_loops_of_a_process_run_at_once_and_end_with_it():
 
 
 def test_words_travel_as_bytes_and_what_is_not_known_is_left_out():
-    assert heard("".join(one.value for one in Waking).encode()) == set(Waking)
-    assert heard(b"jj?\n\xff") == {Waking.JOBS}
-    assert heard(b"") == set()
+    assert woken_by("".join(one.value for one in Waking).encode()) == {"director", "configuration"}
+    assert woken_by(b"pp?\n\xff") == {"director"}
+    assert woken_by(b"") == set()
+
+
+@pytest.mark.parametrize("word", [Waking.AD, Waking.JOBS])
+def test_an_ad_and_new_jobs_bring_a_refresh_of_the_submit_pools_that_ask_for_something_in_ads(word):
+    assert "configuration" in woken_by(word.encode())
 
 
 async def child_that(code):
@@ -190,6 +197,32 @@ def test_what_is_told_while_there_is_no_process_is_lost(state):
         assert announcer._waiting
         announcer._say()
         assert not announcer._waiting
+
+    asyncio.run(main())
+
+
+def test_a_refresh_of_submit_pools_wakes_the_director(monkeypatch):
+    """It may bind jobs then that no queue served before."""
+    causes, ran = ["", "ads of sites"], threading.Semaphore(0)
+
+    class Refreshing(BackgroundProcess):
+        def __init__(self):
+            self.submit_pools = SimpleNamespace(tick=lambda _policy, _now: causes.pop(0))
+            self.policy = None
+            self.loops = Loops([Loop("director", 1_000.0, ran.release, gap=0.0)])
+
+        def _reload(self):
+            """Nothing has changed."""
+
+    async def main():
+        one, stop = Refreshing(), asyncio.Event()
+        one._refresh()
+        running = asyncio.create_task(one.loops.run(stop))
+        assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE), "the first time"
+        await asyncio.to_thread(one._refresh)
+        assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE)
+        stop.set()
+        await running
 
     asyncio.run(main())
 

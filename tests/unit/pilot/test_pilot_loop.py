@@ -26,7 +26,7 @@ from lodesman.pilot.loop import (
 )
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
-from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply
+from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply, parse_join
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import JoinRefused
 
@@ -150,6 +150,18 @@ def test_idle(make, served):
     served.terms = JoinReply(pilot=7, token="tok", idle_s=0.1)
     assert make().run() == EXIT_IN_ORDER
     assert served.left == [("idle", "")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"), [({"bound_job": 42}, 42), ({"bound_job": None}, None), ({}, None)]
+)
+def test_the_log_names_the_job_of_a_bound_pilot(make, served, monkeypatch, answer, job):
+    said = {}
+    served.terms = parse_join({"pilot": 7, "token": "tok", "idle_s": 0.1, **answer}, JoinReply())
+    pilot = make()
+    object.__setattr__(pilot._context, "log", lambda event, **facts: said.setdefault(event, facts))
+    assert pilot.run() == EXIT_IN_ORDER
+    assert said["joined"].get("bound_job") == job
 
 
 def test_jobs_and_then_drain(make, served, make_job, tmp_path):

@@ -85,7 +85,7 @@ def test_pools_of_a_configuration():
         last=PassRow(), state=PassRequests(0, 0, 0), queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip
-    pools = Configured(policy, seen)
+    pools = Configured(policy, seen, {}, 0.0)
     assert (pools.mask("p"), pools.mask("q")) == (2, None)
     assert (pools.bit(HERE), pools.bit(THERE), pools.bit(("C", "c", "q"))) == (0, 1, None)
 

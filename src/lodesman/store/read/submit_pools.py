@@ -85,6 +85,11 @@ def stored_pools(db: Reader) -> Iterator[PoolRow]:
         yield PoolRow(number, vo, requirements, mask, created_at, unused_since, bool(evaluated))
 
 
+def has_new_pools(db: Reader) -> bool:
+    """Whether the queues of some pool were never evaluated."""
+    return bool(db.only("SELECT EXISTS (SELECT 1 FROM submit_pool_bits WHERE evaluated_at IS NULL)")[0])
+
+
 def masks_of_pools(db: Reader) -> dict[str, int]:
     """The mask of every pool, by id."""
     rows = db.execute("SELECT id, queues FROM submit_pool_bits ORDER BY id")

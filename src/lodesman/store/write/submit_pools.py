@@ -35,9 +35,12 @@ _COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released 
 _PASSES_KEPT = 1_000
 
 
-def store_pool(tx: Transaction, pool: str, vo: str, requirements: str, mask: int) -> None:
-    """Store a pool that a job needs, with its queues."""
-    tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, tx.now))
+def store_pool(
+    tx: Transaction, pool: str, vo: str, requirements: str, *, mask: int, is_evaluated: bool
+) -> None:
+    """Store a pool that a job needs, with its queues. `is_evaluated`: if it is new, these are known to serve it."""
+    evaluated_at = tx.now if is_evaluated else None
+    tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, evaluated_at))
 
 
 def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
