@@ -88,7 +88,12 @@ class Claimer:
                 return
             now = self._roster.next_claim(self._idle_s)
         # The same capacity, for a shorter time: the poll goes on.
-        if now is None or replace(now, norm_cpu_seconds=asked.norm_cpu_seconds, wait_s=asked.wait_s) != asked:
+        meanwhile: dict[str, Any] = {
+            "norm_cpu_seconds": asked.norm_cpu_seconds,
+            "wait_s": asked.wait_s,
+            "last_end_s": asked.last_end_s,
+        }
+        if now is None or replace(now, **meanwhile) != asked:
             self._client.abort()
 
     def close(self) -> None:
