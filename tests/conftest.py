@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-_E2E = Path(__file__).parent / "e2e"
+KINDS = ("sqlite", "postgresql")
+_HERE = Path(__file__).parent
+_E2E = _HERE / "e2e"
+# None of these tests starts a server or a batch system.
+_ALONE = {_HERE / name for name in ("fuzz", "house", "scenario", "store_contract", "unit")}
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # `default` tries new examples with each run on a developer's machine; `ci` repeats the same examples, so
@@ -38,33 +42,60 @@ settings.register_profile("long", _CALM, max_examples=5_000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    choices = ("sqlite", "postgresql")
-    parser.addoption("--store", choices=choices, default="sqlite", help="the database of most tests")
+    parser.addoption("--store", choices=(*KINDS, "both"), default="sqlite", help="the database of most tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     usual = "ci" if os.environ.get("CI") else "default"
-    fast = "not slow" in config.option.markexpr
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("fast" if fast else usual))
+    wanted = os.environ.get("HYPOTHESIS_PROFILE") or usual
+    fast = "not slow" in config.option.markexpr and wanted != "long"
+    settings.load_profile("fast" if fast else wanted)
+
+
+def at_most(examples: int) -> settings:
+    """For tests of which each example takes long: this number of examples, or that of the profile if it is less."""
+    return settings(
+        max_examples=min(examples, settings().max_examples),
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Nothing of a folder is read of which no test would run."""
-    return True if collection_path == _E2E and "not e2e" in config.option.markexpr else None
+    marks = config.option.markexpr
+    useless = {_E2E} if "not e2e" in marks else _ALONE if marks.startswith(("e2e", "engines")) else ()
+    return True if collection_path in useless else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With `--store both`, what uses a database is a test for each, unless it is about one of them."""
+    if metafunc.config.option.store == "both" and "database_kind" in metafunc.fixturenames:
+        about = [kind for kind in KINDS if metafunc.definition.get_closest_marker(kind)]
+        metafunc.parametrize("database_kind", about or KINDS, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nothing is run that is about the other database."""
-    other = {"sqlite": "postgresql", "postgresql": "sqlite"}[config.option.store]
-    gone = [item for item in items if item.get_closest_marker(other)]
+    """Nothing is run that is about the other database, and nothing on PostgreSQL that uses no database."""
+    store = config.option.store
+    gone = [item for item in items if not _belongs(item, store)]
     if gone:
         config.hook.pytest_deselected(items=gone)
-        items[:] = [item for item in items if not item.get_closest_marker(other)]
+        items[:] = [item for item in items if _belongs(item, store)]
+
+
+def _belongs(item: pytest.Item, store: str) -> bool:
+    if store == "postgresql" and "database_kind" not in getattr(item, "fixturenames", ()):
+        return item.get_closest_marker(store) is not None
+    return not any(item.get_closest_marker(kind) for kind in KINDS if store not in (kind, "both"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     if _E2E in item.path.parents:
         item.add_marker("e2e")
+    elif _ALONE & {*item.path.parents} and (
+        item.get_closest_marker("e2e") or item.get_closest_marker("engines")
+    ):
+        raise pytest.UsageError(f"{item.nodeid} starts processes: it belongs to tests/e2e or tests/engines")
 
 
 def _free_port() -> int:
@@ -112,9 +143,15 @@ class SqliteFiles:
 
 
 @pytest.fixture(scope="session")
-def maker(request: pytest.FixtureRequest) -> Iterator[SqliteFiles | PostgresDatabases]:
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """The database that is tested: `sqlite` or `postgresql`."""
+    return str(getattr(request, "param", request.config.option.store))
+
+
+@pytest.fixture(scope="session")
+def maker(database_kind: str) -> Iterator[SqliteFiles | PostgresDatabases]:
     """Makes databases of the kind that is tested."""
-    if request.config.option.store == "sqlite":
+    if database_kind == "sqlite":
         yield SqliteFiles()
     else:
         from tests.services.conftest import PostgresDatabases  # noqa: PLC0415 - its library may be absent

@@ -20,6 +20,7 @@ READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
 _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000
 # Of statx: what is asked for, where it stands in the answer, and how long that is; paths begin at the current folder.
 _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
+_STATFS_BYTES = 256  # at least
 # Of a process that is forked and has executed no program (PF_FORKNOEXEC).
 _FORKED_ONLY = 0x40
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
@@ -79,6 +80,14 @@ def birth_of(path: str) -> int:
         return 0
     seconds, nanoseconds = struct.unpack_from("=qI", found, _BIRTH_AT)
     return int(seconds * 10**9 + nanoseconds)
+
+
+def file_system(descriptor: int) -> int | None:
+    """The kind (f_type of statfs) of the file system of an open file; None where that is not known."""
+    if _libc is None or not hasattr(_libc, "fstatfs"):
+        return None
+    found = create_string_buffer(_STATFS_BYTES)
+    return None if _libc.fstatfs(descriptor, found) else int(struct.unpack_from("@l", found)[0]) & 0xFFFF_FFFF
 
 
 def change_oom_score(more: int) -> None:

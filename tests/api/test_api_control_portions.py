@@ -20,12 +20,12 @@ def commands(house, monkeypatch):
     posted = []
     real = house.core.command
 
-    async def command(one):
+    async def command(one, **how):
         if isinstance(one, Control):
             posted.append(one)
             if len(posted) == getattr(house, "fail_at", 0):
                 raise Unavailable("The disk of the server is full.", hint="Try again later.", limit=7)
-        return await real(one)
+        return await real(one, **how)
 
     monkeypatch.setattr(house.core, "command", command)
     return posted

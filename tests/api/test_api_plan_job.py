@@ -7,8 +7,9 @@ import json
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.api import explain
 from lodesman.background.refresh import PoolKeeper
@@ -133,7 +134,7 @@ def test_a_plan_agrees_with_why_when_no_queue_fulfils_the_requirements(house):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(100)
 @given(
     world=WORLDS,
     job=JOBS,
@@ -191,7 +192,7 @@ def test_a_plan_agrees_with_why_right_after_the_submission(house, backend, world
     assert queue["waiting_before"] == told["task_queue"]["waiting"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(60)
 @given(job=JOBS)
 def test_a_plan_is_refused_with_the_words_of_the_submission(house, job):
     wanted = {"jobs": [{"Executable": "x", **job}]}

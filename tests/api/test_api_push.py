@@ -67,6 +67,10 @@ def test_a_pilot_runs_the_job_that_it_was_sent_for_and_leaves(house, push):
     for _ in range(2):  # the second time the answer was lost
         answer = house.call("POST", "/v1/pilots/claim", body, token=stamp).json
         assert ([job["id"] for job in answer["jobs"]], answer["drain"]) == ([first], True)
+    # A heartbeat before it has its job does not send it away, and one with it does not ask it to go on.
+    for jobs, drain in (([], False), ([{"id": first, "attempt": 1}], True)):
+        beat = house.call("POST", "/v1/pilots/heartbeat", {"jobs": jobs}, token=stamp)
+        assert beat.json["drain"] is drain
     report = {"id": first, "attempt": 1, "state": "Done"}
     assert house.call("POST", "/v1/pilots/report", {"reports": [report]}, token=stamp).status == 200
     # It does not wait for others, though one is there.

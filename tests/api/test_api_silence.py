@@ -41,9 +41,9 @@ def posted(house, monkeypatch):
     commands = []
     post = house.core.command
 
-    async def command(one):
+    async def command(one, **how):
         commands.append(one)
-        return await post(one)
+        return await post(one, **how)
 
     monkeypatch.setattr(house.core, "command", command)
     return commands

@@ -189,6 +189,28 @@ def test_pilots_there_get_no_more_jobs_and_finish_what_they_have(house):
     assert house.call("POST", "/v1/pilots/heartbeat", {"jobs": []}, token=other).json["drain"] is False
 
 
+def test_pilots_that_still_run_jobs_go_on_when_it_is_opened(house):
+    pilot = house.pilot()
+    house.submitted(NORTH)
+    (job,) = house.claim(pilot)
+    closed(house)
+    assert reopen(house).json["staying"] == 1
+    named = {"jobs": [{"id": job["id"], "attempt": job["attempt"]}]}
+    assert house.call("POST", "/v1/pilots/heartbeat", named, token=pilot).json["drain"] is False
+    house.submitted(NORTH)
+    assert house.claim(pilot)
+    assert house.get("/v1/pilots", "admin")["pilots"][0]["drain"] == 0
+
+
+def test_pilots_go_on_when_the_time_of_a_closing_has_passed(house):
+    house.pilot()
+    closed(house, until=house.now + 60)
+    assert house.core.sessions[1].drain
+    house.now += 61
+    house.call("POST", "/v1/service/forget-idle", {}, token="service")
+    assert not house.core.sessions[1].drain
+
+
 def test_pilots_that_stay_go_on_taking_jobs(house):
     pilot = house.pilot()
     assert closed(house, keep_pilots=True)["drained"] == 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
@@ -53,7 +54,7 @@ jobs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(120)
 @given(job=jobs)
 def test_one_predicate_serves_submission_why_and_claim(house, job):
     """never <=> no eligible queue <=> refused at submission <=> no pilot of any queue is given the job."""

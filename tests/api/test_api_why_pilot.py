@@ -6,8 +6,9 @@ import base64
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.sessions import FreeResources
@@ -53,7 +54,7 @@ offers = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(60)
 @given(wanted=st.lists(jobs, max_size=4), offer=offers, site=st.sampled_from(["North", "South"]))
 def test_why_pilot_agrees_with_the_claim(house, wanted, offer, site):
     """would get a job now <=> a claim gives one; eligible = task queues for which the index has no reason."""

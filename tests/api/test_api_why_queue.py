@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
@@ -52,7 +53,7 @@ jobs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(60)
 @given(wanted=st.lists(jobs, min_size=1, max_size=4))
 def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director, wanted):
     """The task queues that are counted are those for which the offer, with the pools it serves, has no reason."""

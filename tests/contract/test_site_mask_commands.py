@@ -8,10 +8,9 @@ from tests.contract.conftest import OFFER
 from lodesman.answers.nodes import Closing, NodePath
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.site_mask import KnownMask, close_site, open_site
+from lodesman.commands.pilots import drain_pilots, hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.site_mask import KnownMask, close_site, end_old_closings, open_site
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
-from lodesman.store.director import delete_old_closings
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilot_by_id
 
@@ -134,13 +133,35 @@ def test_pilots_may_stay_and_those_that_come_too(house):
     assert len(close(house).drained) == 2
 
 
-def test_waiting_pilots_are_drained_and_opening_reverts_nothing(house):
-    stamp = sent(house)
-    assert len(close(house).drained) == 1
-    reopen(house, "S1")
+def test_waiting_pilots_are_drained_and_stay_when_it_is_opened(house):
+    stamp, other = sent(house), sent(house)
+    assert len(close(house).drained) == 2
     row = join(house, stamp)
     assert (row.drain, row.drain_reason[:12]) == (1, "S1 is closed")
-    assert join(house, sent(house)).drain == 0
+    assert len(reopen(house, "S1").staying) == 2
+    assert [
+        (one.drain, one.drain_reason) for one in (join(house, other), pilot_by_id(house.reader, row.id))
+    ] == [(0, "")] * 2
+
+
+def test_a_pilot_leaves_while_any_closing_holds(house):
+    pilot = house.pilot("S1")
+    close(house)
+    close(house, ce="ce")
+    close(house, reason="again", ce="ce", queue="q")
+    assert reopen(house, "S1").staying == ()
+    assert pilot_by_id(house.reader, pilot).drain_reason.startswith("S1/ce is closed by")
+    assert reopen(house, "S1", "ce").staying == ()
+    assert reopen(house, "S1", "ce", "q").staying == (pilot,)
+
+
+def test_what_an_administrator_drained_stays_drained(house):
+    first, second = house.pilot("S1"), house.pilot("S1")
+    house.do(Change(drain_pilots, house.live, [first]))
+    close(house)
+    house.do(Change(drain_pilots, house.live, [second]))
+    assert reopen(house, "S1").staying == ()
+    assert [pilot_by_id(house.reader, one).drain for one in (first, second)] == [1, 1]
 
 
 def test_pilots_that_are_stored_or_join_while_it_is_closed_leave(house):
@@ -181,7 +202,8 @@ def test_what_makes_no_sense_is_refused(house, wrong, parameter):
 def test_exactly_what_was_closed_is_opened(house):
     close(house)
     close(house, ce="ce", queue="q", reason="full")
-    before, others = reopen(house, "S1")
+    done = reopen(house, "S1")
+    before, others = done.closing, done.others
     assert (before.node, [one.node for one in others]) == (S1, [PLACE])
     assert mask(house).reason(PLACE, house.clock).endswith("full")
     reopen(house, *PLACE)
@@ -201,15 +223,16 @@ def test_opening_what_is_not_closed_lists_the_closings(house):
 
 
 def test_a_closing_whose_time_has_passed_is_open_and_removed_later(house):
-    close(house, until=1_500.0)
+    pilot = house.pilot("S1")
+    assert close(house, until=1_500.0).drained == (pilot,)
     close(house, "S2")
-    assert house.do(Change(delete_old_closings)) == 0
+    assert house.do(Change(end_old_closings)) == []
     house.clock = 1_500.0
     with pytest.raises(Conflict, match="S1 is not closed"):
         reopen(house, "S1")
     known = KnownMask()
     assert len(known.look(house.reader).closings) == 2
-    assert house.do(Change(delete_old_closings)) == 1
+    assert house.do(Change(end_old_closings)) == [pilot]
     assert [one.site for one in known.look(house.reader).closings] == ["S2"]
 
 

@@ -28,7 +28,7 @@ from lodesman.client.exchange import ServerAddress, open_connection
 from lodesman.store import Database
 
 PATIENCE = 60.0
-LOOK = 0.02
+LOOK, SELDOM = 0.02, 0.25
 SITES = """
 [site.North]
 VO = ["lab"]
@@ -74,11 +74,15 @@ share = 1000
 
 
 def wait_until(happened: Callable[[], Any], what: str, *, patience: float = PATIENCE) -> Any:
-    """Ask repeatedly; returns what was found, or fails after a deadline."""
-    deadline = time.monotonic() + patience
+    """Ask repeatedly; returns what was found, or fails after a deadline.
+
+    The longer it takes, the less often: those who wait would else use more of the processors than those who work.
+    """
+    began = time.monotonic()
     while not (found := happened()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        threading.Event().wait(LOOK)
+        waited = time.monotonic() - began
+        assert waited < patience, f"waited in vain for {what}"
+        threading.Event().wait(min(max(LOOK, waited / 10), SELDOM))
     return found
 
 

@@ -7,18 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.conftest import PATIENCE, wait_until
 
 import lodesman
 
-PATIENCE = 60.0
 SOURCE = str(Path(lodesman.__file__).parents[1])
 PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]
 SETTINGS = {
@@ -34,15 +32,6 @@ cat data.txt > result.txt
 echo "seen by $1" >> result.txt
 exit "$2"
 """
-
-
-def wait_for(look: Callable[[], Any], what: str) -> Any:
-    """Ask repeatedly until there is an answer; fail after a deadline."""
-    end = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        threading.Event().wait(0.1)
-    return found
 
 
 @dataclass
@@ -71,7 +60,7 @@ class Shell:
         return {job["id"]: job["state"] for job in self.json("status", jobs)["jobs"]}
 
     def wait(self, jobs: str, *states: str) -> None:
-        wait_for(lambda: set(self.states(jobs).values()) <= set(states), f"{jobs} to be {states}")
+        wait_until(lambda: set(self.states(jobs).values()) <= set(states), f"{jobs} to be {states}")
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +81,14 @@ def shell(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
             start_new_session=True,
         )  # fmt: skip
     try:
-        wait_for(lambda: answers(shell) or server.poll() is not None, "the server")
+        wait_until(lambda: answers(shell) or server.poll() is not None, "the server")
         assert server.poll() is None, (folder / "server.log").read_text()
         yield shell
     finally:
         server.send_signal(signal.SIGINT)
         code = server.wait(PATIENCE)
     assert code == 0, (folder / "server.log").read_text()
-    wait_for(lambda: not ours(folder), f"the end of {ours(folder)}")
+    wait_until(lambda: not ours(folder), f"the end of {ours(folder)}")
 
 
 def answers(shell: Shell) -> bool:
@@ -171,7 +160,7 @@ def test_a_failure_is_reported_and_can_be_retried(shell: Shell) -> None:
     assert "oops" in shell("logs", number)
     shell("kill", number, code=6)
     assert shell("reschedule", number) == "1 job rescheduled.\n"
-    wait_for(lambda: shell.json("status", number)["jobs"][0]["attempt"] == 2, "a second attempt")
+    wait_until(lambda: shell.json("status", number)["jobs"][0]["attempt"] == 2, "a second attempt")
     shell.wait(number, "Failed")
 
 
@@ -202,8 +191,8 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     assert "wait for data" in shell("status", last)
     assert shell("why", last).startswith(f"Job {last}: NOT NOW. ")
     assert shell("release", last) == "1 job released.\n"
-    wait_for(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
-    wait_for(lambda: "begun" in shell("logs", first), "its output while it runs")
+    wait_until(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
+    wait_until(lambda: "begun" in shell("logs", first), "its output while it runs")
     told = shell("why", last)
     assert told.startswith(f"Job {last}: NOT NOW. ")
     assert "jobs are before it" in told
@@ -250,6 +239,6 @@ def test_users_see_their_own_jobs_only(shell: Shell) -> None:
 
 def test_pilots_can_be_drained(shell: Shell) -> None:
     (number,) = shell("submit", "hello.jdl").split()
-    pilots = wait_for(lambda: shell.json("pilot", "ls")["pilots"], "a pilot")
+    pilots = wait_until(lambda: shell.json("pilot", "ls")["pilots"], "a pilot")
     shell("pilot", "drain", ",".join(str(pilot["id"]) for pilot in pilots))
     shell.wait(number, "Done")

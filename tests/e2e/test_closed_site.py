@@ -54,3 +54,22 @@ def test_pilots_leave_a_closed_site_and_come_when_it_is_opened(make_server):
     server.wait_for("Done", second)
     messages = {line["message"]: line for line in server.log_lines()}
     assert messages["a site was closed"]["closed_by"] == messages["a site was opened"]["opened_by"] == "admin"
+
+
+def test_a_pilot_that_still_runs_a_job_stays_when_the_site_is_opened(make_server):
+    """Its drain is taken back (ADR 0063)."""
+    server = make_server().start()
+    server.user("ann", "physics")
+    flag = server.home / "go on"
+    first = server.submit(until(f'"{flag}"'))
+    server.wait_for("Running", first)
+    assert (
+        server.ask("POST", "/v1/sites/close", {"path": "North", "reason": "a fuse"}, token="admin").status
+        == 200
+    )
+    opened = server.ask("POST", "/v1/sites/open", {"site": "North"}, token="admin")
+    assert (opened.status, opened.json["staying"] >= 1) == (200, True), opened.body
+    pilot = server.get(f"/v1/jobs/{first}")["pilot"]
+    assert [row["drain"] for row in at_north(server) if row["id"] == pilot] == [0]
+    flag.touch()
+    server.wait_for("Done", first)

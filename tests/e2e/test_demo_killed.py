@@ -74,19 +74,20 @@ class DemoRun:
         job = {"Executable": "/bin/sh", "Arguments": ["-c", script], "Parameters": count, "CPUTime": 60}
         (self.home / f"{name}.json").write_text(json.dumps({**job, "MaxAttempts": 50}))
 
-    def processes(self) -> dict[int, str]:
-        """Every process of this demo, itself left out: pid -> command line."""
+    def processes(self, word: str = "") -> dict[int, str]:
+        """Every process of this demo with that word, itself left out: pid -> command line."""
         needle, found = os.fsencode(self.tmp), {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) not in (os.getpid(), self.process.pid):
                 with contextlib.suppress(OSError):
-                    command = (entry / "cmdline").read_bytes()
-                    if needle in command or needle in (entry / "environ").read_bytes():
-                        found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+                    raw = (entry / "cmdline").read_bytes()
+                    command = raw.replace(b"\0", b" ").decode(errors="replace")
+                    if word in command and (needle in raw or needle in (entry / "environ").read_bytes()):
+                        found[int(entry.name)] = command
         return found
 
     def pids(self, word: str) -> list[int]:
-        return sorted(pid for pid, command in self.processes().items() if word in command)
+        return sorted(self.processes(word))
 
     def wait_for_one(self, word: str) -> None:
         end = time.monotonic() + 60
@@ -114,8 +115,8 @@ class DemoRun:
 
 
 @pytest.fixture
-def demo(tmp_path, request):
-    run = DemoRun(tmp_path, request.config.option.store)
+def demo(tmp_path, database_kind):
+    run = DemoRun(tmp_path, database_kind)
     yield run
     run.clean_up()
 

@@ -2,7 +2,8 @@
 
 What was claimed and when it ended stands in the attempts, which limits held in the audit trail; both have the time of their
 transaction. The rules are evaluated by the quota language alone, which shares no code of buckets and masks with claims.
-The server is killed every three seconds, and all commits since then are checked. LODESMAN_LIMIT_SECONDS makes it longer.
+The server is killed every three seconds, and all commits since then are checked. LODESMAN_LIMIT_SECONDS makes it longer;
+on PostgreSQL it takes half of that: limits are counted above the store.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from lodesman.quota.rules import QuotaSet
 from lodesman.store.read.task_queues import keys_by_id
 
 SECONDS = float(os.environ.get("LODESMAN_LIMIT_SECONDS", "60"))
-KILLS = round(SECONDS / 3)
 PILOTS, HOSTS = 32, 4
 USERS = ("ann", "bob", "cid", "dan")
 SETTINGS = {"pilots.stop_at_exit": False, "pilots.lease_seconds": 60}
@@ -205,7 +205,9 @@ def change(server, text: str, how: str = "change") -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
-def test_no_limit_is_exceeded_at_any_commit(make_server, seed):
+def test_no_limit_is_exceeded_at_any_commit(make_server, database_kind, seed):
+    seconds = SECONDS if database_kind == "sqlite" else SECONDS / 2
+    kills = round(seconds / 3)
     rng = random.Random(seed)
     server = make_server(**SETTINGS).start()
     for name in USERS:
@@ -227,8 +229,8 @@ def test_no_limit_is_exceeded_at_any_commit(make_server, seed):
     changed = killed = 0
     checker = Checker([], [])
     begun = time.monotonic()
-    while killed < KILLS or time.monotonic() < begun + SECONDS:
-        if killed < KILLS and time.monotonic() > begun + 3.0 * killed + 1.5:
+    while killed < kills or time.monotonic() < begun + seconds:
+        if killed < kills and time.monotonic() > begun + 3.0 * killed + 1.5:
             server.process.kill()
             server.process.wait()
             checker = check_on(server, checker)

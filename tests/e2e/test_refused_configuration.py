@@ -6,22 +6,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 import urllib.request
 
 import pytest
+from tests.e2e.conftest import wait_until
 
-PATIENCE = 60.0
 METRIC = "lodesman_configuration_refused"
-
-
-def wait_until(happened, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := happened()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        threading.Event().wait(0.05)
-    return found
 
 
 def state_of(server):

@@ -11,21 +11,11 @@ import ssl
 import subprocess
 import tarfile
 import threading
-import time
 import urllib.request
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-
-PATIENCE = 60.0
-
-
-def wait_until(happened, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := happened()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        threading.Event().wait(0.02)
-    return found
+from tests.e2e.conftest import PATIENCE, wait_until
 
 
 def sh(script, **more):

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
-PATIENCE = 60.0
-
-
-def wait_for(server, job, state):
-    deadline = time.monotonic() + PATIENCE
-    while (now := server.states(job, job)[job]) != state:
-        assert time.monotonic() < deadline, f"it is {now} and never became {state}"
-        threading.Event().wait(0.05)
-
 
 def test_stalled_and_back_over_a_restart_and_at_last_given_up(make_server):
     server = make_server(**{"pilots.stop_at_exit": False}).start()
@@ -22,21 +10,21 @@ def test_stalled_and_back_over_a_restart_and_at_last_given_up(make_server):
     job = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Site": "Bench"})
     (claimed,) = pilot.claim()
     pilot.report(claimed, "Running")
-    wait_for(server, job, "Stalled")
+    server.wait_for("Stalled", job)
     assert "said nothing since" in server.get(f"/v1/jobs/{job}")["reason"]
     entry = {"id": job, "attempt": 1}
     pilot.ask("heartbeat", {"jobs": [entry]})
     assert server.states(job, job)[job] == "Running"
     pilot.ask("heartbeat", {"jobs": [{**entry, "state": "completing"}]})
     assert server.states(job, job)[job] == "Completing"
-    wait_for(server, job, "Stalled")
+    server.wait_for("Stalled", job)
     server.process.kill()
     server.process.wait()
     server.start()
     assert server.states(job, job)[job] == "Stalled"
     pilot.ask("heartbeat", {"jobs": [entry]})
     assert server.states(job, job)[job] == "Running"
-    wait_for(server, job, "Waiting")
+    server.wait_for("Waiting", job)
     events = [event["event"] for event in server.get(f"/v1/jobs/{job}")["events"]]
     assert events[1:] == [
         "Matched", "Running", "Stalled", "Running", "Completing", "Stalled", "Running", "Stalled", "Waiting",

@@ -9,17 +9,11 @@ import threading
 import time
 
 import pytest
+from tests.e2e.conftest import wait_until
 
 ATTEMPTS = "SELECT outcome, cause FROM attempt WHERE job_id = ? ORDER BY number"
 SLEEPER = {"Executable": "/bin/sleep", "Arguments": ["1000"]}
 DEAF = {"Executable": "/bin/sh", "Arguments": ["-c", "trap '' TERM; while :; do sleep 0.1; done"]}
-
-
-def wait_until(happened, what):
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        threading.Event().wait(0.02)
 
 
 def attempts(server, job):

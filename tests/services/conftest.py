@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -20,8 +20,9 @@ from lodesman.store.postgresql import PostgresDatabase
 
 SCRIPT = Path(__file__).parent / "postgresql"
 SERVER = "LODE_TEST_POSTGRESQL"
-# To make a database takes a third of a second, to empty one 20 ms. What a template has in its tables stands in a schema
-# beside them; the statements that bring a database like it back to that are made once.
+# To make a database takes a third of a second, to empty one 10 ms, and 2 ms on a connection that is there already. What a
+# template has in its tables stands in a schema beside them; the statements that bring a database like it back to that are
+# made once.
 _REMEMBER = """CREATE SCHEMA initial;
 CREATE TABLE initial.tables AS SELECT tablename FROM pg_tables WHERE schemaname = 'public';
 DO $$ DECLARE t text; filled bool; BEGIN
@@ -39,7 +40,7 @@ AND table_name IN (SELECT tablename FROM pg_tables WHERE schemaname = 'initial')
 UNION ALL
 SELECT format('SELECT setval(''public.%I'', %s, %L)', sequencename, coalesce(last_value, 1), last_value IS NOT NULL)
 FROM pg_sequences WHERE schemaname = 'public'"""
-_END = "SELECT pg_terminate_backend({}) FROM pg_stat_activity WHERE datname = %s"
+_END = "SELECT pg_terminate_backend({}) FROM pg_stat_activity WHERE datname = %s AND pid <> %s"
 _RESET = """SET session_replication_role = replica;
 DO $$ DECLARE t text; BEGIN
   FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' EXCEPT SELECT tablename FROM initial.tables LOOP
@@ -60,6 +61,7 @@ class PostgresDatabases:
         self._free: dict[str, list[str]] = {}
         self._template: dict[str, str] = {}
         self._resets: dict[str, str] = {}
+        self._cleaners: dict[str, psycopg.Connection] = {}
 
     @classmethod
     @contextmanager
@@ -80,9 +82,11 @@ class PostgresDatabases:
 
     @contextmanager
     def closing(self) -> Iterator[Self]:
-        """Itself; its connection ends."""
+        """Itself; its connections end."""
         with self._admin:
             yield self
+        for one in self._cleaners.values():
+            one.close()
 
     def empty(self, folder: Path) -> PostgresDatabase:
         """A database with nothing in it."""
@@ -113,16 +117,21 @@ class PostgresDatabases:
         name = self.name_of(database)
         template = self._template.pop(name, "")
         if template:
-            self._admin.execute(_END.format("pid"), (name,))
-            with suppress(psycopg.Error), psycopg.connect(database.url) as db:
-                db.execute(self._resets[template])
+            with suppress(psycopg.Error), ExitStack() as unless_clean:
+                cleaner = self._cleaners.pop(name, None) or psycopg.connect(database.url, autocommit=True)
+                unless_clean.callback(cleaner.close)
+                self._admin.execute(_END.format("pid"), (name, cleaner.info.backend_pid))
+                with cleaner.transaction():
+                    cleaner.execute(self._resets[template])
+                unless_clean.pop_all()
+                self._cleaners[name] = cleaner
                 self._free[template].append(name)
                 return
         self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def end_sessions(self, database: PostgresDatabase) -> None:
         """End all connections to a database, and wait for that."""
-        self._admin.execute(_END.format("pid, 10000"), (self.name_of(database),))
+        self._admin.execute(_END.format("pid, 10000"), (self.name_of(database), 0))
 
     @contextmanager
     def away(self, database: PostgresDatabase) -> Iterator[None]:

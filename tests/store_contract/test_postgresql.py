@@ -334,6 +334,8 @@ def test_an_old_server_is_refused(database, monkeypatch):
         ('root certificate file "/home/ann/.postgresql/root.crt" does not exist', "no certificate"),
         ("FATAL:  sorry, too many clients already", "has no connection left"),
         ("FATAL:  the database system is starting up", "is starting"),
+        ("FATAL:  the database system is in recovery mode", "recovers from a fault"),
+        ("FATAL:  the database system is not yet accepting connections", "recovers from a fault"),
     ],
 )
 def test_what_the_server_says_is_put_in_words(database, said, words):

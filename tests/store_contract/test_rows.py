@@ -1,8 +1,9 @@
 """Many rows in few statements: the same rows, in the same order, or none."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.store.sqlite import WIDTHS
 
@@ -22,7 +23,7 @@ def stored(db):
     return list(db.execute("SELECT id, text FROM note ORDER BY id"))
 
 
-@settings(max_examples=60)
+@at_most(60)
 @given(st.integers(0, 3 * WIDTHS[0] + 5))
 def test_every_number_of_rows_is_written(db, count):
     db.execute("DELETE FROM note")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -119,6 +119,9 @@ class BreakerOrdered(Struct, kw_only=True):
     before: BreakerOrder | None
 
 
+CLOSED_BY: Final = "closed by"
+
+
 class Closing(Place):
     """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs."""
 
@@ -145,7 +148,7 @@ class Closing(Place):
     def text(self) -> str:
         """Who closed it, since when and why."""
         until = "" if self.until is None else f" until {utc(self.until)}"
-        return f"closed by {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
+        return f"{CLOSED_BY} {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
 
 
 def utc(at: float) -> str:
@@ -168,9 +171,10 @@ class SiteClosed(ClosedQueues):
 
 
 class SiteOpened(ClosedQueues):
-    """What was opened, and what is still closed around it or in it."""
+    """What was opened, and what is still closed around it or in it. `staying` pilots were to leave, and do not now."""
 
     still_closed: list[Closing]
+    staying: int
 
 
 class SiteRow(Struct):

@@ -235,6 +235,10 @@ class Core:
             session.drain = drain
         self.pilots_changed()
 
+    def let_stay(self, pilots: Iterable[int]) -> None:
+        """These pilots do not leave any more, if they are still there."""
+        self.drain([self.sessions[one] for one in pilots if one in self.sessions], drain=False)
+
     def pilots_changed(self) -> None:
         """Pilots came, went, or will take no more jobs."""
         self._inhabited = {}
@@ -278,8 +282,10 @@ class Core:
             with suppress(LodesmanError):
                 await self.command(Change(note_all, notes))
 
-    async def command(self, command: Command) -> Any:
-        """Post a command and wait for its answer. Raises the LodesmanError that refused it."""
+    async def command(self, command: Command, *, together: bool = False) -> Any:
+        """Post a command and wait for its answer; `together`: as by `post_together`. Raises the LodesmanError that refused
+        it.
+        """
         waiter: asyncio.Future[Any] = self._loop.create_future()
 
         def answer(result: Any) -> None:
@@ -290,7 +296,7 @@ class Core:
             else:
                 waiter.set_result(result)
 
-        self.journal.post(command, answer)
+        (self.post_together if together else self.journal.post)(command, answer)
         return await waiter
 
     def post_together(self, command: Command, answer: Answer) -> None:

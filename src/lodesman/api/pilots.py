@@ -122,7 +122,9 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     orders = core.live.pilots.stop_orders.get(session.id) or {}
     kill = [pilots.KillOrder(*key, reason) for key, reason in list(orders.items()) if key in attempts]
     kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in sorted(session.given_back & attempts.keys())]
-    return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
+    # A bound pilot that has its job gets no other.
+    drain = session.drain or (session.bound_job is not None and bool(running))
+    return pilots.HeartbeatAnswer(kill, drain, core.lease_seconds)
 
 
 async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[tuple[int, int]]) -> None:

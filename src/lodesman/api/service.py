@@ -25,6 +25,7 @@ from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.quotas import PART, alike_places, buckets, check_limits, limited, limits_of, places
 from lodesman.commands.sessions import PilotSession
+from lodesman.commands.site_mask import end_old_closings
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
     clean_pools,
@@ -39,7 +40,7 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.task_queue import key_from_json
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
-from lodesman.store.director import delete_old_closings, insert_iteration, put_breakers
+from lodesman.store.director import insert_iteration, put_breakers
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
 from lodesman.store.sandboxes import tidy_inputs
@@ -202,7 +203,7 @@ async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) ->
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
     await core.command(Change(forget_idle_queues, core.live))
-    await core.command(Change(delete_old_closings))
+    core.let_stay(await core.command(Change(end_old_closings)))
     await core.command(Change(forget_old_ads))
     for digest in await core.command(Change(delete_expired_tokens)):
         core.principals.pop(digest, None)

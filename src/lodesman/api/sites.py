@@ -16,9 +16,11 @@ from lodesman.background.sites import exact_node, find_node
 from lodesman.commands.pilots import drain_pilots
 from lodesman.commands.site_mask import (
     Closed,
+    Opened,
     check_closing,
     check_reason,
     close_site,
+    leaving,
     not_closed,
     open_site,
     order_breaker,
@@ -64,7 +66,8 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
     ]
     core.drain(late)
     if late:
-        await core.command(Change(drain_pilots, core.live, [session.id for session in late]))
+        numbers = [session.id for session in late]
+        await core.command(Change(drain_pilots, core.live, numbers, leaving(done.closing)))
     return done
 
 
@@ -72,9 +75,12 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
     command = Change(open_site, node, request.who.name)
-    before, others = await core.command(request.audited(command, "site-opened", str(node)))
+    done: Opened = await core.command(request.audited(command, "site-opened", str(node)))
+    core.let_stay(done.staying)
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
-    return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
+    return SiteOpened(
+        **asdict(done.closing), queues=queues, still_closed=list(done.others), staying=len(done.staying)
+    )  # fmt: skip
 
 
 @serves(calls.BREAKER)

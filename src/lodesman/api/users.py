@@ -68,7 +68,7 @@ async def _submit(
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
-    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits))
+    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits), together=True)
     core.submitted_jobs += 0 if done.repeated else done.count
     done.notices = list(notices)
     return done
@@ -76,12 +76,10 @@ async def _submit(
 
 def _takes_long(body: SubmitBody, size: int) -> bool:
     """An expression may take a second to be held against thousands of queues, however short it is."""
-    texts = [*(body.texts or ()), *([] if body.text is None else [body.text])]
-    return (
-        size > (_LARGE_TEXT if body.text is not None else _LARGE_BATCH)
-        or any(map(_may_have_expression, texts))
-        or any(map(_has_expression, body.jobs or ()))
-    )
+    if size > (_LARGE_BATCH if body.text is None else _LARGE_TEXT):
+        return True
+    texts = (body.texts or ()) if body.text is None else (body.text,)
+    return any(map(_may_have_expression, texts)) or any(map(_has_expression, body.jobs or ()))
 
 
 def _may_have_expression(text: str) -> bool:
@@ -91,7 +89,9 @@ def _may_have_expression(text: str) -> bool:
 
 
 def _has_expression(job: dict[str, Any]) -> bool:
-    wanted = next((value for name, value in job.items() if name.lower() == "requirements"), None)
+    if "requirements" not in map(str.lower, job):
+        return False
+    wanted = next(value for name, value in job.items() if name.lower() == "requirements")
     return isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
 
 

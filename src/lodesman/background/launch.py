@@ -46,8 +46,9 @@ _QUEUES_AT_ONCE = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
     """What all pilots have in common, in seconds: `program` is their zipapp, which `python` runs. `life_seconds`: at most,
-    0: no such limit. `url_file`: where pilots of this machine find the server's address after its next start. `ca_file`: the
-    certificates themselves, in PEM. `mark` begins the submissions of this server.
+    0: no such limit. `jobstatus_directory`: for pilots without $JOBSTATUS. `url_file`: where pilots of this machine find the
+    server's address after its next start. `ca_file`: the certificates themselves, in PEM. `mark` begins the submissions of
+    this server.
     """
 
     servers: tuple[str, ...]
@@ -56,6 +57,7 @@ class PilotSettings:
     idle_seconds: float = 120.0
     heartbeat_seconds: float = 60.0
     life_seconds: int = 0
+    jobstatus_directory: str = ""
     ca_file: str = ""
     url_file: str = ""
     mark: str = ""
@@ -299,6 +301,7 @@ class SubmissionPools:
             "idle_s": common.idle_seconds,
             "heartbeat_s": common.heartbeat_seconds,
             "jobs_at_once": 0,
+            "jobstatus_directory": common.jobstatus_directory,
             # Of several, or of ANY, a node finds out its own.
             "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
         }

@@ -108,6 +108,15 @@ class StateWord(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
+class Unread(click.Command):
+    """A command whose words another parser reads: `--` is one of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """All of them."""
+        ctx.args = args
+        return []
+
+
 def read_job(word: str) -> int:
     """One job. Raises ValueError for a range and for other words."""
     with suppress(LodesmanError, ValueError):

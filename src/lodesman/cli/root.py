@@ -38,7 +38,9 @@ SECTIONS = {
         "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
         "token": "accounts", "audit": "accounts",
     },
-    "Tools": {"convert": "drafts", "classad": "classads", "completion": "root", "whoami": "accounts"},
+    "Tools": {
+        "convert": "drafts", "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "jobstatus",
+    },
 }  # fmt: skip
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 # Where Python has another use for the name of a command.

@@ -232,6 +232,7 @@ heartbeat_seconds = 60
 idle_seconds = 120              # a pilot without work leaves after this
 life_seconds = 0                # 0: as long as its queue lets it
 python = "python3"              # on the worker nodes; 3.9 or newer
+# jobstatus_directory = "."     # pilots publish what vacating them would lose also where the site sets no $JOBSTATUS
 
 [director]                      # how many pilots are sent; all parameters: docs/how-to/administrators.md
 PollingTime = 10                # default 60; seconds between iterations

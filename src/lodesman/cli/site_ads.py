@@ -10,7 +10,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import utc
-from lodesman.cli.arguments import FILE, number_option
+from lodesman.cli.arguments import FILE, Unread, number_option
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.cli.words import age, counted, number, span
@@ -67,16 +67,7 @@ def site_token(session: Session, /, *, name: str, days: float, remark: str, file
     note(f"The token is in {file}.")
 
 
-class _Unread(click.Command):
-    """A command whose words another parser reads: `--` is one of them."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """All of them."""
-        ctx.args = args
-        return []
-
-
-@click.command("advertise", cls=_Unread)
+@click.command("advertise", cls=Unread)
 @click.pass_context
 def advertise(context: click.Context, /) -> int:
     """Count the jobs of a site and publish them with its limits, by cron or again and again.

@@ -310,10 +310,11 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
 def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
     """Send pilots again to what was closed, named as it was closed (administrators).
 
-    Pilots that were ordered to leave leave all the same; the director sends new ones.
+    Pilots that were to leave, and still run jobs, stay.
     """
     answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**named(names)))
-    say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}.")
+    stay = f"; {counted(answer.staying, 'pilot')} can stay" if answer.staying else ""
+    say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}{stay}.")
     for one in answer.still_closed:
         note(f"{path_of(one)} stays {_closing_text(one)}")
 

@@ -173,14 +173,14 @@ def end_pilot(
     return ended
 
 
-def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int]) -> int:
+def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: str = "") -> int:
     """Ask pilots to finish what they run and leave; those that wait for jobs are answered now.
 
-    Returns how many were still there.
+    Without a reason an administrator said so, and nothing takes it back. Returns how many were still there.
     """
     changed = 0
     for pilot_id in pilot_ids:
-        changed += pilots.drain_pilot(tx, pilot_id)
+        changed += pilots.drain_pilot(tx, pilot_id, reason)
         live.parked.end_of_pilot(tx, pilot_id)
         unbind(tx, live, [pilot_id], "it was drained")
     return changed

@@ -25,7 +25,7 @@ from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
 from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown
 from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import Policy, VOConfig
+from lodesman.matching.policy import JudgedJob, Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
@@ -35,6 +35,8 @@ from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
+# Characters of what decides a verdict, above which it is not kept.
+_LARGE_KEY = 16 << 10
 Runs = tuple[tuple[int, int], ...]
 _ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
@@ -66,7 +68,7 @@ class Preparation:
         self.group = ""
         self.uploads: dict[str, tuple[str, int]] = {}
         self._config: VOConfig | None = None
-        self._drafts: dict[tuple[Any, ...], JobDraft] = {}
+        self._judged: dict[tuple[Any, ...], JudgedJob] = {}
 
     def config(self, group: str) -> VOConfig:
         """The configuration of the submission's VO; all its jobs have one group."""
@@ -135,35 +137,31 @@ class Preparation:
         self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
     ) -> tuple[TaskQueueKey, str]:
         """The key of a cohort, and why no queue can run it; '' if one can. Raises Impossible."""
-        draft = self._optimize(cohort.spec, config)
-        assert draft.key is not None  # noqa: S101
-        if draft.never and not self.body.hold_if_impossible:
-            # The verdict was known before: find again what it came from.
-            found = draft.exclusions or find_exclusions(draft.key, draft.requirements.criteria, config)
-            raise _refusal(draft.never, cohort.runs, members, found)
-        return draft.key, draft.never
+        judged = self._judge(cohort.spec, config)
+        if judged.never and not self.body.hold_if_impossible:
+            found = find_exclusions(judged.key, judged.requirements.criteria, config)
+            raise _refusal(judged.never, cohort.runs, members, found)
+        return judged.key, judged.never
 
-    def _optimize(self, spec: jobs.JobSpec, config: VOConfig) -> JobDraft:
-        """The draft of a spec, less its payload; jobs that can be matched alike share it.
-
-        The verdict on a key that was judged before in this configuration is remembered.
+    def _judge(self, spec: jobs.JobSpec, config: VOConfig) -> JudgedJob:
+        """What was found about a spec. Jobs that can be matched alike share it, those of later submissions, too, while the
+        configuration is the same.
         """
         wanted = _ENCODER.encode(spec.requirements) if spec.requirements else b""
-        alike = (*_KEY_VALUES(spec), wanted)
-        known = self._drafts.get(alike)
-        if known is not None:
-            return known
-        hold = self.body.hold_if_impossible
-        draft = JobDraft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo, hold=hold)
-        draft = self._drafts[alike] = optimize(draft, config, self.policy.verdicts)
-        if draft.key is not None and len(self.policy.verdicts) < _VERDICTS_KEPT:
-            self.policy.verdicts[draft.key] = draft.never
-        compiled = draft.requirements
+        owner, vo, hold = self.who.name, self.who.vo, self.body.hold_if_impossible
+        alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), wanted)
+        judged = self._judged.get(alike) or self.policy.verdicts.get(alike)
+        if judged is None:
+            judged = optimize(JobDraft(spec=spec, owner=owner, group=self.group, vo=vo, hold=hold), config)
+            if len(self.policy.verdicts) < _VERDICTS_KEPT and len(repr(alike)) < _LARGE_KEY:
+                self.policy.verdicts[alike] = judged
+        self._judged[alike] = judged
+        compiled = judged.requirements
         if compiled.pool and compiled.pool not in self.pools:
             self.pools[compiled.pool] = NewPool(
-                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=draft.pool_mask
+                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=judged.pool_mask
             )
-        return draft
+        return judged
 
     def _stored(
         self, spec: jobs.JobSpec, members: jobs.ParametricMembers | None, runs: Runs

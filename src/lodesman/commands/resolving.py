@@ -38,16 +38,10 @@ class Resolver:
     def __init__(
         self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None
     ) -> None:
-        self._rules = SubmissionRules(
-            default_jc=classes.default_jc,
-            enforce_jc=classes.enforce_jc,
-            defaults=classes.defaults,
-            complexes=classes.vocabulary.complexes,
-            jsv=jsv,
-        )
+        self._classes = classes
+        self._user, self._groups = user, groups
+        self._jsv, self._ask = jsv, ask
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
-        self._derive = partial(classes.get, user=user, groups=groups)
-        self._ask = ask
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
         """What a description of this submission is to be. Raises InvalidJob and Forbidden, with the place in the text where
@@ -56,7 +50,15 @@ class Resolver:
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
             return _AS_GIVEN
         draft = DraftRecord(record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv)
-        steps = resolve(draft, self._rules, self._derive)
+        classes = self._classes
+        rules = SubmissionRules(
+            default_jc=classes.default_jc,
+            enforce_jc=classes.enforce_jc,
+            defaults=classes.defaults,
+            complexes=classes.vocabulary.complexes,
+            jsv=self._jsv,
+        )
+        steps = resolve(draft, rules, partial(classes.get, user=self._user, groups=self._groups))
         found: Resolved | NotResolved
         try:
             view = next(steps)

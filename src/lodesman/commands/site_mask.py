@@ -13,16 +13,16 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from lodesman.answers.nodes import BreakerOrder, Closing
+from lodesman.answers.nodes import CLOSED_BY, BreakerOrder, Closing
 from lodesman.commands.live import Live
 from lodesman.commands.report import take_back
-from lodesman.director.site_mask import SiteMask
+from lodesman.director.site_mask import SiteMask, around
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath, QueueId
 from lodesman.store import Reader, director
 from lodesman.store.director import closings, closings_version
 from lodesman.store.journal import Transaction
-from lodesman.store.write.pilots import drain_pilots_for
+from lodesman.store.write.pilots import drain_pilots_for, set_drain_reasons
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,17 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
     return Closed(closing=closing, drained=drained, renewed=before is not None)
 
 
-def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing, tuple[Closing, ...]]:
-    """Open exactly what was closed; answers the closing that ends, and those that still concern the same queues.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What opening did: the closing that ended, those that still concern the same queues, and the pilots that stay."""
+
+    closing: Closing
+    others: tuple[Closing, ...]
+    staying: tuple[int, ...]
+
+
+def open_site(tx: Transaction, node: NodePath, opened_by: str) -> Opened:
+    """Open exactly what was closed; pilots that were to leave for it, and are still there, stay (ADR 0063).
 
     Raises Conflict if it is not closed.
     """
@@ -104,9 +113,29 @@ def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing,
     if before is None:
         raise not_closed(str(node), others)
     director.delete_closing(tx, node)
-    details = {**asdict(before), "opened_by": opened_by}
+    staying = _let_stay(tx, node)
+    details = {**asdict(before), "opened_by": opened_by, "staying": len(staying)}
     tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
-    return before, others
+    return Opened(closing=before, others=others, staying=staying)
+
+
+def end_old_closings(tx: Transaction) -> list[int]:
+    """Forget the closings whose time has passed; returns the pilots that stay now."""
+    gone = [one.node for one in closings(tx.reader()).closings if not one.holds(tx.now)]
+    for node in gone:
+        director.delete_closing(tx, node)
+    return [pilot for node in gone for pilot in _let_stay(tx, node)]
+
+
+def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
+    """Pilots of a node that leave because of a closing stay, unless another one holds; those that stay."""
+    found = {
+        number: why_drained(tx, place)
+        for number, place, why in director.leaving_there(tx, node)
+        if any(why.startswith(f"{one} is {CLOSED_BY} ") for one in around(place))
+    }
+    set_drain_reasons(tx, found)
+    return tuple(number for number, why in found.items() if not why)
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:

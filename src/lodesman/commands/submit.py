@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +75,7 @@ class Submit:
     _templates: dict[str, int] = field(default_factory=dict)
     # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
     _queues: dict[int, int] = field(default_factory=dict)
-    _joining: Counter[int] = field(default_factory=Counter)
+    _joining: dict[int, int] = field(default_factory=dict)
     # Task queues that no configured queue can run, with the reason.
     _never: dict[int, str] = field(default_factory=dict)
     _requirements: dict[str, str] = field(default_factory=dict)
@@ -170,7 +169,7 @@ class Submit:
                 if cohort.held:
                     held = range(base + start, base + stop)
                     jobs.add_range_event(tx, ids, held, "Held", reason=cohort.held)
-        self._joining[tq_id] += members
+        self._joining[tq_id] = self._joining.get(tq_id, 0) + members
         if cohort.held:
             self._never[tq_id] = cohort.held
             return members
@@ -182,7 +181,9 @@ class Submit:
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner
         for one in self.prepared.cohorts:
-            rest = tuple(range(base + start, base + stop) for start, stop in one.runs if one.hold)
+            if not one.hold:
+                continue
+            rest = tuple(range(base + start, base + stop) for start, stop in one.runs)
             while rest:
                 order = Control(self.live, "hold", rest, one.hold, lambda who, _grp, _vo: who == owner, owner)
                 rest = order.apply(tx).rest
@@ -215,9 +216,11 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
 
 def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
     """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: there is no such limit."""
+    if not most:
+        return
     index = live.queues.index
     different = {id(key): key for key in keys}  # a preparation makes each once
-    new = sum(not index.waiting(index.find(key) or 0) for key in different.values())
+    new = sum([not index.waiting(index.find(key) or 0) for key in different.values()])
     _need(owner, "task_queues", index.load(owner).queues + new, most)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
 
 Uploads = Mapping[str, tuple[str, int]]
+_RUN = attrgetter(*Payload.__struct_fields__)
 
 
 def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
@@ -35,8 +37,7 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
         sha256, size = uploads[name]
         file = name.rsplit("/", 1)[-1]
         inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=False))
-    run = Payload(**{name: getattr(spec, name) for name in Payload.__struct_fields__})
-    return AttemptWork(run, inputs, limits, spec.exclusive)
+    return AttemptWork(Payload(*_RUN(spec)), inputs, limits, spec.exclusive)
 
 
 class StoredJob(NamedTuple):

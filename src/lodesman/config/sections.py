@@ -45,7 +45,11 @@ class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Habits of pilots, in seconds. `stop_at_exit`: local pilots end with the server (for demos)."""
+    """Habits of pilots, in seconds. `stop_at_exit`: local pilots end with the server (for demos).
+
+    `jobstatus_directory`: below it pilots publish where the site sets no $JOBSTATUS; relative to their working directory,
+    empty: nowhere.
+    """
 
     lease_seconds: Seconds = 1_800.0
     heartbeat_seconds: Seconds = 60.0
@@ -53,6 +57,7 @@ class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
     life_seconds: Annotated[int, Meta(ge=0)] = 0
     python: str = "python3"
     stop_at_exit: bool = False
+    jobstatus_directory: str = ""
 
 
 class LocalSection(Struct, forbid_unknown_fields=True, frozen=True):

@@ -193,6 +193,7 @@ class BackgroundProcess:
             idle_seconds=config.pilots.idle_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,
+            jobstatus_directory=config.pilots.jobstatus_directory,
             ca_file=bootstrap.own_certificates(config),
             url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
         )

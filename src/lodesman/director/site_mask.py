@@ -26,7 +26,7 @@ class DrainedNodes:
     nodes: frozenset[NodePath]
 
     def __contains__(self, place: object) -> bool:
-        return not self.nodes.isdisjoint(_around(cast("NodePath", place)))
+        return not self.nodes.isdisjoint(around(cast("NodePath", place)))
 
 
 class SiteMask:
@@ -48,7 +48,7 @@ class SiteMask:
         """What closes a site, CE or queue, the widest first; () if it is open."""
         if not self._by_node:
             return ()
-        found = (self._by_node.get(one) for one in dict.fromkeys(_around(node)))
+        found = (self._by_node.get(one) for one in dict.fromkeys(around(node)))
         return tuple(one for one in found if one is not None and one.holds(now))
 
     def reason(self, node: NodePath, now: float) -> str:
@@ -84,12 +84,12 @@ class SiteMask:
     def _masks(self, queues: _Queues) -> Iterator[tuple[Closing, Mask]]:
         bits: dict[NodePath, list[int]] = {node: [] for node in self._by_node}
         for bit, queue in queues.items():
-            for node in _around(queue):
+            for node in around(queue):
                 if node in bits:
                     bits[node].append(bit)
         return ((self._by_node[node], mask_of(found)) for node, found in bits.items() if found)
 
 
-def _around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:
+def around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:
     """Its site, its CE and itself."""
     return NodePath(node[0]), NodePath(node[0], node[1]), node

@@ -137,7 +137,7 @@ class Index:
 
     def load(self, owner: str) -> OwnerLoad:
         """What an owner has now, also of what is held because no queue can run it."""
-        return self._loads.get(owner, OwnerLoad())
+        return self._loads.get(owner) or OwnerLoad()
 
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
         """(id, key, waiting) of every task queue."""

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from lodesman.answers.shares import KnownUsage
 from lodesman.gridengine.complexes import Complexes
@@ -28,6 +28,7 @@ from lodesman.matching.offers import (
 )
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare
+from lodesman.matching.submit_pool import Requirements
 from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import MANUAL, QueueId, QueueTable, ResourceConfig
@@ -184,9 +185,20 @@ class VOConfig:
         return self.places.narrow(mask, key)
 
 
+class JudgedJob(NamedTuple):
+    """What was found about jobs that can be matched alike. `pool_mask`: the queues that fulfil their Requirements. `never`:
+    why no configured queue could run them; '' if one could.
+    """
+
+    key: TaskQueueKey
+    requirements: Requirements
+    pool_mask: int
+    never: str
+
+
 @dataclass
 class Policy:
-    """Resources, groups and shares. `verdicts`: by key, why it is impossible ('': it is possible).
+    """Resources, groups and shares. `verdicts`: by all that decides them.
 
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
     configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
@@ -206,7 +218,7 @@ class Policy:
     loaded_at: float | None = None
     bits: Mapping[QueueId, int] = field(default_factory=dict)
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
-    verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
+    verdicts: dict[tuple[Any, ...], JudgedJob] = field(default_factory=dict)
     usage: KnownUsage | None = None
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)

@@ -48,8 +48,9 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
+    from lodesman.pilot.features import FeatureReader  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
-    from lodesman.pilot.node import describe_node, read_features  # noqa: PLC0415
+    from lodesman.pilot.node import describe_node  # noqa: PLC0415
     from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
 
     log = Log(sys.stderr, time.time)
@@ -65,7 +66,8 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
     log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
     if not hide_memory():
         log("weak-isolation", hidden=False)
-    features, chosen = read_features(os.environ), pilot_file.options
+    chosen, reader = pilot_file.options, FeatureReader(os.environ)
+    features = reader.start(chosen.features_s)
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
     )
@@ -75,7 +77,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
         directory=directory,
         environment=dict(os.environ),
         log=log,
-        slot_ends=features.slot_ends(time.time()),
+        features=lambda: reader.latest,
         nursery=nursery,
     )
     pilot = PilotProcess(context)

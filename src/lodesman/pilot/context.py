@@ -16,6 +16,7 @@ from typing import Any, Callable, TextIO
 
 from lodesman.client import Retry, parse_server
 from lodesman.errors import InvalidConfig, InvalidRequest
+from lodesman.pilot.features import Features
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.protocol import read_as, read_record
 from lodesman.pilot.warden import Nursery
@@ -28,7 +29,9 @@ class PilotOptions:
     life_seconds: from the pilot's start. cpu_scaling_factor: norm_cpu_seconds per cpu_seconds.
     idle_s: leave after this time without a payload. jobs_at_once: most payloads at a time (0: one per core).
     kill_grace_s: between SIGTERM and SIGKILL. join_patience_s: timeout of the join.
-    flush_s: timeout for the last results. watch_s: between two checks of the payloads.
+    flush_s: timeout for the last results. watch_s: between two checks of the payloads. features_s: between two readings of
+    the Machine/Job Features. retire_s: no jobs are asked for this long before a shutdown that the site announced.
+    jobstatus_directory: where the pilot makes its $JOBSTATUS if the site gives it none; empty: nowhere.
     """
 
     cores: int = 0
@@ -43,6 +46,9 @@ class PilotOptions:
     join_patience_s: float = 600.0
     flush_s: float = 10.0
     watch_s: float = 1.0
+    features_s: float = 60.0
+    retire_s: float = 1800.0
+    jobstatus_directory: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def _identity(submission: str, secret: str, copy: int) -> dict[str, str]:
 class PilotContext:
     """One pilot and where it runs. `clock` gives UNIX seconds, `ticker` monotonic ones.
 
-    `slot_ends`: when the site ends the slot (UNIX seconds), None if unknown. `nursery` makes the wardens of payloads.
+    `features` gives what the site declares now. `nursery` makes the wardens of payloads.
     """
 
     pilot_file: PilotFile
@@ -111,9 +117,9 @@ class PilotContext:
     directory: Path
     environment: Mapping[str, str]
     log: Callable[..., Any]
-    slot_ends: float | None = None
     nursery: Nursery = field(default_factory=Nursery)
     rng: random.Random = field(default_factory=random.SystemRandom)
+    features: Callable[[], Features] = Features
     clock: Callable[[], float] = time.time
     ticker: Callable[[], float] = time.monotonic
 

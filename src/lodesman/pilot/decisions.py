@@ -22,6 +22,9 @@ _MAX_SILENCE_S = 60.0
 # With more undelivered results no job is claimed.
 _MAX_UNSENT = 64
 
+# Causes of a drain; HELD lets the pilot stay.
+SERVER, NODE, SLOT_END, NO_TIME, HELD = "server", "node", "slot-end", "no-time", "held"
+STOPPING = "stopping"
 # Why a pilot leaves, as the server is informed.
 IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"
 # A check of all processes costs up to some milliseconds.
@@ -34,7 +37,11 @@ _NOT_FOUND = {126: "it or its interpreter cannot be executed", 127: "it or its i
 
 @dataclass(frozen=True)
 class Slot:
-    """What the batch system gave. `memory_mb` 0: unknown. `ends`: None when no end is known."""
+    """What the batch system gave. `memory_mb` 0: unknown. `ends`: None when no end is known.
+
+    `shutdown`: the end that the site announced after the pilot's start, None if it announced none; from `retires` on the
+    pilot asks for nothing more because of it.
+    """
 
     cores: int
     memory_mb: int
@@ -42,6 +49,8 @@ class Slot:
     scaling: float = 1.0
     ends: float | None = None
     reserve_s: float = 0.0
+    shutdown: float | None = None
+    retires: float | None = None
 
     def seconds_left(self, now: float) -> float:
         """For payloads: without the time that is reserved for the last results."""
@@ -51,6 +60,20 @@ class Slot:
         """The same for the server at the join; None when no end is known."""
         return None if self.ends is None else max(0.0, self.seconds_left(now))
 
+    def left_to_end(self, now: float) -> float | None:
+        """Seconds until the slot is gone; None when no end is known."""
+        return None if self.ends is None else self.ends - now
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing more is asked for because of its end."""
+        return self.seconds_left(now) < _LEAST_LIFE_S or (self.retires is not None and now >= self.retires)
+
+    def has_time_for(self, job: AssignedJob, now: float) -> bool:
+        """Whether a payload that starts now ends before an announced shutdown, as far as that is expected."""
+        if self.shutdown is None:
+            return True  # the matcher knew the end of the slot
+        return 0 < job.expected_seconds <= self.seconds_left(now)
+
     def memory_of(self, job: AssignedJob) -> int:
         """The memory that a job takes: what it declares, else its cores' part."""
         return job.memory_mb or self.memory_mb * job.cores // self.cores
@@ -58,8 +81,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Load:
-    """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so. `expected_end`: of the last
-    payload, None if unknown.
+    """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so. `held`: nothing may start
+    for some time, but it does not leave. `expected_end`: of the last payload, None if unknown.
     """
 
     running: int = 0
@@ -71,6 +94,7 @@ class Load:
     idle_since: float = 0.0
     no_job_fits: bool = False
     draining: bool = False
+    held: bool = False
     stopping: bool = False
 
 
@@ -104,7 +128,9 @@ def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
 def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimRequest | None:
     """What to ask the server for now; None for nothing."""
     left = slot.seconds_left(now)
-    if load.stopping or load.draining or load.backlog or load.unsent > _MAX_UNSENT or left < _LEAST_LIFE_S:
+    if load.stopping or load.draining or load.held or load.backlog or load.unsent > _MAX_UNSENT:
+        return None
+    if slot.is_over(now):
         return None
     cores = max(0, slot.cores - load.cores)
     memory_mb = max(0, slot.memory_mb - load.memory_mb)
@@ -125,7 +151,7 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
         return ""
     if load.stopping:
         return SIGTERM
-    if load.draining or slot.seconds_left(now) < _LEAST_LIFE_S:
+    if load.draining or slot.is_over(now):
         return DRAINED
     overdue = now - load.idle_since - idle_s
     return IDLE if overdue >= _MAX_SILENCE_S or (overdue >= 0 and load.no_job_fits) else ""

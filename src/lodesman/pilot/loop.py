@@ -11,7 +11,9 @@ from typing import Any
 
 from lodesman.errors import Unavailable
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, Slot, Stop, contact_lost, reserve_s, why_leave
+from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, SLOT_END, Slot, Stop, contact_lost, why_leave
+from lodesman.pilot.features import Features
+from lodesman.pilot.jobstatus import StatusWriter
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, remove_tree
 from lodesman.pilot.protocol import PILOT_SHUTDOWN, JoinReply
@@ -19,6 +21,7 @@ from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
+from lodesman.pilot.slots import KnownSlot, Promises, SlotHabits
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -62,14 +65,17 @@ class PilotProcess:
         self._why = ""
         self._deadline = float("inf")
         self._session = ServerSession(context, on_lost=self._wake.ring)
-        self._slot = _slot_of(context)
+        self._features = context.features()
+        self._promises = Promises()
+        self._known = _slot_of(context, self._features)
 
     def run(self) -> int:
         """Run the pilot to its end; returns the exit code."""
         context = self._context
         place = find_queue(context.pilot_file, context.environment)
-        left, nonce = self._slot.life_left(context.ticker()), secrets.token_urlsafe(18)
-        node = replace(context.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
+        slot, nonce = self._known.slot, secrets.token_urlsafe(18)
+        left = slot.life_left(context.ticker())
+        node = replace(context.node, life_s=left, cpu_scaling_factor=slot.scaling)
         try:
             terms = self._session.join(node, nonce=nonce, wait=self._wait_to_join, queue=place)
         except JoinRefused as fault:
@@ -91,12 +97,14 @@ class PilotProcess:
             (self._outbox.run_reports, (self._session,)),
         ):
             threading.Thread(target=target, args=arguments, name=target.__qualname__, daemon=True).start()
+        self._writer.start()
         try:
             while (code := self.tick(now := context.ticker())) is None:
                 self._wake.wait(self._due - now)
             return self._end(code)
         finally:
             self._reaper.kill_rest()
+            self._writer.leave()
 
     def terminate(self) -> None:
         """End in good order; called again: at once. Safe in a signal handler."""
@@ -110,6 +118,7 @@ class PilotProcess:
 
     def tick(self, now: float) -> int | None:
         """One step of supervision; returns an exit code when it is time to end."""
+        self._follow_slot(now)
         self._decide_to_stop(now)
         payloads = self._roster.payloads()
         self._due = min(self._watch.tick(payloads, now), now + self._options.watch_s)
@@ -128,7 +137,7 @@ class PilotProcess:
         if not load.running and load.unsent and contact_lost(now, **silence):
             self._why = ERROR
             return EXIT_UNDELIVERED
-        leave = why_leave(self._slot, load, now, idle_s=self._terms.idle_s)
+        leave = why_leave(self._roster.slot, load, now, idle_s=self._terms.idle_s)
         if not leave:
             return None
         self._why = self._why or leave
@@ -149,13 +158,36 @@ class PilotProcess:
             self._stop_all(ERROR, "The pilot failed.", now)
         elif self._session.lost:
             self._stop_all(ERROR, "The server disowned the pilot.", now)
-        elif self._slot.seconds_left(now) <= 0 and self._roster.payloads():
+        elif self._is_due(now) and self._roster.payloads():
             self._stop_all(DRAINED, "The slot ends.", now)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the slot ends, or the time has come by which it was promised to be free."""
+        promised, grace_s = self._promises.gone_by(), self._options.kill_grace_s
+        over = promised is not None and self._context.clock() >= promised - grace_s
+        return over or self._roster.slot.seconds_left(now) <= 0
+
+    def _follow_slot(self, now: float) -> None:
+        """Take up what the site declares of the slot's end."""
+        features, context = self._context.features(), self._context
+        if features is not self._features:
+            self._features = features
+            if self._known.follow(features, clock=context.clock(), tick=now):
+                slot = self._known.slot
+                left = None if slot.ends is None else round(slot.ends - now)
+                context.log("slot-end", seconds_left=left, announced=slot.shutdown is not None)
+                self._roster.resize(slot)
+        self._roster.drain(SLOT_END, holds=self._roster.slot.is_over(now))
 
     def _stop_all(self, why: str, message: str, now: float, *, at_once: bool = False) -> None:
         grace_s = 0.0 if at_once else self._options.kill_grace_s
         self._why = why
         self._deadline = now + grace_s + self._options.flush_s
+        left = self._roster.slot.left_to_end(now)
+        if left is not None and why == DRAINED:
+            # Half of what is left is for the results, and all is handed in before the end.
+            grace_s = max(0.0, min(grace_s, left / 2))
+            self._deadline = min(self._deadline, now + max(left - 1.0, self._options.flush_s / 2))
         self._context.log("stopping", reason=why, message=message)
         self._claimer.close()
         self._outbox.hurry()
@@ -167,7 +199,8 @@ class PilotProcess:
         self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
         payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
-        self._roster = Roster(self._slot, payloads, on_change=self._on_change)
+        self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=self._promises)
+        self._writer = StatusWriter(context, self._roster, self._promises)
         self._watch = Watch(context, self._reaper, session)
         self._claimer = Claimer(context, session, self._roster, idle_s=terms.idle_s)
         self._heartbeat = Heartbeat(context, session, self._roster, every_s=terms.heartbeat_s)
@@ -175,6 +208,7 @@ class PilotProcess:
     def _on_change(self) -> None:
         self._claimer.renew()
         self._heartbeat.stir()
+        self._writer.stir()
         self._wake.ring()
 
     def _end(self, code: int) -> int:
@@ -185,6 +219,7 @@ class PilotProcess:
         sent = code != EXIT_UNDELIVERED and self._outbox.wait_empty(max(0.0, left))
         if not sent and code != EXIT_DISOWNED:
             code = EXIT_UNDELIVERED
+        self._writer.leave()
         self._heartbeat.close()
         self._outbox.close()
         if code != EXIT_DISOWNED:
@@ -196,18 +231,16 @@ class PilotProcess:
         return code
 
 
-def _slot_of(context: PilotContext) -> Slot:
+def _slot_of(context: PilotContext, features: Features) -> KnownSlot:
     """The slot as the file and the site describe it; the earlier end counts."""
-    options = context.options
-    lives = [float(options.life_seconds)] if options.life_seconds else []
-    if context.slot_ends is not None:
-        lives.append(context.slot_ends - context.clock())
-    life_s = min(lives, default=None)
-    return Slot(
+    options, ignored = context.options, features.over(context.clock())
+    if ignored is not None:
+        context.log("shutdown-ignored", shutdowntime=ignored, why="It is before the start of this pilot.")
+    slot = Slot(
         cores=context.node.cores,
         memory_mb=context.node.memory_mb,
         jobs_at_once=options.jobs_at_once or context.node.cores,
         scaling=options.cpu_scaling_factor,
-        ends=None if life_s is None else context.ticker() + life_s,
-        reserve_s=0.0 if life_s is None else reserve_s(life_s),
     )
+    habits = SlotHabits(options.life_seconds, options.retire_s, options.kill_grace_s, options.flush_s)
+    return KnownSlot(slot, habits, features, clock=context.clock(), tick=context.ticker())

@@ -1,4 +1,4 @@
-"""The worker node as the pilot finds it: cores, memory, platform, system, and the Machine/Job Features of the WLCG."""
+"""The worker node as the pilot finds it: cores, memory, platform and system."""
 
 from __future__ import annotations
 
@@ -7,40 +7,16 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lodesman import __version__
+from lodesman.pilot.features import Features
 from lodesman.pilot.protocol import MB
 
 # cgroup v1 writes "no limit" as a number near 2^63.
 _ENDLESS = 1 << 60
-# The variables that name directories, and the files that are read there.
-_FEATURES = {
-    "MACHINEFEATURES": ("shutdowntime",),
-    "JOBFEATURES": ("allocated_cpu", "max_rss_bytes", "wall_limit_secs", "jobstart_secs", "shutdowntime_job"),
-}
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds."""
-
-    allocated_cpu: int | None = None
-    max_rss_bytes: int | None = None
-    wall_limit_secs: int | None = None
-    jobstart_secs: int | None = None
-    shutdowntime: int | None = None
-
-    def slot_ends(self, started: float) -> float | None:
-        """When the slot ends, as a UNIX time; `started` is when the pilot did."""
-        ends = []
-        if self.wall_limit_secs is not None:
-            ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
-        if self.shutdowntime is not None:
-            ends.append(float(self.shutdowntime))
-        return min(ends, default=None)
+_UNKNOWN = Features()
 
 
 @dataclass(frozen=True)
@@ -64,30 +40,12 @@ class WorkerNode:
     cores_total: int = 0
 
 
-def read_features(environment: Mapping[str, str]) -> Features:
-    """Read the directories (not the web addresses) that the environment names; what cannot be read is unknown."""
-    found: dict[str, int] = {}
-    for variable, names in _FEATURES.items():
-        directory = environment.get(variable, "")
-        for name in names if directory.startswith("/") else ():
-            with contextlib.suppress(ValueError, OverflowError):
-                value = int(float(_read(Path(directory, name), 64)))
-                if value > 0:
-                    found[name] = value
-    slot_ends = found.pop(
-        "shutdowntime_job", None
-    )  # of the machine's and the slot's end the earlier one counts
-    if slot_ends is not None:
-        found["shutdowntime"] = min(slot_ends, found.get("shutdowntime", slot_ends))
-    return Features(**found)
-
-
 def describe_node(
     *,
     cores: int = 0,
     memory_mb: int = 0,
     platform_name: str = "",
-    features: Features = Features(),
+    features: Features = _UNKNOWN,
     root: Path = Path("/"),
 ) -> WorkerNode:
     """Describe this machine; arguments other than 0 and "" are taken as they are."""

@@ -68,6 +68,8 @@ class PayloadRun:
         self._stop: Stop | None = None
         self._started = 0.0
         self._ended = 0.0
+        # Core-seconds that are lost should its output not be handed in, once it has ended.
+        self.uncommitted = 0.0
 
     def run(self, on_free: Callable[[PayloadRun], None], on_done: Callable[[PayloadRun], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
@@ -75,6 +77,9 @@ class PayloadRun:
         try:
             end = self._play()
             self._ended = self._context.pilot.clock()
+            if end is not None and end.state == protocol.DONE:
+                since = self.committed() or self._started
+                self.uncommitted = self.job.cores * max(0.0, self._ended - since)
         finally:
             on_free(self)
             try:
@@ -101,6 +106,11 @@ class PayloadRun:
     def stopping(self) -> bool:
         """Whether its end was decided."""
         return self._stop is not None
+
+    @property
+    def started_at(self) -> float | None:
+        """When its first process started, in UNIX seconds."""
+        return self._started or None
 
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import ClaimRequest, Load, Slot, Stop, excess, fits, next_check_s, next_claim
+from lodesman.pilot.decisions import (
+    HELD,
+    NO_TIME,
+    NODE,
+    STOPPING,
+    ClaimRequest,
+    Load,
+    Slot,
+    Stop,
+    excess,
+    fits,
+    next_check_s,
+    next_claim,
+)
 from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
+from lodesman.pilot.slots import Allowance, Promises
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is published of a pilot. `pending_waste`: core-seconds of ended payloads that are not handed in yet."""
+
+    payloads: Sequence[PayloadRun]
+    pending_waste: float
+    causes: frozenset[str]
 
 
 class Roster:
@@ -21,18 +44,27 @@ class Roster:
     `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell.
     """
 
-    def __init__(self, slot: Slot, context: PayloadContext, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        context: PayloadContext,
+        *,
+        on_change: Callable[[], None],
+        promises: Promises | None = None,
+    ) -> None:
         self.changed = threading.Condition()
-        self._slot = slot
+        self.slot = slot
         self._context = context
         self._ticker = context.pilot.ticker
         self._on_change = on_change
+        self._promises = promises or Promises()
         self._running: dict[protocol.AttemptKey, PayloadRun] = {}
         self._finishing: dict[protocol.AttemptKey, PayloadRun] = {}
         self._backlog: list[protocol.AssignedJob] = []
+        self._uncommitted: dict[protocol.AttemptKey, float] = {}
         self._idle_since = self._ticker()
         self._no_job_fits = False
-        self._draining = False
+        self._causes: frozenset[str] = frozenset()
         self._stopping = False
         self.last_end = self._ticker()
 
@@ -46,18 +78,27 @@ class Roster:
                 running=len(jobs),
                 expected_end=max(known) if known and len(known) == len(ends) else None,
                 cores=sum(job.cores for job in jobs),
-                memory_mb=sum(map(self._slot.memory_of, jobs)),
+                memory_mb=sum(map(self.slot.memory_of, jobs)),
                 backlog=len(self._backlog),
                 unsent=len(self._finishing) + len(self._context.outbox.keys()),
                 idle_since=self._idle_since,
                 no_job_fits=self._no_job_fits,
-                draining=self._draining,
+                draining=bool(self._causes - {HELD}),
+                held=HELD in self._causes,
                 stopping=self._stopping,
             )
 
     def next_claim(self, idle_s: float) -> ClaimRequest | None:
         """What to ask the server for now; None for nothing."""
-        return next_claim(self._slot, self.load(), self._ticker(), idle_s=idle_s)
+        return next_claim(self.slot, self.load(), self._ticker(), idle_s=idle_s)
+
+    def standing(self) -> Standing:
+        """What is to be published."""
+        with self.changed:
+            unsent = {*self._finishing, *self._context.outbox.keys()}
+            self._uncommitted = {key: lost for key, lost in self._uncommitted.items() if key in unsent}
+            causes = self._causes | {STOPPING} if self._stopping else self._causes
+            return Standing(list(self._running.values()), sum(self._uncommitted.values()), causes)
 
     def payloads(self) -> list[PayloadRun]:
         """Those that hold their capacity."""
@@ -75,15 +116,34 @@ class Roster:
         with self.changed:
             self._no_job_fits = not jobs
             self._backlog.extend(jobs)
-            self._fill()
+            late = self._fill()
+        self._give_back(late)
         self._on_change()
 
-    def drain(self) -> None:
-        """Ask for nothing more, and leave when all is done."""
+    def drain(self, cause: str, *, holds: bool = True) -> None:
+        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more."""
         with self.changed:
-            known, self._draining = self._draining, True
-        if not known:
+            before = self._causes
+            others = before | {cause} if holds else before - {cause}
+            others -= {HELD}
+            held = not others and self._promises.is_firm(self._context.pilot.clock())
+            self._causes = others | {HELD} if held else others
+            late = self._fill()
+            causes = self._causes
+        self._give_back(late)
+        if causes != before:
+            self._context.pilot.log("draining", causes=sorted(causes))
+        if late or causes != before:
             self._changed()
+
+    def resize(self, slot: Slot) -> None:
+        """What is known of the slot has changed."""
+        with self.changed:
+            self.slot = slot
+            self._causes -= {NO_TIME}
+            late = self._fill()
+        self._give_back(late)
+        self._changed()
 
     def stop_all(self, stop: Stop, *, grace_s: float) -> None:
         """End everything; jobs that wait never start."""
@@ -115,30 +175,61 @@ class Roster:
         """Report an attempt that will never start."""
         self._context.outbox.put(protocol.report_end(key, cause, message, ended=self._context.pilot.clock()))
 
-    def _fill(self) -> None:
-        """Start what fits, in order; with the lock held."""
-        while self._backlog and not self._stopping and fits(self._slot, self.load(), self._backlog[0]):
+    def _give_back(self, jobs: Sequence[protocol.AssignedJob]) -> None:
+        for job in jobs:
+            message = "The slot is given back to the site before this job would end."
+            self.report_unstarted(job.key, protocol.PILOT_SHUTDOWN, message)
+
+    def _fill(self) -> list[protocol.AssignedJob]:
+        """Start what fits, in order; with the lock held. Returns what there is no time for."""
+        if not self._backlog:
+            return []
+        late = [job for job in self._backlog if not self.slot.has_time_for(job, self._ticker())]
+        if late:
+            # The server goes by less than this pilot knows: it would send the like again.
+            self._causes |= {NO_TIME}
+        if HELD not in self._causes:
+            late += [job for job in self._backlog if job not in late and self._against(job) == "promise"]
+        self._backlog = [job for job in self._backlog if job not in late]
+        while self._backlog and self._may_start(self._backlog[0]):
             payload = PayloadRun(self._backlog.pop(0), self._context)
             self._running[payload.job.key] = payload
             ends, name = (self._free, self._done), str(payload.job.key)
             threading.Thread(target=payload.run, args=ends, name=name, daemon=True).start()
+        return late
+
+    def _may_start(self, job: protocol.AssignedJob) -> bool:
+        free = not self._stopping and HELD not in self._causes and fits(self.slot, self.load(), job)
+        return free and self._against(job) is None
+
+    def _against(self, job: protocol.AssignedJob) -> str | None:
+        """Why it may not start by what was published."""
+        pilot, now = self._context.pilot, self._context.pilot.clock()
+        allowance = Allowance(self.slot, pilot.options.kill_grace_s, self._ticker() - now)
+        return self._promises.against(allowance.gone_by(job, now), now)
 
     def _free(self, payload: PayloadRun) -> None:
         """Its tree is gone: its capacity is free."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
-            self._draining = self._draining or payload.node_failed
+            self._uncommitted[payload.job.key] = payload.uncommitted
+            self._note_node(payload)
             self._idle_since = self.last_end = self._ticker()
             self._no_job_fits = False
-            self._fill()
+            late = self._fill()
+        self._give_back(late)
         self._changed()
 
     def _done(self, payload: PayloadRun) -> None:
         with self.changed:
             self._finishing.pop(payload.job.key, None)
-            self._draining = self._draining or payload.node_failed
+            self._note_node(payload)
         self._changed()
+
+    def _note_node(self, payload: PayloadRun) -> None:
+        if payload.node_failed:
+            self._causes |= {NODE}
 
     def _changed(self) -> None:
         with self.changed:

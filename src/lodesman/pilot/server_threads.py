@@ -13,7 +13,7 @@ from typing import Any
 from lodesman.client import Aborted
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import ClaimRequest, Stop
+from lodesman.pilot.decisions import NODE, SERVER, ClaimRequest, Slot, Stop
 from lodesman.pilot.protocol import KILLED, NOT_STARTED, AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import ServerSession
@@ -65,6 +65,7 @@ class Claimer:
         self._token = ""
         self._closed = False
         self._asked: ClaimRequest | None = None
+        self._asked_of: Slot | None = None
 
     def run(self) -> None:
         """The claim thread; ends after `close`, or when the server does not know the pilot any more."""
@@ -87,13 +88,14 @@ class Claimer:
             if asked is None:
                 return
             now = self._roster.next_claim(self._idle_s)
-        # The same capacity, for a shorter time: the poll goes on.
+            moved = self._asked_of is not self._roster.slot
+        # The same capacity, for a shorter time: the poll goes on, unless the slot's end is another one now.
         meanwhile: dict[str, Any] = {
             "norm_cpu_seconds": asked.norm_cpu_seconds,
             "wait_s": asked.wait_s,
             "last_end_s": asked.last_end_s,
         }
-        if now is None or replace(now, **meanwhile) != asked:
+        if now is None or moved or replace(now, **meanwhile) != asked:
             self._client.abort()
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ class Claimer:
                 self._roster.changed.wait()
                 return None
             # With the lock held: a change after this ends the poll by `renew`.
-            self._asked = request
+            self._asked, self._asked_of = request, self._roster.slot
             if not self._closed:
                 self._client.rearm()
             return request
@@ -146,7 +148,7 @@ class Claimer:
         except OSError as fault:
             # Without an entry in the journal nothing is run; the same token brings it again.
             self._context.log("journal-failed", fault=str(fault))
-            self._roster.drain()
+            self._roster.drain(NODE)
             return False
         self._token = ""
         for job in reply.jobs:
@@ -155,8 +157,7 @@ class Claimer:
         self._roster.admit(jobs)
         for key, why in reply.unreadable.items():
             self._roster.report_unstarted(key, NOT_STARTED, f"The pilot cannot read this job: {why}")
-        if reply.drain:
-            self._roster.drain()
+        self._roster.drain(SERVER, holds=reply.drain)
         return True
 
 
@@ -212,8 +213,7 @@ class Heartbeat:
         for key, reason in reply.kill.items():
             self._context.log("kill-ordered", job=str(key), reason=reason)
             self._roster.stop_one(key, Stop(KILLED, reason or "The server ended the job."))
-        if reply.drain:
-            self._roster.drain()
+        self._roster.drain(SERVER, holds=reply.drain)
 
     def stir(self) -> None:
         """Payloads may run now: the next beat is due soon."""

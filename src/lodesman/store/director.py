@@ -107,6 +107,10 @@ _CHANGED = "UPDATE site_mask_state SET version = version + 1"
 _PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
 AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
 
+# A bound pilot has lost its job: it leaves in any case.
+_LEAVING_THERE = """SELECT id, site, ce, queue, drain_reason FROM pilot WHERE ended_at IS NULL AND drain = 1
+AND drain_reason <> '' AND bound_job IS NULL AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
+
 
 def insert_iteration(tx: Transaction, plan: str) -> int:
     """Store one iteration (JSON) and return its number; the oldest go when they are too many or too large together."""
@@ -150,12 +154,9 @@ def delete_closing(tx: Transaction, node: NodePath) -> None:
     tx.write(_CHANGED)
 
 
-def delete_old_closings(tx: Transaction) -> int:
-    """Delete the closings whose time has passed; returns how many there were."""
-    gone = tx.write("DELETE FROM site_mask WHERE until <= ?", (tx.now,))
-    if gone:
-        tx.write(_CHANGED)
-    return gone
+def leaving_there(tx: Transaction, node: NodePath) -> list[tuple[int, QueueId, str]]:
+    """The live pilots of a node that leave for a reason, with their queues and that reason."""
+    return [(number, QueueId(*place), why) for number, *place, why in tx.read(_LEAVING_THERE, node)]
 
 
 def pilots_there(tx: Transaction, node: NodePath) -> list[int]:

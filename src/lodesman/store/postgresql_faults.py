@@ -29,6 +29,8 @@ _SAYINGS: Final = (
     ),
     ("too many", "has no connection left", "Raise its max_connections."),
     ("starting up", "is starting", "Try again in a moment."),
+    ("recovery mode", "recovers from a fault", "Try again in a moment."),
+    ("not yet accepting", "recovers from a fault", "Try again in a moment."),
     ("shutting down", "is ending", "Start it again."),
 )
 _AWAY: Final = ("cannot be reached", "Is PostgreSQL running, and are host and port in [store] url right?")

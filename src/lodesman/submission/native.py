@@ -35,6 +35,7 @@ _QUEUE: Final = "queuename"
 _PLAIN_QUEUE: Final = re.compile(r"[^@*?\[\]|&!,=\s]+")
 # A name that a context can have; all other attributes of a user's own are left alone.
 _OWN_NAME: Final = re.compile(r"[^=,\s\[\]]+")
+_KEPT: Final = KEPT.lower()
 _PARAMETER_BASES: Final = tuple(name.lower() for name in PARAMETERS)
 
 # --- record -> values -----------------------------------------------------------------------------
@@ -57,7 +58,7 @@ class _Record:
                 self.known[attribute.name] = name
             elif low.partition(".")[0] in _PARAMETER_BASES:
                 self.parameters[low] = name
-            elif low == KEPT.lower():
+            elif low == _KEPT:
                 self.known[KEPT] = name
             else:
                 self.own.append(name)
@@ -172,7 +173,7 @@ def _kept_values(at: _Record, notices: list[Notice]) -> Iterator[tuple[str, JobV
 
 def hold_of(record: Record) -> str:
     """The letters of `h`, by which a job is Held from its submission on; "" if it is not."""
-    if not any(name.lower() == KEPT.lower() for name in record):
+    if _KEPT not in map(str.lower, record):
         return ""
     found = str(dict(_kept_values(_Record(record), [])).get("h", ""))
     return "" if found.strip().lower() == "n" else found.strip()
@@ -297,7 +298,7 @@ def _write_own(at: _Record, before: Mapping[str, str | None], after: Mapping[str
 def _can_stand(at: _Record, key: str) -> bool:
     """Whether a description can have an attribute of that name, which means nothing."""
     low = key.lower()
-    taken = by_name(key) or low == KEPT.lower() or low.partition(".")[0] in _PARAMETER_BASES
+    taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
     double = any(name.lower() == low and name != key for name in at.record)
     return not (taken or double or instead_of(key) or name_problem(key) or not _OWN_NAME.fullmatch(key))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -16,13 +15,12 @@ from lodesman.gridengine.complexes import Complexes, Requestable
 from lodesman.gridengine.values import write_value
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.jobs.attributes import ATTRIBUTES
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import VOConfig
-from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of
+from lodesman.matching.policy import JudgedJob, VOConfig
+from lodesman.matching.submit_pool import NO_REQUIREMENTS, requirements_of
 from lodesman.matching.task_queue import job_ad, key_of, key_to_json
 from lodesman.resources import fold
 from lodesman.resources.requirement import CONSTRAINT
-from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
+from lodesman.submission.exclusions import find_exclusions, never_text
 from lodesman.submission.job_changes import unknown_names
 
 _SHOWN: Final = 10
@@ -41,11 +39,8 @@ _LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDraft:
-    """One cohort of a submission. `never`: why no configured queue could ever run it; '' if one could. `exclusions`: what
-    that was found by, None if it was known before.
-
-    `hold`: an impossible job is to be Held instead of refused, even if it names what is not configured.
-    `pool_mask`: the queues that fulfil the Requirements, none without Requirements.
+    """One cohort of a submission. `hold`: an impossible job is to be Held instead of refused, even if it names what is not
+    configured.
     """
 
     spec: JobSpec
@@ -53,11 +48,6 @@ class JobDraft:
     group: str
     vo: str
     hold: bool = False
-    requirements: Requirements = NO_REQUIREMENTS
-    pool_mask: int = 0
-    key: TaskQueueKey | None = None
-    never: str = ""
-    exclusions: Exclusions | None = None
 
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
@@ -132,31 +122,26 @@ def _too_large(spec: JobSpec, size: int) -> InvalidJob:
     )
 
 
-def optimize(
-    draft: JobDraft, config: VOConfig, verdicts: Mapping[TaskQueueKey, str] | None = None
-) -> JobDraft:
+def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
     """Check names, find the SubmitPool and the task queue, then why no queue could ever run the job, if none could.
 
-    `verdicts`: what was found before for other keys of the same configuration. Raises InvalidJob.
+    Raises InvalidJob.
     """
     _check_names(draft, config)
     if draft.spec.consumables:
         draft = replace(
             draft, spec=with_fields(draft.spec, consumables=_consumables(draft.spec, config.complexes))
         )
+    wanted, mask = NO_REQUIREMENTS, 0
     if draft.spec.requirements:
         # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
         wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo, _request(draft))
-        draft = replace(draft, requirements=wanted, pool_mask=config.table.eligible_mask(wanted.criteria))
-    pool = draft.requirements.pool
-    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=pool)
-    size = len(key_to_json(key).encode()) + len(draft.requirements.text.encode())
+        mask = config.table.eligible_mask(wanted.criteria)
+    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=wanted.pool)
+    size = len(key_to_json(key).encode()) + len(wanted.text.encode())
     if size > _MAX_KEY_BYTES:
         raise _too_large(draft.spec, size)
-    never, exclusions = None if verdicts is None else verdicts.get(key), None
-    if never is None:
-        never = ""
-        if not config.possible_queues(key, draft.pool_mask):
-            exclusions = find_exclusions(key, draft.requirements.criteria, config)
-            never = never_text(exclusions)
-    return replace(draft, key=key, never=never, exclusions=exclusions)
+    never = ""
+    if not config.possible_queues(key, mask):
+        never = never_text(find_exclusions(key, wanted.criteria, config))
+    return JudgedJob(key, wanted, mask, never)

@@ -67,7 +67,7 @@ WHO: Final[Mapping[Judged, str]] = {
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
     QueueReason.PILOTS_EXPECTED: NO_ACTION,
     PilotVerdict.ENDED: "no one: it has ended",
-    PilotVerdict.DRAINING: "no one: a pilot drain is final",
+    PilotVerdict.DRAINING: "no one; if its site was closed, an administrator: lode site open",
     PilotVerdict.NOT_CONFIGURED: _SITES,
     PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
     PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",

@@ -36,7 +36,7 @@ KEY = TaskQueueKey(
 )
 HABITS = PilotSettings(
     servers=("http://127.0.0.1:7777",), program=PROGRAM, python="python3.12",
-    idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem",
+    idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem", jobstatus_directory="status",
 )  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def test_the_pilot_s_file_has_its_queue_and_its_settings(world):
     options = papers["options"]
     assert (options["cores"], options["memory_mb"], options["platform"]) == (4, 2_000, "el9")
     assert (options["idle_s"], options["heartbeat_s"], options["life_seconds"]) == (5.0, 7.0, 100)
-    assert options["cpu_scaling_factor"] == 1.0
+    assert (options["cpu_scaling_factor"], options["jobstatus_directory"]) == (1.0, "status")
 
 
 @pytest.mark.parametrize(("jobs", "counts"), [(8, [3, 3, 2]), (4, [3, 1]), (3, [3]), (1, [1]), (0, [])])

@@ -198,6 +198,26 @@ def test_a_verdict_is_remembered_with_its_words(ready, policy):
     assert found.cohorts[0].held in words.pop()
 
 
+def test_jobs_alike_are_judged_once_in_a_configuration(ready, policy):
+    keys = [ready(jobs=[{**TRUE, "Arguments": word}])[0].cohorts[0].key for word in "ab"]
+    assert keys[0] is keys[1]
+    assert len(policy.verdicts) == 1
+    assert ready(jobs=[{**TRUE, "CPUTime": 7}])[0].cohorts[0].key.norm_cpu_seconds == 7
+
+
+def test_a_name_that_one_job_may_wait_for_is_refused_to_the_next(ready):
+    job = {**TRUE, "Site": "Atlantis"}
+    assert ready(jobs=[job], hold_if_impossible=True)[0].cohorts[0].held
+    with pytest.raises(InvalidJob, match="Atlantis"):
+        ready(jobs=[job])
+
+
+def test_a_verdict_on_very_many_names_is_not_kept(ready, policy):
+    found, _ = ready(jobs=[{**TRUE, "GridCE": [f"ce{n}" for n in range(3_000)]}], hold_if_impossible=True)
+    assert found.cohorts[0].held
+    assert not policy.verdicts
+
+
 @pytest.mark.parametrize(
     "given_body", [{}, {"text": "[]", "texts": []}, {"text": "[]", "jobs": []}, {"texts": []}, {"jobs": []}]
 )

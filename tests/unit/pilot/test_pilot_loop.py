@@ -10,7 +10,10 @@ import pytest
 
 from lodesman.client import Aborted
 from lodesman.errors import Unauthorized, Unavailable
+from lodesman.jobstatus.timeline import Said
+from lodesman.jobstatus.values import Status
 from lodesman.pilot import loop
+from lodesman.pilot.features import Features
 from lodesman.pilot.loop import (
     EXIT_DISOWNED,
     EXIT_FAULT,
@@ -21,7 +24,6 @@ from lodesman.pilot.loop import (
     PilotProcess,
     _slot_of,
 )
-from lodesman.pilot.node import Features
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply
@@ -152,6 +154,7 @@ def test_idle(make, served):
 
 def test_jobs_and_then_drain(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1), make_job(2, "/bin/false")), drain=True)]
+    served.orders = HeartbeatReply(drain=True)
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Done", "ok"), 2: ("Failed", "exit")}
     assert served.left == [("drained", "")]
@@ -265,6 +268,38 @@ def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     assert served.left == [("drained", "")]
 
 
+def test_a_promise_is_kept_after_its_reason_is_gone(make, served, make_job):
+    """The site took the shutdown back, but the server still drains: the promised end holds."""
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
+    pilot = make()
+    promise = Status(can_postpone_last_job=False)
+    later(
+        running(served),
+        lambda: setattr(pilot._promises, "said", Said(promise, promised_end=int(time.time()))),
+    )
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("drained", "")]
+
+
+def test_an_announced_shutdown_ends_payloads_before_it(make, served, make_job):
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
+    said = [Features()]
+    pilot = make(features=lambda: said[0], flush_s=5.0)
+    soon = int(time.time() + 7)
+    later(running(served), lambda: said.insert(0, Features(shutdowntime=soon)))
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("drained", "")]
+    assert pilot._roster.slot.ends == pytest.approx(time.monotonic() + soon - time.time(), abs=1)
+
+
+def test_a_shutdown_before_the_start_is_ignored_and_logged(make, served, lines):
+    served.join_fault = JoinRefused("No.")
+    make(features=lambda: Features(shutdowntime=1000))
+    assert [event for event, _ in lines] == ["shutdown-ignored"]
+
+
 def test_results_that_no_server_accepts(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     pilot = make(flush_s=0.2)
@@ -331,6 +366,7 @@ def test_kill_orders(make, served, make_job):
 
 def test_jobs_that_cannot_be_read_are_reported(make, served):
     served.claims = [ClaimReply(unreadable={AttemptKey(4, 1): "odd"}, drain=True)]
+    served.orders = HeartbeatReply(drain=True)
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {4: ("Failed", "not-started")}
 
@@ -368,8 +404,8 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
 @pytest.fixture
 def slot(make_context):
     def of(features=None, **options):
-        ends = (features or Features()).slot_ends(1000.0)
-        return _slot_of(make_context(slot_ends=ends, ticker=lambda: 50.0, clock=lambda: 1000.0, **options))
+        context = make_context(ticker=lambda: 50.0, clock=lambda: 1000.0, **options)
+        return _slot_of(context, features or Features()).slot
 
     return of
 

@@ -9,14 +9,13 @@ from platform import machine
 
 import pytest
 
+from lodesman.pilot.features import Features
 from lodesman.pilot.node import (
-    Features,
     _parse_bytes,
     _parse_cgroups,
     _parse_cpu_max,
     _parse_meminfo,
     describe_node,
-    read_features,
 )
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\n# comment\n'
@@ -156,46 +155,3 @@ def test_this_machine():
     assert 0 < node.memory_mb <= node.memory_total_mb
     assert node.platform
     assert node.host
-
-
-# --- Machine/Job Features ---------------------------------------------------------------------------
-
-
-def test_features(tmp_path):
-    write(
-        tmp_path,
-        **{
-            "m/shutdowntime": "2000\n",
-            "j/allocated_cpu": "4",
-            "j/max_rss_bytes": "1e9",
-            "j/wall_limit_secs": "x",
-        },
-    )
-    features = read_features({"MACHINEFEATURES": str(tmp_path / "m"), "JOBFEATURES": str(tmp_path / "j")})
-    assert features == Features(allocated_cpu=4, max_rss_bytes=10**9, shutdowntime=2000)
-
-
-def test_the_earlier_shutdown_counts(tmp_path):
-    write(tmp_path, **{"m/shutdowntime": "2000", "j/shutdowntime_job": "1500"})
-    told = {"MACHINEFEATURES": str(tmp_path / "m"), "JOBFEATURES": str(tmp_path / "j")}
-    assert read_features(told).shutdowntime == 1500
-    del told["MACHINEFEATURES"]
-    assert read_features(told).shutdowntime == 1500
-
-
-@pytest.mark.parametrize("content", ["", "0", "-5", "nan", "inf", "text"])
-def test_values_that_say_nothing_are_unknown(tmp_path, content):
-    write(tmp_path, allocated_cpu=content)
-    assert read_features({"JOBFEATURES": str(tmp_path)}) == Features()
-
-
-@pytest.mark.parametrize("place", ["", "http://169.254.169.254/features", "relative", "/does/not/exist"])
-def test_places_that_are_not_read(place):
-    assert read_features({"MACHINEFEATURES": place, "JOBFEATURES": place}) == Features()
-
-
-def test_end_of_the_slot():
-    assert Features().slot_ends(100.0) is None
-    assert Features(wall_limit_secs=50).slot_ends(100.0) == 150
-    assert Features(wall_limit_secs=50, jobstart_secs=90).slot_ends(100.0) == 140
-    assert Features(wall_limit_secs=50, shutdowntime=120).slot_ends(100.0) == 120

@@ -42,8 +42,11 @@ def test_what_travels():
         "errors.py",
         "kernel.py",
         "client",
+        "jobstatus",
         "pilot",
     }
+    own = {name.split("/")[1] for name in travelling_sources("jobstatus") if "/" in name}
+    assert own == {"__init__.py", "errors.py", "kernel.py", "jobstatus"}
 
 
 def test_the_same_bytes_every_time(archive, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from lodesman.client import Aborted
 from lodesman.errors import Conflict, Unauthorized, Unavailable
+from lodesman.jobstatus.timeline import Said
+from lodesman.jobstatus.values import Status
 from lodesman.pilot import roster as roster_module
-from lodesman.pilot.decisions import Slot, Stop
+from lodesman.pilot.decisions import SERVER, SLOT_END, Slot, Stop
 from lodesman.pilot.loop import _Wake
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, PayloadUsage
 from lodesman.pilot.roster import Roster, Watch
@@ -39,6 +42,7 @@ class Puppet:
         self.handed_in = threading.Event()
         self.handed_in.set()
         self.output_unwanted = threading.Event()
+        self.uncommitted = 0.0
 
     def expected_end(self, now):
         return now + self.job.expected_seconds if self.job.expected_seconds else None
@@ -205,11 +209,67 @@ def test_stop_one(roster, puppets, make_job, bench, changes):
     assert puppets[1].job.key.id == 3
 
 
-def test_drain_is_reported_once(roster, changes):
-    roster.drain()
-    roster.drain()
+def test_drain_is_reported_once(roster, changes, lines):
+    roster.drain(SERVER)
+    roster.drain(SERVER)
     assert roster.load().draining
     assert len(changes) == 1
+    assert lines == [("draining", {"causes": ["server"]})]
+
+
+def test_a_drain_is_over_with_its_last_cause(roster, changes):
+    roster.drain(SERVER)
+    roster.drain(SLOT_END)
+    roster.drain(SERVER, holds=False)
+    roster.drain(SERVER, holds=False)
+    assert roster.load().draining
+    roster.drain(SLOT_END, holds=False)
+    assert not roster.load().draining
+    assert len(changes) == 4
+    assert roster.next_claim(60.0) is not None
+
+
+def test_while_it_is_held_nothing_starts_and_it_stays(roster, puppets, make_job, clock):
+    firm = Status(can_postpone_last_job=True)
+    roster._promises.said = Said(firm, at=clock.now, held_until=clock.now + 600)
+    roster.drain(SERVER, holds=False)
+    roster.admit([make_job(1)])
+    load = roster.load()
+    assert (load.held, load.draining, load.running, load.backlog) == (True, False, 0, 1)
+    assert roster.next_claim(60.0) is None
+    clock.now += 600
+    roster.drain(SERVER, holds=False)
+    until(lambda: len(puppets) == 1)
+
+
+def test_what_would_end_after_an_announced_shutdown_goes_back(roster, puppets, make_job, bench, clock):
+    roster.admit([make_job(1, cores=2, expected_seconds=50), make_job(2, expected_seconds=50)])
+    end = clock.now + 100
+    roster.resize(replace(roster.slot, ends=end, shutdown=end, reserve_s=10.0, retires=end))
+    assert (roster.load().backlog, roster.load().draining) == (1, False)
+    roster.admit([make_job(3, expected_seconds=95)])
+    assert [(report.key.id, report.state) for report in bench.outbox.reports] == [(3, "Released")]
+    assert roster.load().draining  # the server would send the like again
+    clock.now += 45
+    puppets[0].ended.set()
+    until(lambda: not roster.load().backlog)
+    assert [report.key.id for report in bench.outbox.reports] == [3, 2]
+    assert len(puppets) == 1
+    roster.resize(replace(roster.slot, ends=None, shutdown=None, retires=None))
+    assert not roster.load().draining
+
+
+def test_jobs_that_wait_go_back_when_their_time_has_passed(roster, make_job, bench, clock):
+    """One by one, while the same causes hold."""
+    end = clock.now + 100
+    roster.resize(replace(roster.slot, ends=end, shutdown=end, reserve_s=10.0, retires=end))
+    roster.admit([make_job(1, cores=2, expected_seconds=80)])
+    roster.admit([make_job(2, expected_seconds=50), make_job(3, expected_seconds=20)])
+    for passed, waiting in ((41, 1), (30, 0)):
+        clock.now += passed
+        roster.drain(SERVER, holds=False)
+        assert roster.load().backlog == waiting
+    assert [report.key.id for report in bench.outbox.reports] == [2, 3]
 
 
 def test_a_node_that_failed_drains(roster, puppets, make_job):
@@ -374,6 +434,17 @@ def test_more_room_ends_the_poll_and_keeps_its_token(claimer, mouth, puppets, ma
     assert mouth.asked[1][1] == mouth.asked[2][1]
 
 
+def test_another_end_of_the_slot_ends_the_poll(claimer, mouth, roster):
+    claimer.start()
+    until(lambda: len(mouth.asked) == 1)
+    roster.resize(replace(roster.slot, ends=10_000.0))
+    claimer.renew()
+    until(lambda: len(mouth.asked) == 2)
+    (before, token), (since, same) = mouth.asked
+    assert since.norm_cpu_seconds < before.norm_cpu_seconds
+    assert same == token
+
+
 def test_drain_by_the_answer(claimer, mouth, roster, puppets, make_job):
     mouth.answers = [ClaimReply((make_job(1),), drain=True)]
     claimer.start()
@@ -474,7 +545,7 @@ def test_a_heartbeat_reports_everything(heartbeat, ear, roster, puppets, make_jo
     assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1, "state": "completing"}]
     assert not any("state" in one for one in jobs[:2])
     assert puppets[0].delivered == "version"
-    roster.drain()
+    roster.drain(SERVER)
     heartbeat.beat()
     assert ear.beats[2][1] == "draining"
 

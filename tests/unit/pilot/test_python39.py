@@ -192,7 +192,7 @@ def archive(tmp_path_factory) -> Path:
     return target
 
 
-@pytest.mark.parametrize("package", ["pilot", "advertise"])
+@pytest.mark.parametrize("package", ["pilot", "advertise", "jobstatus"])
 def test_every_module_is_imported(python, tmp_path, package):
     """With every warning an error, and nothing but the standard library to be found."""
     build_zipapp(tmp_path / "program.pyz", package)

@@ -142,15 +142,6 @@ def test_never_means_that_no_offer_is_eligible(spec):
         assert "VO lab" in done.never
 
 
-@given(specs)
-def test_a_verdict_that_is_known_is_taken_as_it_is(spec):
-    fresh = optimize(draft(**spec), WORLD)
-    assert fresh.key is not None
-    known = {fresh.key: "because we said so"}
-    assert optimize(draft(**spec), WORLD, known).never == "because we said so"
-    assert optimize(draft(**spec), WORLD, {}).never == fresh.never
-
-
 @pytest.mark.parametrize(
     ("spec", "longest"),
     [

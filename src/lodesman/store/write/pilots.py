@@ -35,6 +35,8 @@ _SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
 _SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ?, node_host = ? WHERE id = ?"
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
 _SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
+_DRAIN = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND ended_at IS NULL"
+_SET_DRAIN = "UPDATE pilot SET drain = ?, drain_reason = ? WHERE id = ?"
 _DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
 _OFFERS = """SELECT id, vo, site, ce, queue, request, CASE WHEN joined_at IS NOT NULL THEN node_host END
 FROM pilot WHERE ended_at IS NULL"""
@@ -132,9 +134,14 @@ def count_job(tx: Transaction, pilot_id: int) -> None:
     tx.later("UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?", (pilot_id,))
 
 
-def drain_pilot(tx: Transaction, pilot_id: int) -> bool:
-    """A pilot takes no more jobs, since an administrator said so; says whether it was still there."""
-    return bool(tx.write("UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL", (pilot_id,)))
+def drain_pilot(tx: Transaction, pilot_id: int, reason: str = "") -> bool:
+    """A pilot takes no more jobs; says whether it was still there. Without a reason, an administrator said so."""
+    return bool(tx.write(_DRAIN, (reason, pilot_id)))
+
+
+def set_drain_reasons(tx: Transaction, reasons: Mapping[int, str]) -> None:
+    """Why pilots leave now; those without a reason do not leave any more."""
+    tx.later_many(_SET_DRAIN, [(int(bool(why)), why, number) for number, why in reasons.items()])
 
 
 def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> None:

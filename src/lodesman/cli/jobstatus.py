@@ -1,0 +1,27 @@
+"""`lode jobstatus`: what jobs publish for their machine. Its words are read by the program that travels as jobstatus.pyz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lodesman.cli.arguments import Unread
+
+
+@click.command("jobstatus", cls=Unread)
+@click.pass_context
+def jobstatus(context: click.Context, /) -> int:
+    """Show and check what jobs publish in $JOBSTATUS: how long they stay, and what a drain or a kill would waste.
+
+    It needs no server. It is a program of its own: package FILE leaves it for a machine without Lodesman.
+    """
+    from lodesman.jobstatus.__main__ import main
+
+    return main(context.args, "lode jobstatus", package=_package)
+
+
+def _package(target: Path) -> None:
+    from lodesman.daemon.bootstrap import build_zipapp
+
+    build_zipapp(target, "jobstatus")

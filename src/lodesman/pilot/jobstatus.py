@@ -1,0 +1,192 @@
+"""The thread that keeps $JOBSTATUS true: what the machine would lose with this pilot, and how long that stays.
+
+What to publish when is decided by `lodesman.jobstatus.timeline`, which also says what may not start because of what was
+published. Nothing here may harm payloads: what cannot be written is tried again, and given up in the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from lodesman.jobstatus.channel import Publication
+from lodesman.jobstatus.timeline import Due, Facts, Said, after, decide
+from lodesman.jobstatus.values import KEYS, Status
+from lodesman.jobstatus.waste import Running
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import HELD
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.roster import Roster
+from lodesman.pilot.slots import Allowance, Promises
+
+# How often commits are looked for.
+_LOOK_S = 5.0
+_TOGETHER_S = 0.2
+# What could not be written for so long counts as published: payloads wait no longer for it.
+_GIVEN_UP_S = 60.0
+# Two tries to lock, and what they write.
+_LEAVE_S = 5.0
+# What batch systems call the cores that they allocated.
+_ALLOCATED = ("SLURM_CPUS_ON_NODE", "NSLOTS", "NCPUS")
+
+
+def allocated_cores(declared: int | None, environment: Mapping[str, str], cores: int) -> int:
+    """The cores of the slot, whether the pilot uses them or not; `declared`: allocated_cpu of the Job Features."""
+    words = (environment.get(name, "") for name in _ALLOCATED)
+    named = (int(word) for word in words if word.isascii() and word.isdigit() and int(word))
+    return declared or next(named, cores)
+
+
+def running(payload: PayloadRun, committed: float | None, allowance: Allowance, now: float) -> Running:
+    """A payload as it is published. Until it has started it is as if it did now, and its limit does not count yet."""
+    job, started = payload.job, payload.started_at
+    begun = now if started is None else started
+    return Running(
+        cores=job.cores,
+        started=begun,
+        committed=begun if committed is None else max(begun, committed),
+        expected_end=begun + job.expected_seconds,
+        enforced_end=None if started is None else allowance.latest_end(job, started),
+    )
+
+
+def _has_lock(directory: Path | None) -> bool:
+    return directory is not None and (directory / KEYS[0]).exists()
+
+
+class StatusWriter:
+    """Publishes what the roster has. `run` belongs to its thread, all else may be called by any."""
+
+    def __init__(self, context: PilotContext, roster: Roster, promises: Promises) -> None:
+        self._context = context
+        self._roster = roster
+        self._promises = promises
+        self._made: Path | None = None
+        self._directory = self._find()
+        self._publication: Publication | None = None
+        self._said = Said()
+        self._failing_since: float | None = None
+        self._fault = ""
+        self._stirred = threading.Event()
+        self._leaving = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Publish from now on, if there is a directory for it."""
+        if self._directory is not None and self._open():
+            self._context.log("jobstatus", directory=str(self._directory))
+            self._thread = threading.Thread(target=self.run, name="jobstatus", daemon=True)
+            self._thread.start()
+
+    def stir(self) -> None:
+        """Something has changed."""
+        self._stirred.set()
+
+    def leave(self) -> None:
+        """The pilot ends: publish that nothing runs. Waits some seconds at most."""
+        self._leaving.set()
+        self._stirred.set()
+        if self._thread is not None:
+            self._thread.join(_LEAVE_S)
+        if self._made is not None:
+            shutil.rmtree(self._made, ignore_errors=True)
+
+    def run(self) -> None:
+        """The thread; ends when it was published that the pilot leaves."""
+        while True:
+            self._stirred.clear()
+            leaving = self._leaving.is_set()
+            wait_s = self.step()
+            if leaving:
+                return
+            if self._stirred.wait(wait_s):
+                # What starts together is published together.
+                self._leaving.wait(_TOGETHER_S)
+
+    def step(self) -> float:
+        """Publish what is due; seconds until the next time."""
+        now = self._context.clock()
+        due = self._decide(now)
+        if due.publish is not None:
+            self._publish(due.publish, due.why, now)
+        # Commits are looked for, and what failed is tried again, with jitter.
+        return min(max(0.1, due.ask_again - now), _LOOK_S * self._context.rng.uniform(0.9, 1.1))
+
+    def _decide(self, now: float) -> Due:
+        """What to publish. Nothing starts between the list of what runs and the promise that follows from it."""
+        commits = {payload.job.key: payload.committed() for payload in self._roster.payloads()}
+        context, features = self._context, self._context.features()
+        with self._roster.changed:
+            standing = self._roster.standing()
+            slot = self._roster.slot
+            allowance = Allowance(slot, context.options.kill_grace_s, context.ticker() - now)
+            facts = Facts(
+                allocated=allocated_cores(features.allocated_cpu, context.environment, slot.cores),
+                running=[running(one, commits.get(one.job.key), allowance, now) for one in standing.payloads],
+                pending_waste=standing.pending_waste,
+                slot_ends=allowance.slot_ends,
+                drain=standing.causes - {HELD},
+                priority=max((one.job.vacate_priority for one in standing.payloads), default=0),
+                leaving=self._leaving.is_set(),
+            )
+            due = decide(self._said, facts, now)
+            self._promises.said = self._said if due.publish is None else after(self._said, due.publish, now)
+        return due
+
+    def _publish(self, status: Status, why: str, now: float) -> None:
+        fault = self._write(status)
+        if fault is None:
+            self._failing_since, self._fault = None, ""
+            self._said = after(self._said, status, now)
+            return
+        if fault != self._fault:
+            self._context.log("jobstatus-failed", why=why, fault=fault)
+            self._fault = fault
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if now - self._failing_since >= _GIVEN_UP_S:
+            self._said = after(self._said, status, now)
+
+    def _write(self, status: Status) -> str | None:
+        """Write it into the directory, which may be another one since; what went wrong."""
+        try:
+            if not self._open() or self._publication is None:
+                return "the directory cannot be used"
+            if self._publication.publish(status):
+                return None
+            if _has_lock(self._directory):
+                return "used_CPU stayed locked"
+            fault = "the directory is gone"
+        except OSError as failed:
+            fault = failed.strerror or str(failed)
+        self._close()
+        return fault
+
+    def _find(self) -> Path | None:
+        """The site's directory, else one of the pilot's own if its options say where."""
+        named = self._context.environment.get("JOBSTATUS", "")
+        if named.startswith("/") and Path(named).is_dir():
+            return Path(named)
+        base = self._context.options.jobstatus_directory
+        if not base:
+            return None
+        self._made = self._context.directory / base / self._context.pilot_file.stamp
+        with contextlib.suppress(OSError):  # _open says what is wrong
+            self._made.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return self._made
+
+    def _open(self) -> bool:
+        if self._publication is None and self._directory is not None:
+            try:
+                self._publication = Publication(self._directory)
+            except (OSError, ValueError) as fault:
+                if self._thread is None:
+                    self._context.log("jobstatus-unusable", directory=str(self._directory), fault=str(fault))
+        return self._publication is not None
+
+    def _close(self) -> None:
+        if self._publication is not None:
+            self._publication.close()
+            self._publication = None

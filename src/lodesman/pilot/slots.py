@@ -1,0 +1,142 @@
+"""The slot as it is known now: its end may come nearer, or go away, and what was published binds its pilot. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from lodesman.jobstatus.timeline import Said, no_start
+from lodesman.pilot.decisions import Slot, reserve_s
+from lodesman.pilot.features import Features
+from lodesman.pilot.protocol import AssignedJob
+
+# Clocks drift: an end that moved by less is the same.
+_SAME_S = 1.0
+# A limit is noticed that much later.
+_NOTICED_S = 1.0
+
+
+@dataclass(frozen=True)
+class SlotHabits:
+    """What the pilot's options say of ends. `life_seconds` 0: no limit; the others are times before an announced end."""
+
+    life_seconds: float
+    retire_s: float
+    grace_s: float
+    flush_s: float
+
+
+class KnownSlot:
+    """Follows the end of one slot.
+
+    An end that was known at the start is a limit like any other. One that is announced later, or comes nearer, asks the
+    pilot to leave: for this job (shutdowntime_job) at once; for the machine `retire_s` before it, or the site's own time of
+    grace if that is shorter.
+    """
+
+    def __init__(
+        self, slot: Slot, habits: SlotHabits, features: Features, *, clock: float, tick: float
+    ) -> None:
+        """`slot`: without its end. `features`, `clock` (UNIX seconds) and `tick` (monotonic ones): at the pilot's start."""
+        self._habits = habits
+        self._first = features
+        self._clock, self._tick = clock, tick
+        self.slot = slot
+        self.follow(features, clock=clock, tick=tick)
+
+    def follow(self, features: Features, *, clock: float, tick: float) -> bool:
+        """Whether the slot has changed, by what the site declares now."""
+        found = self._found(features, tick - clock)
+        same = all(
+            _same(getattr(found, end), getattr(self.slot, end)) for end in ("ends", "shutdown", "retires")
+        )
+        if not same:
+            self.slot = found
+        return not same
+
+    def _found(self, features: Features, ahead: float) -> Slot:
+        """`ahead`: monotonic seconds less UNIX seconds."""
+        habits, ends = self._habits, []
+        if habits.life_seconds:
+            ends.append(self._tick + habits.life_seconds)
+        at = features.slot_ends(self._clock)
+        if at is not None:
+            ends.append(at + ahead)
+        end = min(ends, default=None)
+        if end is None:
+            return replace(self.slot, ends=None, reserve_s=0.0, shutdown=None, retires=None)
+        reserve, shutdown = reserve_s(end - self._tick), self._announced(features)
+        if shutdown is None:
+            return replace(self.slot, ends=end, reserve_s=reserve, shutdown=None, retires=None)
+        if _same(end, shutdown + ahead):
+            # No one reckoned with it: what runs is ended, and handed in, before it.
+            reserve = habits.grace_s + max(reserve, habits.flush_s)
+        retires = self._retires(features, shutdown)
+        return replace(
+            self.slot, ends=end, reserve_s=reserve, shutdown=shutdown + ahead, retires=retires + ahead
+        )
+
+    def _announced(self, features: Features) -> float | None:
+        """The shutdown time, in UNIX seconds, if it was not known at the start."""
+        at, first = features.shutdown(self._clock), self._first.shutdown(self._clock)
+        return at if at is not None and (first is None or at < first) else None
+
+    def _retires(self, features: Features, shutdown: float) -> float:
+        """When to ask for nothing more, in UNIX seconds."""
+        job, first = features.shutdowntime_job, self._first.shutdowntime_job
+        if job is not None and job >= self._clock and (first is None or job < first):
+            return self._clock
+        graces = (features.grace_secs_job, features.grace_secs, self._habits.retire_s)
+        return shutdown - min(grace for grace in graces if grace is not None)
+
+
+class Promises:
+    """What was published about payloads to come, or is being published. The roster asks before each start."""
+
+    def __init__(self) -> None:
+        self.said = Said()
+
+    def against(self, ends: float, now: float) -> str | None:
+        """Why a payload that ends then, at the latest, may not start (`hold`, `promise`); None: it may."""
+        return no_start(self.said, ends, now)
+
+    def gone_by(self) -> float | None:
+        """When all payloads have to be gone, in UNIX seconds; None if nothing was promised."""
+        status = self.said.status
+        return None if status is None or status.can_postpone_last_job else self.said.promised_end
+
+    def is_firm(self, now: float) -> bool:
+        """Whether a pilot that does not drain has to wait until it may start payloads again."""
+        status, held_until = self.said.status, self.said.held_until
+        no_more = status is not None and status.can_postpone_last_job is False
+        return no_more or (held_until is not None and now < held_until)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How long the pilot lets payloads run. `ahead`: monotonic seconds less UNIX seconds."""
+
+    slot: Slot
+    grace_s: float
+    ahead: float
+
+    @property
+    def slot_ends(self) -> float | None:
+        """In UNIX seconds."""
+        return None if self.slot.ends is None else self.slot.ends - self.ahead
+
+    def latest_end(self, job: AssignedJob, started: float) -> float | None:
+        """When it is gone at the latest, by its own limit; None if only the slot ends it."""
+        wall_s = job.limits.wall_seconds
+        return started + wall_s + self.grace_s + _NOTICED_S if wall_s else None
+
+    def gone_by(self, job: AssignedJob, now: float) -> float:
+        """When it is gone at the latest if it starts now; infinite if nothing ends it."""
+        ends = (self.latest_end(job, now), self.slot_ends)
+        return min((end for end in ends if end is not None), default=inf)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) < _SAME_S
