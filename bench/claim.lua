@@ -1,6 +1,8 @@
 -- Claims by wrk: each request asks as one of the pilots, with a claim token of its own.
 local tokens, count, wait = {}, os.getenv("BENCH_COUNT") or "1", os.getenv("BENCH_WAIT") or "0"
 local seed = os.getenv("BENCH_SEED") or "0"
+local last_end = os.getenv("BENCH_LAST_END") or ""
+if last_end ~= "" then last_end = ',"last_end_s":' .. last_end end
 local number, threads = 0, 0
 
 function setup(thread)
@@ -16,7 +18,7 @@ function request()
   number = number + 1
   local token = tokens[number % #tokens + 1]
   local body = '{"claim_token":"' .. seed .. "-" .. id .. "-" .. number .. '-abcdefgh","count":' .. count ..
-    ',"wait_s":' .. wait .. ',"resource":{"cores":64,"memory_mb":0,"norm_cpu_seconds":0}}'
+    ',"wait_s":' .. wait .. ',"resource":{"cores":64,"memory_mb":0,"norm_cpu_seconds":0' .. last_end .. '}}'
   return wrk.format("POST", "/v1/pilots/claim",
     {["Authorization"] = "Bearer " .. token, ["Content-Type"] = "application/json"}, body)
 end

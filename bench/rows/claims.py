@@ -24,6 +24,7 @@ from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
 from lodesman.store.read.task_queues import held_queues, queues_with_jobs
 
 CONNECTIONS, MANY = 64, 50
+BUSY_S = "20000"  # until the last payload of each pilot ends
 CHECKED = 16
 ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
 # Its pilots never report and would be full at once. What they hold is counted at its full cost and not applied; the last
@@ -117,6 +118,7 @@ def over_http(context: Context) -> list[Figure]:
     many = [_http_sample(context, MANY, number).as_dict() for number in range(context.samples)]
     most = best(many, "jobs_per_s")
     wishes = _http_sample(context, 1, 0, WISHES).as_dict()
+    packed = _http_sample(context, 1, 0, last_end_s=BUSY_S).as_dict()
     shared: dict[str, Any] = {"size": str(size), "floor_name": "bare HTTP"}
     return [
         Figure(row="claims-http", what="durable claims over HTTP, 64 connections, one job each", unit="/s",
@@ -130,6 +132,8 @@ def over_http(context: Context) -> list[Figure]:
                samples=[s["jobs_per_s"] for s in many], details=most, **shared),
         Figure(row="claims-http-wishes", what="claims as above, three task queues in ten with Requirements", unit="/s",
                value=wishes["rate"], floor=context.floors.http, details=wishes, **shared),
+        Figure(row="claims-http-packed", what="claims as above, packed into pilots that run other jobs", unit="/s",
+               value=packed["rate"], floor=context.floors.http, details=packed, **shared),
     ]  # fmt: skip
 
 
@@ -146,6 +150,8 @@ def _http_sample(
     number: int,
     workload: Workload = GRID,
     begin: Callable[[Server], object] | None = None,
+    *,
+    last_end_s: str = "",
 ) -> _Sample:
     data = context.world(context.size(), workload)
     try:
@@ -153,10 +159,14 @@ def _http_sample(
             server.wait_for_calm()
             if begin is not None:
                 begin(server)
-            warm = _load(server, data, seconds=context.warm_seconds, count=count, seed=f"warm{number}")
+            warm = _load(
+                server, data, context.warm_seconds, count=count, seed=f"warm{number}", last_end_s=last_end_s
+            )
             before = server.counters()
             meter = server.meter()
-            load = _load(server, data, seconds=context.seconds, count=count, seed=f"run{number}")
+            load = _load(
+                server, data, context.seconds, count=count, seed=f"run{number}", last_end_s=last_end_s
+            )
             cores = meter.read(wrk=load.cpu_seconds)
             after = server.counters()
             # With limits a pilot may get nothing although a job fits it.
@@ -169,10 +179,10 @@ def _http_sample(
         context.drop(data)
 
 
-def _load(server: Server, data: Path, *, seconds: float, count: int, seed: str) -> Load:
+def _load(server: Server, data: Path, seconds: float, *, count: int, seed: str, last_end_s: str) -> Load:
     return wrk(
         server.url, "claim.lua", seconds=seconds, connections=CONNECTIONS,
-        tokens=str(data / "pilot.tokens"), count=str(count), seed=seed,
+        tokens=str(data / "pilot.tokens"), count=str(count), seed=seed, last_end=last_end_s,
     )  # fmt: skip
 
 

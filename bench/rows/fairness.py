@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 
 from bench.context import Context
 from bench.figures import Figure
@@ -12,7 +13,8 @@ from bench.oracle import check_answer, eligible
 from bench.stats import StartsTest
 
 from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
-from lodesman.matching.matcher import Matcher
+from lodesman.matching.matcher import Left, Matcher
+from lodesman.matching.packing import SharedSlot
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000
@@ -24,12 +26,13 @@ ENOUGH = 1_000_000  # jobs in each task queue: none runs dry
 def measure(_context: Context) -> list[Figure]:
     """The probability that chance alone explains the distance, for each number of groups."""
     figures = []
-    for groups in NUMBERS_OF_GROUPS:
-        test, parts = starts(groups, seed=groups, choices=CHOICES)
+    for groups, packed in product(NUMBERS_OF_GROUPS, (False, True)):
+        test, parts = starts(groups, seed=groups, choices=CHOICES, packed=packed)
         statistic, freedom, chance = test.result()
         figures.append(
             Figure(
-                row=f"fairness-{groups}", what=f"{CHOICES:,} claims, {groups} groups: chance explains the distance",
+                row=f"fairness-{groups}{'-packed' * packed}",
+                what=f"{CHOICES:,} claims, {groups} groups{', packed' * packed}: chance explains the distance",
                 unit="probability", value=max(chance, 1e-12), target=SURE,
                 size=f"{groups * QUEUES_OF_A_GROUP} task queues, {KINDS} kinds of pilots",
                 details={"chi_square": statistic, "freedom": freedom, "kinds_that_see_all": parts,
@@ -39,8 +42,10 @@ def measure(_context: Context) -> list[Figure]:
     return figures
 
 
-def starts(groups: int, *, seed: int, choices: int) -> tuple[StartsTest, int]:
-    """Choose jobs for pilots of many kinds. Returns the test and the number of kinds that see every group."""
+def starts(groups: int, *, seed: int, choices: int, packed: bool = False) -> tuple[StartsTest, int]:
+    """Choose jobs for pilots of many kinds; `packed`: into those that run others. Returns the test and the number of kinds
+    that see every group.
+    """
     rng = random.Random(seed)
     shares = {f"g{n:02}": GroupShare(share=rng.choice([100.0, 500.0, 1000.0, 3000.0])) for n in range(groups)}
     matcher = Matcher()
@@ -57,7 +62,9 @@ def starts(groups: int, *, seed: int, choices: int) -> tuple[StartsTest, int]:
     for number in range(choices):
         kind = number % KINDS
         undo: list[Callable[[], object]] = []
-        chosen = matcher.choose(requests[kind], 1, now=0.0, rng=rng, undo=undo)
+        cores = requests[kind].cores
+        left = Left((), SharedSlot(cores, cores, rng.uniform(1.0, 20_000.0))) if packed else None
+        chosen = matcher.choose(requests[kind], 1, now=0.0, rng=rng, undo=undo, left=left)
         check_answer(allowed[kind], chosen, requests[kind])
         if chosen:
             won[kind, queues[chosen[0]].group] += 1
@@ -78,6 +85,7 @@ def _queues(rng: random.Random, groups: list[str]) -> dict[int, TaskQueueKey]:
                 owner=f"u{rng.randrange(OWNERS)}", group=group, vo="vo", project=str(number),
                 user_priority=rng.choice([1, 1, 2, 5]), sites=tuple(sorted(f"s{n:02}" for n in some)),
                 memory_mb=rng.choice([1000, 2000, 4000]), cores=rng.choice([1, 1, 4]),
+                norm_cpu_seconds=600 * (1 + number),
             )  # fmt: skip
     return found
 

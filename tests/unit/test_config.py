@@ -50,6 +50,12 @@ def pair(tmp_path):
     return path
 
 
+def test_jobs_are_packed_unless_the_file_says_otherwise(write):
+    assert load_config(write("")).matching.packing == "waste"
+    assert load_config(write("[matching]\npacking = 'any'\n")).matching.packing == "any"
+    assert "packing" in refused(write("[matching]\npacking = 'best'\n")).message
+
+
 def refused(path, **overrides) -> InvalidConfig:
     with pytest.raises(InvalidConfig) as caught:
         load_config(path, overrides=overrides)

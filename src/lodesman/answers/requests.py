@@ -199,9 +199,7 @@ class PlanJobBody(_Sent):
 
 
 class SubmitBody(PlanJobBody):
-    """Jobs to submit. `sandboxes` maps each local InputSandbox entry to the uploaded file. `request_id` makes the call
-    safe to repeat: the same id of the same owner gets the first answer again.
-    """
+    """Jobs to submit. `sandboxes`: entry of InputSandbox -> upload. `request_id`: the same gets the first answer again."""
 
     dry_run: bool = False
     sandboxes: dict[str, FileBody] = {}
@@ -332,11 +330,12 @@ class JoinBody(Struct):
 
 
 class FreeBody(Struct):
-    """What a pilot has free now; `norm_cpu_seconds` is what is left of its life (0 = unlimited)."""
+    """Free: `norm_cpu_seconds` of its life (0: unlimited). `last_end_s`: until its last expected end (null: unknown)."""
 
     cores: Annotated[int, Meta(ge=0, le=65_536)] = 1
     memory_mb: Count = 0
     norm_cpu_seconds: Count = 0
+    last_end_s: _Size | None = None
 
 
 class ClaimBody(Struct):

@@ -84,6 +84,16 @@ class GateMode(StrEnum):
     STRICT = "strict"
 
 
+class Packing(StrEnum):
+    """Which of the task queues of an owner, alike in UserPriority, a pilot gets that runs several payloads at once.
+
+    WASTE: the one whose job leaves the pilot the least draining waste. ANY: one that is drawn.
+    """
+
+    WASTE = "waste"
+    ANY = "any"
+
+
 class ClampName(StrEnum):
     """The closed set of limits the director knows."""
 

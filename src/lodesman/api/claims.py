@@ -57,7 +57,9 @@ class AskedClaim:
     def post(self, asks: ClaimBody, seconds: float) -> None:
         """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
         core, has = self.core, asks.resource
-        free = FreeResources(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
+        free = FreeResources(
+            has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED, has.last_end_s
+        )
         self.session.last_claim = LastClaim(core.clock(), free, asks.count)
         claim = Claim(
             core.live, session=self.session, free=free, count=asks.count, claim_token=asks.claim_token,

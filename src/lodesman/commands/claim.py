@@ -14,6 +14,8 @@ from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources,
 from lodesman.errors import Unauthorized
 from lodesman.matching import ResourceRequest
 from lodesman.matching.limit_rules import RunPlace
+from lodesman.matching.matcher import Left
+from lodesman.matching.packing import SharedSlot
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
 from lodesman.why.pilot import PilotNow, amounts
@@ -81,12 +83,13 @@ class Claim:
         """Choose and claim now; writes attempt, event and job rows."""
         live = self.live
         self.refresh_pools()
-        left, count, cores = self._allowed()
+        numbers, count, cores = self._allowed()
+        shared = self._shared(tx, cores)
         is_private = self.session.serves_one_group
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(
-            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, numbers=left,
-            place=self.place,
+            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, place=self.place,
+            left=Left(numbers, shared) if shared or numbers else None,
         )  # fmt: skip
         if len(chosen) > 1:
             self._return_surplus(tx, chosen, cores)
@@ -121,6 +124,21 @@ class Claim:
         cores = min(cores, asked.cores)
         numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
         return numbers, min(self.count, cores + 1), cores
+
+    def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
+        """What jobs are packed into; None if they are drawn. So is the first job of a pilot that runs nothing, which leaves
+        no less waste in the end if it is a short one.
+        """
+        last_end_s, queues, in_all = self.free.last_end_s, self.live.queues, self.session.offer.cores
+        if (
+            last_end_s is None
+            or in_all < 2
+            or not (cores and queues.packs)
+            or not (last_end_s or self.count > 1)
+        ):
+            return None
+        waited = tx.now - self.since if self.since else 0.0
+        return SharedSlot(in_all, cores, max(0.0, last_end_s - waited), self.session.scaling)
 
     def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
         """Give back what was chosen beyond the cores; the first job beyond them is prefetched."""

@@ -130,8 +130,10 @@ class Live:
     """
 
     def __init__(
-        self, db: Writer, *, rng: random.Random, now: float, ticks: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, db: Writer, *, rng: random.Random, now: float, packs: bool = True,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`packs`: whether jobs are packed into pilots that run several at once."""
         replay(db)
         self.rng = rng
         self.announce: Callable[[Waking], None] = lambda _: None
@@ -140,6 +142,7 @@ class Live:
         self.pools.last_pass = last_pass(db)
         self.pilots = _LivePilots(db)
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
+        self.queues.packs = packs
         self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
         self.hosts = HostLoads(row.node for row in joined_pilots(db))

@@ -39,11 +39,14 @@ _NO_POOL_MAP: Final = PoolMap()
 
 
 class FreeResources(NamedTuple):
-    """What a pilot has free now. `norm_cpu_seconds` is what is left of its life."""
+    """What a pilot has free now. `norm_cpu_seconds` is what is left of its life; `last_end_s` until the last of
+    its payloads is expected to end, None if unknown.
+    """
 
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
+    last_end_s: float | None = None
 
 
 class LastClaim(NamedTuple):
@@ -275,6 +278,7 @@ class PilotSession:
         self.host = HostName(row.site, reported_host(self._node.host))
         self.place = RunPlace(row.site, row.ce, row.queue, self.host.host)
         self.joined_at = row.joined_at
+        self.scaling = _positive(self._node.cpu_scaling_factor) or 1.0
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
         offer = OFFER.decode(row.request)
         self._described = offer.described

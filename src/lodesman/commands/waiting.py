@@ -144,7 +144,8 @@ class _ParkedClaims:
 class TaskQueues:
     """Task queues: the index of those with jobs, their fronts and counters, and which are held.
 
-    `held`: those that no configured queue can run, with the reason. `filled`: those that got jobs in this batch, for
+    `packs`: whether jobs are packed into pilots that run several at once. `held`: those that no configured queue can run,
+    with the reason. `filled`: those that got jobs in this batch, for
     claims that wait; `begun`: those of them that had none.
     """
 
@@ -152,6 +153,7 @@ class TaskQueues:
         self._ids = ids
         self._pools = pools
         self.matcher = Matcher()
+        self.packs = True
         self.index = self.matcher.index
         self.parked = _ParkedClaims(self.index, pools)
         self.claims = ClaimLog(claims_at(db))

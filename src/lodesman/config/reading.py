@@ -41,7 +41,7 @@ from lodesman.store import Database, database_at
 
 # The sections that are taken as they are.
 _AS_STATED: Final = (
-    "limits", "pilots", "store", "admin", "job_classes", "jsv", "submit_pools", "broker", "local", "shares"
+    "limits", "pilots", "store", "admin", "job_classes", "jsv", "submit_pools", "broker", "matching", "local", "shares"
 )  # fmt: skip
 _POLLING_SECONDS = 60.0
 _MAGIC = frozenset("*?[")
@@ -139,6 +139,7 @@ class ServerConfig(Struct, frozen=True):
     jsv: JsvSection
     submit_pools: sections.SubmitPoolSection
     broker: sections.BrokerSection
+    matching: sections.MatchingSection
     local: sections.LocalSection
     shares: ShareSection
     backends: dict[str, BackendSection]

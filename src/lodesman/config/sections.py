@@ -16,7 +16,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
-from lodesman.answers.vocabulary import GateMode
+from lodesman.answers.vocabulary import GateMode, Packing
 from lodesman.client import is_loopback, parse_server
 from lodesman.errors import InvalidConfig
 from lodesman.jsv import server_script
@@ -111,6 +111,17 @@ class BrokerSection(Struct, forbid_unknown_fields=True, frozen=True):
     ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
 
 
+class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """How jobs are given to pilots that run several at once."""
+
+    packing: Packing = Packing.WASTE
+
+    @property
+    def packs(self) -> bool:
+        """Whether jobs are packed."""
+        return self.packing is Packing.WASTE
+
+
 class StoreSection(Struct, forbid_unknown_fields=True, frozen=True):
     """The database. `url`: postgresql://USER@HOST/NAME, or sqlite:///FILE; empty: lode.db in the data directory."""
 
@@ -131,6 +142,7 @@ class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     jsv: JsvSection = JsvSection()
     submit_pools: SubmitPoolSection = SubmitPoolSection()
     broker: BrokerSection = BrokerSection()
+    matching: MatchingSection = MatchingSection()
     local: LocalSection = LocalSection()
     shares: ShareSection = ShareSection()
     backend: dict[str, Any] = {}

@@ -69,7 +69,7 @@ class Server:
         self._watch = ConfigWatch(config, load)
         writer = self._open()
         keep(kept_file(config), config)
-        live = Live(writer, rng=random.Random(), now=time.time())
+        live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._writer = writer
@@ -251,6 +251,7 @@ class Server:
             await asyncio.to_thread(keep, kept_file(self.config), config)
             self.core.limits, self.core.jsv = config.limits, config.jsv
             self.core.gates = bootstrap.gate_options(config)
+            self.core.live.queues.packs = config.matching.packs
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             policy = await asyncio.to_thread(self._policy, config, bits)

@@ -2,7 +2,8 @@
 
 1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
 2. An owner inside it, by weight among those with an eligible task queue (not if the group shares jobs).
-3. A task queue of the owner, by UserPriority weight.
+3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best, if the pilot says
+   what it runs (ADR 0064).
 
 Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is repeated
 until it passes is distributed as one among those that pass, so both ways are exact.
@@ -20,11 +21,16 @@ from typing import Final
 from lodesman.masks.bits import nth_bit
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
 from lodesman.matching.index import Index
+from lodesman.matching.packing import SharedSlot, least_waste
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
 from lodesman.matching.spots import NONE_SHUT, Shut
 from lodesman.matching.views import Ballot, Found, Shortlist, View
 
 _TRIES: Final = 8
+# Of more task queues so many are drawn, and compared.
+_COMPARED: Final = 16
+# This part of the draws is not packed: a task queue that fits badly gets its turn, too.
+_AT_RANDOM: Final = 0.125
 
 
 class Lottery:
@@ -58,9 +64,16 @@ class Lottery:
         return view.ballot
 
     def draw(
-        self, view: View, numbers: Sequence[int], rng: random.Random, shut: Shut = NONE_SHUT
+        self,
+        view: View,
+        numbers: Sequence[int],
+        rng: random.Random,
+        shut: Shut = NONE_SHUT,
+        shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
-        """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now."""
+        """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now. `shared`: what
+        the pilot has, if jobs are packed.
+        """
         ballot = self.look(view)
         draw = rng.random
         known = view.shortlist
@@ -70,7 +83,7 @@ class Lottery:
             and known.shut == shut.number
             and known.numbers == numbers
         ):
-            return _draw_group(view, known, shut, draw)
+            return _draw_group(view, known, shut, draw, shared)
         groups = ballot.groups
         if groups:
             cumulative = ballot.cumulative
@@ -80,9 +93,9 @@ class Lottery:
                 group = groups[bisect(cumulative, draw() * total, 0, last)]
                 mask = view.mask(group, numbers, shut)
                 if mask:
-                    return _draw_in(group, mask, draw)
+                    return _draw_in(group, mask, draw, None, shared)
         view.shortlist = known = self._list(view, numbers, shut)
-        return _draw_group(view, known, shut, draw)
+        return _draw_group(view, known, shut, draw, shared)
 
     def competing(self, view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
@@ -120,7 +133,9 @@ def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex
     ]
 
 
-def _draw_group(view: View, known: Shortlist, shut: Shut, draw: Callable[[], float]) -> IndexedQueue | None:
+def _draw_group(
+    view: View, known: Shortlist, shut: Shut, draw: Callable[[], float], shared: SharedSlot | None
+) -> IndexedQueue | None:
     """Level 1 among groups of which each is eligible."""
     groups = known.groups
     if not groups:
@@ -128,11 +143,11 @@ def _draw_group(view: View, known: Shortlist, shut: Shut, draw: Callable[[], flo
     cumulative = known.cumulative
     group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
     found = view.find(group, known.numbers, shut)
-    return _draw_in(group, found.mask, draw, found)
+    return _draw_in(group, found.mask, draw, found, shared)
 
 
 def _draw_in(
-    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None = None
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None, shared: SharedSlot | None
 ) -> IndexedQueue | None:
     """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
     owners = group.owners_drawn
@@ -148,7 +163,27 @@ def _draw_in(
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
         mask = _draw_weight(owner, mask, draw)
+    if shared is not None and shared.busy_s > 0 and draw() >= _AT_RANDOM:
+        return _pack(group, mask, draw, shared)
     return group.slots[nth_bit(mask, int(draw() * mask.bit_count()))]
+
+
+def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
+    """Of the slots of `mask`, alike by owner and priority, the one that leaves the least draining waste.
+
+    Of many, some are drawn and compared. If the group shares jobs, the owner is that of one that is drawn.
+    """
+    count = mask.bit_count()
+    if count <= _COMPARED:
+        drawn = list(group.queues(mask))
+    else:
+        slots = (nth_bit(mask, int(draw() * count)) for _ in range(_COMPARED))
+        drawn = [queue for slot in slots if (queue := group.slots[slot]) is not None]
+    if group.job_sharing:
+        owner = drawn[int(draw() * len(drawn))].key.owner
+        drawn = [queue for queue in drawn if queue.key.owner == owner]
+    best = least_waste(shared, drawn) or drawn
+    return best[int(draw() * len(best))]
 
 
 def _draw_owner(

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from lodesman.matching.criteria import WHERE
 from lodesman.matching.index import Index
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.lottery import Lottery
+from lodesman.matching.packing import SharedSlot
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.spots import NONE_SHUT
 from lodesman.matching.views import Views, numbers_of
@@ -37,6 +39,18 @@ class Chances:
         return sum(n for _, n in (*self.groups, *self.without_share))
 
 
+class Left(NamedTuple):
+    """What a resource has left: the `numbers` (`numbers_of`), () if these are what it presents; and its slot, if several
+    payloads share it and jobs are packed.
+    """
+
+    numbers: Sequence[int] = ()
+    shared: SharedSlot | None = None
+
+
+_ALL_LEFT = Left()
+
+
 class Matcher:
     """Index and lottery together. Used from one thread only."""
 
@@ -56,16 +70,17 @@ class Matcher:
         rng: random.Random,
         undo: list[Callable[[], object]],
         competed: list[str] | None = None,
-        numbers: Sequence[int] = (),
+        left: Left | None = None,
         place: RunPlace | None = None,
     ) -> list[int]:
-        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `numbers` are
-        what it has left (`numbers_of`), if that is less than it presents; `place` is where it is, if its host is known.
+        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `left` is
+        what it has left, if that is less than it presents; `place` is where it is, if its host is known.
 
         Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
         `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
         """
         view = self._views.of(request)
+        numbers, shared = left or _ALL_LEFT
         numbers = numbers or numbers_of(request)
         index = self.index
         draw, limits, place = self.lottery.draw, index.limits, place or place_of(request, "")
@@ -76,9 +91,11 @@ class Matcher:
         for _ in range(count):
             if is_limited:
                 shut = limits.shut(place)
+            if shared is not None and chosen:
+                shared = shared.with_job(index.key(chosen[-1]))
             if competed is not None and (index.changes, shut.number) != as_of:
                 as_of, among = (index.changes, shut.number), self.lottery.competing(view, numbers, shut)
-            queue = draw(view, numbers, rng, shut)
+            queue = draw(view, numbers, rng, shut, shared)
             if queue is None:
                 break
             if competed is not None:

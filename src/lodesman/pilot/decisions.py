@@ -82,11 +82,12 @@ class Slot:
 @dataclass(frozen=True)
 class Load:
     """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so. `held`: nothing may start
-    for some time, but it does not leave.
+    for some time, but it does not leave. `expected_end`: of the last payload, None if unknown.
     """
 
     running: int = 0
     cores: int = 0
+    expected_end: float | None = None
     memory_mb: int = 0
     backlog: int = 0
     unsent: int = 0
@@ -99,13 +100,16 @@ class Load:
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """Asks for at most `count` jobs that fit into the free capacity; 0 means unknown, never nothing."""
+    """Asks for at most `count` jobs that fit into the free capacity; 0 means unknown, never nothing. `last_end_s`: until the
+    last payload is expected to end, 0 if none runs, None if unknown.
+    """
 
     count: int
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
     wait_s: float
+    last_end_s: float | None = None
 
 
 def reserve_s(life_s: float) -> float:
@@ -137,7 +141,8 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
     if not load.running:
         wait_s = min(wait_s, load.idle_since + idle_s - now)
     norm = _ENDLESS_S if slot.ends is None else max(1, min(_ENDLESS_S, int(left * slot.scaling)))
-    return ClaimRequest(count, cores, memory_mb, norm, max(0.0, wait_s))
+    last_end_s = None if load.expected_end is None else max(0.0, round(load.expected_end - now, 1))
+    return ClaimRequest(count, cores, memory_mb, norm, max(0.0, wait_s), last_end_s if load.running else 0.0)
 
 
 def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:

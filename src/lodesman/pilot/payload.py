@@ -119,6 +119,11 @@ class PayloadRun:
         wall_seconds = 0.0 if self.began is None else now - self.began
         return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
 
+    def expected_end(self, now: float) -> float | None:
+        """When it is expected to end (monotonic), an overdue one now; None if nothing says how long it takes."""
+        began = now if self.began is None else self.began
+        return max(now, began + self.job.expected_seconds) if self.job.expected_seconds else None
+
     def committed(self) -> float | None:
         """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
         try:

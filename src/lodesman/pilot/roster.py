@@ -71,9 +71,12 @@ class Roster:
     def load(self) -> Load:
         """What is in hand now."""
         with self.changed:
-            jobs = [payload.job for payload in self._running.values()]
+            jobs, now = [payload.job for payload in self._running.values()], self._ticker()
+            ends = [payload.expected_end(now) for payload in self._running.values()]
+            known = [end for end in ends if end is not None]
             return Load(
                 running=len(jobs),
+                expected_end=max(known) if known and len(known) == len(ends) else None,
                 cores=sum(job.cores for job in jobs),
                 memory_mb=sum(map(self.slot.memory_of, jobs)),
                 backlog=len(self._backlog),

@@ -90,11 +90,12 @@ class Claimer:
             now = self._roster.next_claim(self._idle_s)
             moved = self._asked_of is not self._roster.slot
         # The same capacity, for a shorter time: the poll goes on, unless the slot's end is another one now.
-        if (
-            now is None
-            or moved
-            or replace(now, norm_cpu_seconds=asked.norm_cpu_seconds, wait_s=asked.wait_s) != asked
-        ):
+        meanwhile: dict[str, Any] = {
+            "norm_cpu_seconds": asked.norm_cpu_seconds,
+            "wait_s": asked.wait_s,
+            "last_end_s": asked.last_end_s,
+        }
+        if now is None or moved or replace(now, **meanwhile) != asked:
             self._client.abort()
 
     def close(self) -> None:

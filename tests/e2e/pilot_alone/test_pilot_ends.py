@@ -203,7 +203,12 @@ def test_join_describes_the_node(fake, start):
     assert join["nonce"]
     node = join["node"]
     assert (node["cores"], node["memory_mb"], node["platform"]) == (3, 1234, "x86_64-test1")
-    assert fake.claims[0]["resource"] == {"cores": 3, "memory_mb": 1234, "norm_cpu_seconds": 2**31 - 1}
+    assert fake.claims[0]["resource"] == {
+        "cores": 3,
+        "memory_mb": 1234,
+        "norm_cpu_seconds": 2**31 - 1,
+        "last_end_s": 0.0,
+    }
 
 
 def test_two_hundred_short_jobs(fake, start, job):

@@ -136,8 +136,9 @@ def test_the_oracle_refuses_an_empty_answer_and_a_wrong_one():
         check_answer({1}, [2], NODE)
 
 
-def test_starts_follow_the_shares_in_small():
-    test, whole = starts(5, seed=3, choices=1_000)
+@pytest.mark.parametrize("packed", [False, True])
+def test_starts_follow_the_shares_in_small(packed):
+    test, whole = starts(5, seed=3, choices=1_000, packed=packed)
     assert 0 < test.claims <= 1_000
     assert whole < 100  # some kinds of pilots see parts only
     assert test.result()[2] > 1e-4

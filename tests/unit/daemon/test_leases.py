@@ -15,12 +15,13 @@ from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.server import ConfigurationState
 from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
+from lodesman.answers.vocabulary import Packing
 from lodesman.api.core import Core
 from lodesman.commands import report
 from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
 from lodesman.commands.submit_pools import set_shares
-from lodesman.config.sections import BrokerSection
+from lodesman.config.sections import BrokerSection, MatchingSection
 from lodesman.daemon import leases as leases_module
 from lodesman.daemon import server as server_module
 from lodesman.daemon.leases import Leases
@@ -252,9 +253,11 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
         shares=shares,
         job_classes=JobClassSection(),
         broker=BrokerSection(lifetime_seconds=60.0),
+        matching=MatchingSection(packing=Packing.ANY),
     )
+    live = SimpleNamespace(queues=SimpleNamespace(packs=True))
     core = SimpleNamespace(
-        note=note, command=command, live=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
+        note=note, command=command, live=live, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
     )  # fmt: skip
     server = Server.__new__(Server)
@@ -267,3 +270,4 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     assert drawn == [share]
     assert core.jsv.is_set
     assert core.gates.lifetime_s == 60.0
+    assert not live.queues.packs

@@ -39,7 +39,7 @@ def load(*running: tuple[int, int], slot: Slot = SLOT, **more) -> Load:
 
 
 def test_an_empty_slot_asks_for_all_of_it():
-    assert next_claim(SLOT, Load(), 0.0, idle_s=120) == ClaimRequest(4, 4, 8000, _ENDLESS_S, _MAX_WAIT_S)
+    assert next_claim(SLOT, Load(), 0.0, idle_s=120) == ClaimRequest(4, 4, 8000, _ENDLESS_S, _MAX_WAIT_S, 0.0)
 
 
 def test_what_runs_is_taken_off():
@@ -48,6 +48,21 @@ def test_what_runs_is_taken_off():
     assert isinstance(ask, ClaimRequest)
     assert (ask.count, ask.cores, ask.memory_mb) == (1, 1, 1000)
     assert ask.wait_s == _MAX_WAIT_S  # it is not idle
+
+
+@pytest.mark.parametrize(
+    ("in_hand", "seconds"),
+    [
+        (load((1, 0), expected_end=160.0), 60),
+        (load((1, 0), expected_end=90.0), 0),
+        (load((1, 0)), None),
+        (load(expected_end=None), 0),
+    ],
+)
+def test_it_says_when_its_last_payload_is_expected_to_end(in_hand, seconds):
+    ask = next_claim(SLOT, in_hand, 100.0, idle_s=600)
+    assert isinstance(ask, ClaimRequest)
+    assert ask.last_end_s == seconds
 
 
 def test_what_is_left_of_a_life():
@@ -59,7 +74,7 @@ def test_what_is_left_of_a_life():
 def test_time_left_is_normalised_and_shortens_the_wait():
     slot = Slot(cores=1, memory_mb=100, jobs_at_once=1, scaling=2.0, ends=1000.0, reserve_s=20.0)
     ask = next_claim(slot, Load(idle_since=900.0), 945.0, idle_s=600)
-    assert ask == ClaimRequest(1, 1, 100, 70, 35.0)
+    assert ask == ClaimRequest(1, 1, 100, 70, 35.0, 0.0)
 
 
 def test_no_time_left_is_never_reported_as_unknown():

@@ -44,6 +44,9 @@ class Puppet:
         self.output_unwanted = threading.Event()
         self.uncommitted = 0.0
 
+    def expected_end(self, now):
+        return now + self.job.expected_seconds if self.job.expected_seconds else None
+
     def run(self, on_free, on_done):
         self.started.set()
         assert self.ended.wait(60)
@@ -378,6 +381,27 @@ def test_a_refusal_ends_the_token(claimer, mouth):
     claimer.start()
     until(lambda: len(mouth.asked) == 2)
     assert mouth.asked[0][1] != mouth.asked[1][1]
+
+
+def test_its_last_end_is_known_if_that_of_each_payload_is(roster, make_job, clock):
+    assert roster.load().expected_end is None
+    roster.admit([make_job(1, expected_seconds=50), make_job(2, expected_seconds=90)])
+    assert roster.load().expected_end == clock.now + 90
+
+
+def test_one_payload_of_unknown_length_makes_its_last_end_unknown(roster, make_job):
+    roster.admit([make_job(1, expected_seconds=50), make_job(2)])
+    assert roster.load().expected_end is None
+
+
+def test_a_last_end_that_comes_nearer_does_not_end_the_poll(claimer, mouth, puppets, make_job, clock):
+    mouth.answers = [ClaimReply((make_job(1, expected_seconds=50),))]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 2)
+    assert [ask.last_end_s for ask, _ in mouth.asked] == [0, 50]
+    puppets[0].expected_end = lambda now: now + 20
+    claimer.renew()
+    assert not mouth.aborted.is_set()
 
 
 def test_answers_that_did_not_wait_do_not_spin(claimer, context, mouth):

@@ -297,6 +297,14 @@ def test_news_only_when_there_are_some(context, make_job):
     assert payload.measured(time.monotonic()).stream_bytes == 0
 
 
+def test_when_it_is_expected_to_end(context, make_job):
+    payload = PayloadRun(make_job(1, "x", expected_seconds=30), context)
+    assert payload.expected_end(100.0) == 130  # it is not started yet
+    payload.began = 90.0
+    assert [payload.expected_end(now) for now in (100.0, 119.0, 500.0)] == [120, 120, 500]
+    assert PayloadRun(make_job(1, "x"), context).expected_end(100.0) is None
+
+
 COMMITS = 'touch "$LODESMAN_COMMIT" && echo $JOBSTATUS > ready && exec sleep 60'
 
 

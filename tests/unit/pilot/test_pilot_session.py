@@ -119,7 +119,7 @@ def test_a_pilot_that_is_ended_before_it_joined(session, script):
 
 def test_claim(joined, script):
     script.answers = [{"jobs": [{"id": 1, "attempt": 1, "spec": {"executable": "x"}}], "drain": True}]
-    claim = joined.claim(joined.client(), ClaimRequest(2, 3, 400, 500, 40.0), "claim-1")
+    claim = joined.claim(joined.client(), ClaimRequest(2, 3, 400, 500, 40.0, 70.5), "claim-1")
     assert ([job.key.id for job in claim.jobs], claim.drain) == ([1], True)
     path, body, authorization, timeout = script.asked[0]
     assert path == "/v1/pilots/claim"
@@ -127,7 +127,7 @@ def test_claim(joined, script):
         "claim_token": "claim-1",
         "count": 2,
         "wait_s": 40.0,
-        "resource": {"cores": 3, "memory_mb": 400, "norm_cpu_seconds": 500},
+        "resource": {"cores": 3, "memory_mb": 400, "norm_cpu_seconds": 500, "last_end_s": 70.5},
     }
     assert authorization == {"Authorization": "Bearer tok"}
     assert timeout > 40

@@ -33,6 +33,9 @@ class Ghost:
         self._go = threading.Event()
         self._gone = threading.Event()
 
+    def expected_end(self, now):
+        return now + self.job.expected_seconds if self.job.expected_seconds else None
+
     def committed(self):
         return self.commit
 
