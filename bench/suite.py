@@ -37,6 +37,7 @@ from bench.rows import (
     pools,
     scale,
     submissions,
+    vacate,
     why,
 )
 from bench.second import SUFFIX, on_postgresql
@@ -67,6 +68,7 @@ ROWS: dict[str, Row] = {
     "fairness": fairness.measure,
     "packing": packing.measure,
     "scale": scale.measure,
+    "vacate": vacate.measure,
     "peer": peer.measure,
     "pgqueuer": pgqueuer.measure,
 }

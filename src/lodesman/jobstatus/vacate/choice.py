@@ -1,0 +1,255 @@
+"""The cheapest jobs that free enough: an exact minimum over whole jobs (min-cost covering knapsack). Pure.
+
+Jobs of one size are alike but for their cost, so of each size the cheapest are taken first, and their summed costs are
+convex. One stage per size then joins this convex row to the costs so far: O(N log N) for N cores, not N for each job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain, takewhile
+from operator import add
+from typing import Callable, NamedTuple
+
+_FEW = 8  # jobs of one size, up to which trying each number of them is quickest
+SWAP_FACTOR = 1.2
+"""A job of lower priority may cost this times as much as the one whose place it takes (policy `tiebreak`)."""
+
+
+class Release(NamedTuple):
+    """What the end of one job frees and costs (core-seconds). Priorities compare only within one owner."""
+
+    job: str
+    owner: str
+    priority: int
+    cores: int
+    cost: int
+    memory_mb: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class VacateChoice:
+    """Jobs to vacate. `proven`: no other set costs less."""
+
+    releases: Sequence[Release]
+    proven: bool = True
+
+    @property
+    def cost(self) -> int:
+        """Core-seconds of all."""
+        return sum(one.cost for one in self.releases)
+
+
+class Stage(NamedTuple):
+    """The jobs of one size, cheapest first, their summed costs, and the least costs before them by cores."""
+
+    jobs: Sequence[Release]
+    sums: Sequence[int]
+    before: list[int]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Least costs for at least 0, 1, ... `need` cores, and how they come about. Costs hold the number of jobs too: of two
+    sets that cost the same, that of fewer jobs is less.
+    """
+
+    weight: Callable[[Release], int]
+    impossible: int
+    least: list[int]
+    stages: list[Stage] = field(default_factory=list)
+
+    def join(self, jobs: Iterable[Release]) -> Cover:
+        """With these jobs to choose from, too."""
+        least, stages, need = self.least, list(self.stages), len(self.least) - 1
+        for size, alike in _by_size(jobs).items():
+            usable = alike[: -(-need // size)]
+            sums = list(accumulate(map(self.weight, usable), initial=0))
+            stages.append(Stage(usable, sums, least))
+            least = _with_few(least, size, sums) if len(usable) <= _FEW else _with_many(least, size, sums)
+        return Cover(self.weight, self.impossible, least, stages)
+
+    def shifted(self, jobs: Sequence[Release]) -> list[int]:
+        """The least costs if all of these jobs are taken anyhow."""
+        return _shift(self.least, sum(one.cores for one in jobs), sum(map(self.weight, jobs)))
+
+    def trace(self, cores: int) -> tuple[list[Release], int]:
+        """The jobs of the least cost for this number of cores, and what is left to cover before the first stage."""
+        found: list[Release] = []
+        for jobs, sums, before in reversed(self.stages):
+            size = jobs[0].cores
+            costs = [cost + before[max(0, cores - number * size)] for number, cost in enumerate(sums)]
+            number = costs.index(min(costs))
+            found += jobs[:number]
+            cores = max(0, cores - number * size)
+        return found, cores
+
+
+def _empty(releases: Sequence[Release], need: int) -> Cover:
+    scale = len(releases) + 1
+    impossible = scale * (sum(one.cost for one in releases) + 1)
+    return Cover(lambda one: one.cost * scale + 1, impossible, [0] + [impossible] * need)
+
+
+def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
+    """Jobs by their cores, largest first; each list by cost. Among equal costs the places of an owner go to the jobs of
+    lower priority, then of lower id.
+    """
+    groups: dict[int, list[Release]] = {}
+    for one in jobs:
+        if one.cores > 0:
+            groups.setdefault(one.cores, []).append(one)
+    return {size: in_order(groups[size]) for size in sorted(groups, reverse=True)}
+
+
+def in_order(jobs: Iterable[Release]) -> list[Release]:
+    """By cost, then by id; but of one owner and cost those of lower priority come first."""
+    found = sorted(jobs, key=lambda one: (one.cost, one.job))
+    places: dict[tuple[int, str], list[Release]] = {}
+    for one in found:
+        places.setdefault((one.cost, one.owner), []).append(one)
+    turns = {key: iter(sorted(same, key=lambda one: (one.priority, one.job))) for key, same in places.items()}
+    return [next(turns[one.cost, one.owner]) for one in found]
+
+
+def _shift(least: list[int], cores: int, cost: int) -> list[int]:
+    cores = min(cores, len(least))
+    return [least[0] + cost] * cores + [one + cost for one in least[: len(least) - cores]]
+
+
+def _with_few(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
+    shifts = (_shift(least, number * size, sums[number]) for number in range(1, len(sums)))
+    return list(map(min, least, *shifts))
+
+
+def _with_many(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
+    """Min-plus convolution with a convex row, one residue of `size` after the other."""
+    found = least[:]
+    for first in range(min(size, len(least))):
+        found[first::size] = _convolve([least[0], *least[first::size]], sums)[1:]
+    return found
+
+
+def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
+    """`result[i]` is the least `values[j] + sums[i - j]`. Since sums are convex, the best j never falls as i grows: each
+    i halves what is left for the others.
+    """
+    most, back = len(sums) - 1, sums[::-1]
+    found = [0] * len(values)
+    open_parts = [(0, len(values) - 1, 0, len(values) - 1)]
+    while open_parts:
+        first, last, low, high = open_parts.pop()
+        i = (first + last) // 2
+        start, end = max(low, i - most), min(high, i)
+        row = list(map(add, values[start : end + 1], back[most - i + start :]))
+        best = min(row)
+        found[i] = best
+        j = start + row.index(best)
+        if first < i:
+            open_parts.append((first, i - 1, low, j))
+        if i < last:
+            open_parts.append((i + 1, last, j, high))
+    return found
+
+
+def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
+    """The set that frees at least these cores and costs least; of such the one of fewest jobs. None: all free less."""
+    if sum(one.cores for one in releases) < cores:
+        return None
+    return VacateChoice(_empty(releases, cores).join(releases).trace(cores)[0])
+
+
+# --- priority within one owner -----------------------------------------------------------------------------------------
+
+
+def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | None:
+    """The same where no owner's job may go while one of his of lower priority stays.
+
+    Of each owner all jobs below some priority go, some of that priority, and none above. None: all free less.
+    """
+    if sum(one.cores for one in releases) < cores:
+        return None
+    cover = _empty(releases, cores)
+    owners = [(_ranks(jobs), cover) for jobs in _by_owner(releases).values()]
+    for at, (ranks, _) in enumerate(owners):
+        owners[at] = ranks, cover
+        after = [_at_rank(cover, ranks, rank).least for rank in range(len(ranks))]
+        cover = Cover(cover.weight, cover.impossible, list(map(min, cover.least, *after)))
+    found: list[Release] = []
+    left = cores
+    for ranks, before in reversed(owners):
+        rows = [_at_rank(before, ranks, rank) for rank in range(len(ranks))]
+        costs = [before.least[left], *(one.least[left] for one in rows)]
+        rank = costs.index(min(costs)) - 1
+        if rank >= 0:
+            lower = list(chain(*ranks[:rank]))
+            some, left = rows[rank].trace(left)
+            found += lower + some
+            left = max(0, left - sum(one.cores for one in lower))
+    return VacateChoice(found)
+
+
+def _at_rank(cover: Cover, ranks: Sequence[Sequence[Release]], rank: int) -> Cover:
+    """All jobs of lower ranks go; of this rank, some may."""
+    lower = list(chain(*ranks[:rank]))
+    return Cover(cover.weight, cover.impossible, cover.shifted(lower)).join(ranks[rank])
+
+
+def _by_owner(releases: Iterable[Release]) -> dict[str, list[Release]]:
+    owners: dict[str, list[Release]] = {}
+    for one in releases:
+        owners.setdefault(one.owner, []).append(one)
+    return dict(sorted(owners.items()))
+
+
+def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
+    """The jobs of one owner by priority, lowest first."""
+    ranks: dict[int, list[Release]] = {}
+    for one in jobs:
+        ranks.setdefault(one.priority, []).append(one)
+    return [ranks[priority] for priority in sorted(ranks)]
+
+
+def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> VacateChoice:
+    """Spare jobs of high priority: another of the same owner and lower priority that frees no less goes instead, if it costs
+    at most SWAP_FACTOR times as much. The cheapest plan comes first, priority second.
+    """
+    taken = {one.job for one in chosen.releases}
+    others = {
+        owner: sorted(
+            (one for one in jobs if one.job not in taken), key=lambda one: (one.priority, one.cost, one.job)
+        )
+        for owner, jobs in _by_owner(releases).items()
+    }
+    found = []
+    for one in sorted(chosen.releases, key=lambda one: (-one.priority, -one.cost, one.job)):
+        rest = others[one.owner]
+        swap = _swap(one, rest)
+        if swap is not one:
+            rest.remove(swap)
+        found.append(swap)
+    return VacateChoice(found, chosen.proven)
+
+
+def _swap(one: Release, rest: Iterable[Release]) -> Release:
+    """The first of the rest, which is ordered by priority, that can go for a job; else the job itself."""
+    lower = takewhile(lambda other: other.priority < one.priority, rest)
+    fit = (other for other in lower if frees_no_less(other, one) and other.cost <= SWAP_FACTOR * one.cost)
+    return next(fit, one)
+
+
+def frees_no_less(one: Release, other: Release) -> bool:
+    """Whether a job can take the place of another."""
+    return one.cores >= other.cores and one.memory_mb >= other.memory_mb and one.gpus >= other.gpus
+
+
+def inversions(chosen: Iterable[Release], releases: Iterable[Release]) -> int:
+    """How often a job goes while one of the same owner, of lower priority, stays."""
+    gone = {one.job for one in chosen}
+    lowest: Mapping[str, int] = {
+        owner: min(stays) for owner, jobs in _by_owner(releases).items()
+        if (stays := [one.priority for one in jobs if one.job not in gone])
+    }  # fmt: skip
+    return sum(one.job in gone and one.priority > lowest.get(one.owner, one.priority) for one in releases)
