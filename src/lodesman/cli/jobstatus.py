@@ -1,4 +1,6 @@
-"""`lode jobstatus`: what jobs publish for their machine. Its words are read by the program that travels as jobstatus.pyz."""
+"""`lode jobstatus` and `lode vacate`: what jobs publish for their machine. The program that travels as jobstatus.pyz reads
+their words.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,18 @@ def jobstatus(context: click.Context, /) -> int:
     from lodesman.jobstatus.__main__ import main
 
     return main(context.args, "lode jobstatus", package=_package)
+
+
+@click.command("vacate", cls=Unread)
+@click.pass_context
+def vacate(context: click.Context, /) -> int:
+    """Choose the jobs of a batch system that free enough cores and lose least, by what they publish in $JOBSTATUS.
+
+    It needs no server, and does nothing without --apply. `lode vacate simulate` shows what it saves on a site's own log.
+    """
+    from lodesman.jobstatus.vacating import main
+
+    return main(context.args, "lode vacate")
 
 
 def _package(target: Path) -> None:

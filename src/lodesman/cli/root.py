@@ -40,6 +40,7 @@ SECTIONS = {
     },
     "Tools": {
         "convert": "drafts", "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "jobstatus",
+        "vacate": "jobstatus",
     },
 }  # fmt: skip
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}

@@ -57,6 +57,8 @@ _TOKEN_FILE = "admin.token"
 _PACKAGE = Path(__file__).resolve().parent.parent
 # The programs that travel, each with the packages that it needs.
 _NEEDS = {"pilot": ("client", "jobstatus"), "advertise": ("client",), "jobstatus": ()}
+# What a pilot publishes with; the rest of `jobstatus` is for sites, and pilots travel often.
+_WRITER = {f"{name}.py" for name in ("__init__", "channel", "locks", "timeline", "values", "waste")}
 _START = "from lodesman.{package}.{module} import main\n\nraise SystemExit(main())\n"
 # The earliest time a zip entry can have: the same sources give the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -228,9 +230,14 @@ def _compiled(name: str, source: bytes) -> bytes:
 def travelling_sources(package: str = "pilot", module: str = "__main__") -> dict[str, bytes]:
     """Name in the archive -> content, for everything that a program needs where it travels."""
     files = [_PACKAGE / name for name in ("__init__.py", "errors.py", "kernel.py")]
-    files += [file for part in (package, *_NEEDS[package]) for file in (_PACKAGE / part).rglob("*.py")]
+    parts = [_PACKAGE / part for part in (package, *_NEEDS[package])]
+    files += [file for part in parts for file in part.rglob("*.py") if _travels(file, part, package)]
     sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
     return {"__main__.py": _START.format(package=package, module=module).encode(), **sources}
+
+
+def _travels(file: Path, part: Path, package: str) -> bool:
+    return package != "pilot" or part.name != "jobstatus" or (file.parent == part and file.name in _WRITER)
 
 
 class OwnServer(uvicorn.Server):

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Callable
 
 from .commands import GOOD, USAGE, add_commands, add_write, refuse
+from .vacating import add_parser as add_vacate
 
 _PIPE_CLOSED = 141
 _EXAMPLES = """\
 examples:
   %(prog)s show /run/jobstatus/* --json
   %(prog)s show /run/jobstatus/17 --uid 1000 --allocated 8 --jobstart 1391212345
-  %(prog)s check "$JOBSTATUS" --strict"""
+  %(prog)s check "$JOBSTATUS" --strict
+  %(prog)s vacate --free 16 --backend slurm"""
 
 
 def _copy(target: Path) -> None:
@@ -33,6 +35,7 @@ def parser(prog: str | None) -> argparse.ArgumentParser:
     commands = found.add_subparsers(metavar="COMMAND", required=True)
     add_commands(commands)
     add_write(commands)
+    add_vacate(commands)
     words = "Leave this program in FILE, for a machine without Lodesman; it needs Python 3.9."
     package = commands.add_parser("package", help=words, description=words, allow_abbrev=False)
     package.add_argument("file", type=Path, metavar="FILE", help="the new file")

@@ -45,6 +45,8 @@ def test_what_travels():
         "jobstatus",
         "pilot",
     }
+    assert "lodesman/jobstatus/channel.py" in names
+    assert not any("vacat" in name or "sites" in name for name in names)
     own = {name.split("/")[1] for name in travelling_sources("jobstatus") if "/" in name}
     assert own == {"__init__.py", "errors.py", "kernel.py", "jobstatus"}
 

@@ -16,7 +16,7 @@ from lodesman.daemon.bootstrap import build_zipapp, travelling_sources
 
 SOURCES = {
     name: content.decode()
-    for package in ("pilot", "advertise")
+    for package in ("pilot", "advertise", "jobstatus")
     for name, content in travelling_sources(package).items()
 }
 

@@ -1,0 +1,88 @@
+"""What `vacate` says of a plan, for people and for programs. Pure but for what it is given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from lodesman.jobstatus.sites.door import shown
+from lodesman.jobstatus.vacate.candidates import KILL
+from lodesman.jobstatus.vacate.plan import VacatePlan, Victim
+
+_HOUR = 3600
+
+
+def as_json(plan: VacatePlan) -> str:
+    """One object; what is not known is null."""
+    found = asdict(plan)
+    found["feasible"] = plan.is_feasible
+    return json.dumps(found, default=list) + "\n"
+
+
+def in_words(plan: VacatePlan) -> Iterator[str]:
+    """The plan for people."""
+    if plan.too_old:
+        yield "All that jobs publish is older than an hour: the pilots, or the reading of their files, do not work."
+        return
+    if plan.missing is not None:
+        yield from missing_in_words(plan)
+        return
+    cores = sum(one.cores for one in plan.victims)
+    where = f" on {', '.join(map(shown, plan.places))}" if any(plan.places) else ""
+    yield f"Vacate {_jobs(len(plan.victims))} of {plan.candidates:,}{where}: {cores:,} cores, {_hours(plan.cost)} lost."
+    yield f"  {'action':<6} {'job':<14} {'owner':<12} {'cores':>5} {'free in':>16} {'core-hours':>10} {'data':>6}  why"
+    for one in plan.victims:
+        yield from _victim(one)
+    if plan.youngest_first is not None:
+        yield f"The youngest jobs first would lose {_hours(plan.youngest_first)}."
+    more = plan.cost - plan.cost_without_priority
+    if more or plan.inversions:
+        yield f"Priority of owners costs {_hours(more)}; {_jobs(plan.inversions)} of higher priority than one that stays."
+    if not plan.proven:
+        yield "There may be a cheaper choice: not all were tried."
+    if plan.clamped:
+        yield f"These claim to lose more than they can: {', '.join(map(shown, plan.clamped))}."
+    if plan.silent:
+        yield f"Of the {_jobs(plan.candidates)}, {plan.silent:,} publish{'es' if plan.silent == 1 else ''} nothing."
+    if plan.too_dear and plan.request.max_waste is not None:
+        yield f"That is more than --max-waste allows, {_hours(plan.request.max_waste)}: it is not done."
+
+
+def _victim(one: Victim) -> Iterator[str]:
+    expected = "now" if one.action == KILL else _range(one.frees_expected, one.frees_max)
+    age = "-" if one.age is None else _time(one.age)
+    flags = f" [{', '.join(one.flags)}]" if one.flags else ""
+    owner, job = shown(one.owner), shown(one.job)
+    yield (
+        f"  {one.action:<6} {job:<14} {owner:<12} {one.cores:>5} {expected:>16} {one.cost / _HOUR:>10.2f} {age:>6}  "
+        f"{one.reason}{flags}"
+    )
+    for command in one.commands:
+        yield f"         {shown(command)}"
+
+
+def missing_in_words(plan: VacatePlan) -> Iterator[str]:
+    """What there is not enough of."""
+    lacks = plan.missing or plan.request.need
+    kinds = ((lacks.cores, "cores"), (lacks.memory_mb, "MB of memory"), (lacks.gpus, "GPUs"))
+    found = ", ".join(f"{amount:,} {name}" for amount, name in kinds if amount > 0)
+    yield f"Not enough: of {_jobs(plan.candidates)} that could go, {found or 'nothing'} would still be missing."
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job" + ("" if count == 1 else "s")
+
+
+def _hours(core_seconds: int) -> str:
+    return f"{core_seconds / _HOUR:,.2f} core-hours"
+
+
+def _range(expected: int | None, most: int | None) -> str:
+    return " to ".join("?" if one is None else _time(one) for one in (expected, most))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f}s"
+    return f"{seconds / 60:.0f}m" if seconds < 6000 else f"{seconds / _HOUR:.1f}h"

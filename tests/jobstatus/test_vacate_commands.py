@@ -1,0 +1,218 @@
+"""`lode vacate` as a whole: jobs that are directories and processes of this machine, its words and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lodesman.cli.root import main as lode
+from lodesman.jobstatus.__main__ import main as jobstatus
+from lodesman.jobstatus.channel import Publication
+from lodesman.jobstatus.vacating import main
+from lodesman.jobstatus.values import KEYS, Status
+
+# A job that ends when it has read of a shutdown time, as a pilot does.
+DRAINABLE = """
+import os, pathlib, time
+print("up", flush=True)
+while not os.path.exists(os.environ["FEATURES"] + "/shutdowntime_job"):
+    time.sleep(0.02)
+"""
+
+
+class Site:
+    """Jobs that are directories of this machine."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.now = home, int(time.time())
+        self.started: list[subprocess.Popen[bytes]] = []
+        (home / "status").mkdir()
+
+    def add(self, job, kill, *, cores=4, age=0, ends=10_000, priority=0, hours=10):
+        """A job that publishes `kill` core-seconds; None: it does not publish."""
+        status, features = self.home / "status" / job, self.home / "features" / job
+        status.mkdir()
+        features.mkdir(parents=True)
+        for key, value in (("allocated_cpu", cores), ("jobstart_secs", self.now - hours * 3600)):
+            (features / key).write_text(f"{value}\n")
+            (features / key).chmod(0o644)
+        if kill is not None:
+            publication = Publication(status)
+            end = self.now + ends
+            publication.publish(
+                Status(0 if kill == 0 else cores, self.now, end, end, end, kill, 0, True, priority)
+            )
+            publication.close()
+            for key in KEYS:
+                os.utime(status / key, (self.now - age, self.now - age))
+
+    def run(self, job, program="import time; print('up', flush=True); time.sleep(600)"):
+        env = {
+            **os.environ,
+            "JOBSTATUS": f"{self.home}/status/{job}",
+            "FEATURES": f"{self.home}/features/{job}",
+        }
+        process = subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE)
+        self.started.append(process)
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    @property
+    def words(self):
+        parents = {"--jobstatus": "status", "--jobfeatures": "features"}
+        return [
+            "--backend=directories", *(f"{word}={self.home}/{name}/{{job}}" for word, name in parents.items()),
+            f"--audit={self.home}/audit",
+        ]  # fmt: skip
+
+    def events(self):
+        return [json.loads(line) for line in (self.home / "audit").read_text().splitlines()]
+
+
+@pytest.fixture
+def site(tmp_path):
+    found = Site(tmp_path)
+    yield found
+    for process in found.started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def asked(capsys, site, *words):
+    code = main([*map(str, words), *site.words])
+    return code, capsys.readouterr()
+
+
+def test_a_plan_for_people(site, capsys):
+    site.add("young", 36_000, hours=1)
+    site.add("cheap", 3600)
+    site.add("keep", 7200, priority=5)
+    site.add("big", 40_000)
+    site.add("silent", None)
+    code, said = asked(capsys, site, "--free", 8)
+    lines = said.out.splitlines()
+    assert code == 0
+    assert lines[0] == "Vacate 2 jobs of 5: 8 cores, 3.00 core-hours lost."
+    assert [line.split()[:2] for line in lines if line.startswith("  kill")] == [
+        ["kill", "keep"],
+        ["kill", "cheap"],
+    ]
+    assert "The youngest jobs first would lose" in said.out
+    assert "of higher priority than one that stays" in said.out
+    assert "Of the 5 jobs, 1 publishes nothing." in said.out
+    assert said.err == "Nothing was done: with --apply it is.\n"
+    assert not (site.home / "audit").exists()
+
+
+def test_the_same_plan_for_programs(site, capsys):
+    site.add("a", 50, ends=600)
+    site.add("b", 40_000, ends=600)
+    code, said = asked(capsys, site, "--free", 8, "--within", "1h", "--json")
+    plan = json.loads(said.out)
+    assert code == 0
+    assert (plan["feasible"], plan["cost"], plan["missing"], plan["candidates"]) == (True, 0, None, 2)
+    one, other = plan["victims"]
+    assert {one["job"], other["job"]} == {"a", "b"}
+    assert (one["action"], one["cores"], one["cost"]) == ("drain", 4, 0)
+    assert one["frees_expected"] <= one["frees_max"] <= 600
+    assert one["commands"][0].startswith("echo ")
+    assert one["age"] < 60
+
+
+def test_exit_codes(site, capsys):
+    site.add("a", 3600, age=10)
+    assert asked(capsys, site, "--free", 4)[0] == 0
+    code, said = asked(capsys, site, "--free", 5)
+    assert code == 3
+    assert said.out == "Not enough: of 1 job that could go, 1 cores would still be missing.\n"
+    code, said = asked(capsys, site, "--free", 4, "--max-waste", 0.5)
+    assert code == 3
+    assert "more than --max-waste allows" in said.out
+    assert asked(capsys, site, "--free", 4, "--exclude", "a")[0] == 3
+    for key in KEYS:
+        os.utime(site.home / "status" / "a" / key, (site.now - 4000, site.now - 4000))
+    code, said = asked(capsys, site, "--free", 4)
+    assert code == 4
+    assert "older than an hour" in said.out
+
+
+def test_a_batch_system_that_does_not_answer(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for backend, program in (("slurm", "squeue"), ("gridengine", "qstat"), ("htcondor", "condor_q")):
+        assert main(["--free", "1", "--backend", backend]) == 1
+        assert capsys.readouterr().err == f"vacate: {program} could not be run: No such file or directory.\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--backend slurm", "--free 4", "--free 0 --backend slurm", "--free 4 --backend pbs",
+        "--free 4 --backend slurm --within soon", "--free 4 --backend slurm --scope hosts=",
+        "--free 4 --backend slurm --confidence max=3", "--free 4 --backend slurm --confidence margin=x",
+        "--free 4 --backend slurm --memory 4X", "--free 4 --backend slurm --silent-factor -1",
+        "--free 4 --backend slurm --priority strict --gpus 1",
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+    assert end.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_lode_and_the_program_that_travels_have_it_too(site, capsys):
+    site.add("a", 3600)
+    words = ["--free", "4", *site.words]
+    assert lode(["vacate", *words]) == 0
+    said = capsys.readouterr().out
+    assert jobstatus(["vacate", *words]) == 0
+    assert capsys.readouterr().out.split("kill")[0] == said.split("kill")[0]
+
+
+def test_apply_kills_the_cheaper_of_two_jobs(site, capsys):
+    site.add("cheap", 100)
+    site.add("dear", 100_000)
+    cheap, dear = site.run("cheap"), site.run("dear")
+    # The directories stay in this world, so that the job is not gone from the list: take it away when the process ends.
+    code = subprocess.Popen(
+        [sys.executable, "-m", "lodesman.jobstatus", "vacate", "--free=4", *site.words, "--apply"],
+        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert cheap.wait(60) == -15
+    (site.home / "status" / "cheap").rename(site.home / "gone")
+    assert code.wait(60) == 0
+    code.stdout.close()
+    assert dear.poll() is None
+    assert [one["event"] for one in site.events()] == ["plan", "kill", "gone", "end"]
+
+
+def test_apply_drains_a_job_by_its_features(site):
+    site.add("a", 100_000, ends=20)
+    drained = site.run("a", DRAINABLE)
+    code = subprocess.Popen(
+        [sys.executable, "-m", "lodesman.jobstatus", "vacate", "--free=4", "--within=60s", *site.words, "--apply"],
+        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert drained.wait(60) == 0
+    (site.home / "status" / "a").rename(site.home / "gone")
+    assert code.wait(60) == 0
+    code.stdout.close()
+    text = (site.home / "features" / "a" / "shutdowntime_job").read_text()
+    assert site.now + 60 <= int(text) <= time.time() + 61
+    assert [one["event"] for one in site.events()] == ["plan", "drain", "gone", "end"]
+
+
+def test_nothing_is_done_without_an_audit(site, capsys):
+    site.add("a", 100)
+    running = site.run("a")
+    code = main(["--free=4", *site.words[:-1], f"--audit={site.home}/none/audit", "--apply"])
+    assert code == 1
+    assert "No such file" in capsys.readouterr().err
+    assert running.poll() is None
