@@ -204,7 +204,7 @@ def test_task_queues(store):
 def test_submit_pools(store):
     asked = submit_pools.pass_requests(store.db).asked
     store.do(write_pools.insert_bits, {PLACE: 0, OTHER: 1})
-    store.do(write_pools.store_pool, "req1:a", "lab", "{}", 0b1)
+    store.do(write_pools.store_pool, "req1:a", "lab", "{}", mask=0b1, is_evaluated=True)
     store.do(write_pools.ask_for_pass)
     assert submit_pools.pass_requests(store.db).asked == asked + 1
     assert submit_pools.masks_of_pools(store.db) == {"req1:a": 1}
