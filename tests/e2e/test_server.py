@@ -110,15 +110,16 @@ def test_two_groups_and_how_things_stand(server):
     assert {row["site"] for row in told["sites"]} <= {"North", "South"}
 
 
-def test_metrics_of_a_working_server(server):
+def metric_names(server) -> set[str]:
     text = server.ask("GET", "/metrics", token="admin").body.decode()
-    samples = {one.name for family in text_string_to_metric_families(text) for one in family.samples}
-    assert {
-        "lodesman_jobs",
-        "lodesman_pilots",
-        "lodesman_commits_total",
-        "lodesman_claimed_jobs_total",
-    } <= samples
+    return {one.name for family in text_string_to_metric_families(text) for one in family.samples}
+
+
+def test_metrics_of_a_working_server(server):
+    server.wait_for("Done", server.submit(sh("true")))
+    counted = {"lodesman_jobs", "lodesman_pilots"}  # by the background process, now and then
+    wait_until(lambda: counted <= metric_names(server), "the first count of jobs and pilots")
+    assert {"lodesman_commits_total", "lodesman_claimed_jobs_total"} <= metric_names(server)
 
 
 # --- pilots that are this test --------------------------------------------------------------------------
