@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.jobstatus.applying import Applier
+from lodesman.jobstatus.applying import OLD_S, Applier
 from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault
 from lodesman.jobstatus.surveying import Look, read_by_command, read_shown, survey, with_status
 from lodesman.jobstatus.vacate.candidates import Candidate, Terms
@@ -126,6 +126,21 @@ def test_a_dearer_job_that_has_committed_since_goes_instead(cluster):
 
     def commit():
         cluster.publish("cheap", 50_000)
+
+    cluster.before_listing = [lambda: None, commit]
+    _, events = applied(cluster, 4)
+    assert cluster.done == ["kill dear"]
+    assert [one["event"] for one in events] == ["plan", "plan", "kill", "gone", "end"]
+
+
+def test_a_job_that_has_committed_since_and_was_dearer_goes_instead(cluster):
+    """Although the job of the plan costs what it did."""
+    cluster.add("cheap", 1000)
+    cluster.add("dear", 10_000)
+
+    def commit():
+        cluster.now += OLD_S + 1
+        cluster.publish("dear", 10)
 
     cluster.before_listing = [lambda: None, commit]
     _, events = applied(cluster, 4)

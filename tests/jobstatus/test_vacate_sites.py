@@ -42,7 +42,8 @@ def test_squeue_as_slurm_22_printed_it():
 def record(**given):
     fields = {
         "job": "9", "state": "RUNNING", "uid": "1000", "user": "ada", "cpus": "8", "nodes": "n[1-2]", "start": "1795738367",
-        "end": "N/A", "used": "1-02:03:04", "tres": "cpu=8,mem=16G,node=2,billing=8,gres/gpu=2,gres/gpu:a100=2", **given,
+        "end": "N/A", "used": "1-02:03:04", "tres": "cpu=8,mem=16G,node=2,billing=8,gres/gpu=2,gres/gpu:a100=2",
+        "task": "9", **given,
     }  # fmt: skip
     title = recorded("squeue.txt").splitlines(keepends=True)[0]
     return title + "".join(value + MARK for value in fields.values()) + "\n"
@@ -52,6 +53,15 @@ def test_squeue_of_a_wide_job_with_gpus():
     (one,) = slurm.read_squeue(record(), MARK, NOW)
     assert (one.nodes, one.cores, one.memory_mb, one.gpus) == (("n1", "n2"), 8, 16_384, 2)
     assert one.batch_ends is None
+
+
+def test_a_task_of_an_array_goes_alone():
+    """The last task of an array has the array's number."""
+    (one,) = slurm.read_squeue(record(task="9_3"), MARK, NOW)
+    assert one.job == "9"
+    assert lines(slurm.SlurmDoor(JobPlaces()).kill(one)) == ["scancel 9_3"]
+    assert lines(slurm.SlurmDoor(JobPlaces(requeue=True)).kill(one)) == ["scontrol requeue 9_3"]
+    assert "JobId=9_3" in lines(slurm.SlurmDoor(JobPlaces()).drain(one, NOW + 600, NOW))[0]
 
 
 @pytest.mark.parametrize(

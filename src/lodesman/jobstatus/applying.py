@@ -20,6 +20,8 @@ MOVED = 0.1
 """The part by which the cost of a job may differ from the plan's before a new plan is made."""
 _LEFT = "left"  # by itself, before its turn
 _MOST_PLANS = 3  # in a row without an act: on a busy site something always changes
+OLD_S = 2.0
+"""What other jobs publish is read again after this many seconds, or after ten times as long as reading it takes."""
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Applier:
     do: Callable[[Act], None] = perform
     acted: dict[str, Victim] = field(default_factory=dict)
     acted_at: dict[str, float] = field(default_factory=dict)
+    read_at: float = 0.0
+    reading_s: float = 0.0
     failed: set[str] = field(default_factory=set)
 
     def run(self, plan: VacatePlan) -> VacatePlan | None:
@@ -47,6 +51,7 @@ class Applier:
         self._note(
             "plan", cost=plan.cost, victims=[one.job for one in plan.victims], claims_too_much=plan.clamped
         )
+        self.read_at = plan.made_at
         parts = list(_parts(plan))
         ends = plan.made_at + plan.request.terms.within
         lacking = self._carry_out_all(parts, ends) or self._watch(plan, ends)
@@ -83,18 +88,25 @@ class Applier:
         return None
 
     def _refresh(self, planned: Sequence[Victim]) -> bool:
-        """List the running jobs anew; whether they are the same as before. What left by itself counts as free."""
+        """List the running jobs anew; whether they are the same as before, and what they publish was read lately: else all
+        are read again. What left by itself counts as free.
+        """
         running, now = {one.job: one for one in self.door.running()}, self.clock()
+        is_old = not 0 <= now - self.read_at <= max(OLD_S, 10 * self.reading_s)
         for one in planned:
             if one.job not in running and one.job not in self.acted:
                 self.acted[one.job] = replace(one, action=_LEFT)
                 self._note(_LEFT, job=one.job)
-        came = [one for job, one in running.items() if job not in self.known]
+        came = [
+            one for job, one in running.items() if job not in self.known or (is_old and job not in self.acted)
+        ]
         went = [job for job in self.known if job not in running]
         for job in went:
             del self.known[job]
         came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
         self.known.update((one.job, with_status(one, self.look_at, now)) for one in came)
+        if is_old:
+            self.read_at, self.reading_s = now, self.clock() - now
         return not came and all(job in self.acted for job in went)
 
     def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:

@@ -30,6 +30,11 @@ _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
 # Packing is no part of a payload's wall time; it ends after this time.
 _PACKING_S = 60.0
 
+# How a first process ends that gets SIGTERM, by itself and as a shell has it.
+_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
+# What a batch system signals at once gets it within this time.
+_TOGETHER_S = 2.0
+
 # The sizes and times of change of the streams: they change with each output.
 StreamVersion = tuple[tuple[int, int], ...]
 
@@ -66,6 +71,7 @@ class PayloadRun:
         self._launch: Launch | None = None
         self._client: Client | None = None
         self._stop: Stop | None = None
+        self._stopped = threading.Event()
         self._started = 0.0
         self._ended = 0.0
         # Core-seconds that are lost should its output not be handed in, once it has ended.
@@ -95,6 +101,7 @@ class PayloadRun:
             self._stop = self._stop or stop
             self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
             client, running = self._client, self.began is not None
+        self._stopped.set()
         if client is not None:
             client.abort()
         if running and grace_s > 0:
@@ -171,11 +178,21 @@ class PayloadRun:
             return self._node_fault(fault)
         reaper = self._context.reaper
         status = reaper.wait(self.job.key)
-        decided = self._stop  # what is decided after its end did not cause it
+        decided = self._decided(status)
         if not reaper.clear(self.job.key, self.abandoned.is_set):
             return None
         self.usage = reaper.forget(self.job.key)
         return judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds)
+
+    def _decided(self, status: int | None) -> Stop | None:
+        """What ended it; what is decided after its end did not. But a batch system may send SIGTERM to the pilot and to all
+        below it at once, and a payload may end first.
+        """
+        stop = self._stop
+        if stop is None and status in _BY_SIGTERM and self._stopped.wait(_TOGETHER_S):
+            stop = self._stop
+            return stop if stop is not None and stop.cause == protocol.PILOT_SHUTDOWN else None
+        return stop
 
     def _stage(self) -> None:
         if not self.job.inputs:

@@ -183,6 +183,22 @@ def test_released_attempts_bring_no_output(context, make_job):
     assert not context.outbox.archive(AttemptKey(1, 1)).exists()
 
 
+@pytest.mark.parametrize("word", ["kill -TERM $$", "exit 143"])
+@pytest.mark.parametrize(("cause", "state"), [("pilot-shutdown", "Released"), ("killed", "Failed")])
+def test_a_sigterm_that_reaches_the_payload_before_the_pilot(context, make_job, play, word, cause, state):
+    """A batch system sends it to all; only the end of the pilot counts as the cause."""
+    payload = PayloadRun(make_job(1, "/bin/sh", "-c", word), context)
+
+    class Later(threading.Event):
+        def wait(self, timeout=None):
+            payload.stop(Stop(cause, "a little later"), grace_s=0)
+            return super().wait(timeout)
+
+    payload._stopped = Later()
+    _, report = play(payload=payload)
+    assert (report["state"], report["cause"] == cause) == (state, state == "Released")
+
+
 @pytest.fixture
 def noticed():
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -313,7 +329,7 @@ def test_a_payload_commits_by_touching_a_file(context, make_job, tmp_path):
     assert payload.committed() is None
     before = time.time()
     thread, home = start(payload), tmp_path / "work/1.1"
-    until(lambda: (home / "ready").exists() and (home / "ready").read_text())
+    until(lambda: payload.started_at and (home / "ready").exists() and (home / "ready").read_text())
     assert (home / "ready").read_text() == "\n"
     file = home / ".tmp/.commit"
     committed = payload.committed()

@@ -13,10 +13,12 @@ from lodesman.jobstatus.vacate.candidates import Candidate
 
 _FIELDS = (
     "JobID", "State", "UserID", "UserName", "NumCPUs", "NodeList", "StartTime", "EndTime", "TimeUsed", "tres-alloc",
+    "JobArrayID",
 )  # fmt: skip
 _USED = re.compile(r"(?:([0-9]{1,5})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{2})")
 _MEMORY = re.compile(r"([0-9]{1,12})(?:\.[0-9]+)?([KMGTP]?)")
 _MEGABYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30}
+_TASK = re.compile(r"[0-9]{1,10}_[0-9]{1,10}")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _GPUS = "gres/gpu"
 _MOST_NODES = 100_000
@@ -40,7 +42,7 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
     """None for a job that does not hold cores, or whose cores or start are not known."""
     if len(fields) != len(_FIELDS):
         raise SiteFault(f"squeue printed an odd record: {shown(' '.join(fields))}")
-    job, state, uid, user, cpus, nodes, start, end, used, tres = (one.strip() for one in fields)
+    job, state, uid, user, cpus, nodes, start, end, used, tres, task = (one.strip() for one in fields)
     amounts = dict(one.split("=", 1) for one in tres.split(",") if "=" in one)
     cores, started = amounts.get("cpu", cpus), _whole(start)
     if state != "RUNNING" or not job.isdigit() or not cores.isdigit() or started is None:
@@ -48,6 +50,7 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
     worked = _seconds(used)
     return Candidate(
         job=job,
+        task=task if _TASK.fullmatch(task) else "",
         owner=user,
         uid=_whole(uid),
         nodes=tuple(nodes_of(nodes)),
@@ -105,6 +108,11 @@ def _megabytes(text: str) -> int:
     return int(int(found[1]) * _MEGABYTES[found[2]]) if found else 0
 
 
+def _name(job: Candidate) -> str:
+    """For commands. One task of each array has the array's number: by that, all tasks would go."""
+    return job.task or job.job
+
+
 @dataclass(frozen=True)
 class SlurmDoor:
     """The cluster that the commands of this machine belong to."""
@@ -123,12 +131,12 @@ class SlurmDoor:
 
     def kill(self, job: Candidate) -> list[Act]:
         """Slurm sends SIGTERM, and SIGKILL after its KillWait."""
-        return [Act(("scontrol", "requeue", job.job) if self.places.requeue else ("scancel", job.job))]
+        return [Act(("scontrol", "requeue", _name(job)) if self.places.requeue else ("scancel", _name(job)))]
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
         """Its end comes nearer, never later; the job learns of it by shutdowntime_job and by its signals."""
         if job.batch_ends is not None and job.batch_ends <= ends:
             return self.places.shutdown_acts(job, job.batch_ends, now)
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(ends))
-        nearer = Act(("scontrol", "update", f"JobId={job.job}", f"EndTime={when}"))
+        nearer = Act(("scontrol", "update", f"JobId={_name(job)}", f"EndTime={when}"))
         return [*self.places.shutdown_acts(job, ends, now), nearer]

@@ -26,7 +26,8 @@ class Candidate:
 
     owner: the name of the account; uid: None if the account is not known here. started, batch_ends: UNIX seconds (None: no
     limit known). memory_mb, gpus: what the batch system takes back. age: seconds since the job last wrote (None: it never
-    did). can_drain: there is a way to ask it. note: why its numbers could not be read.
+    did). can_drain: there is a way to ask it. note: why its numbers could not be read. task: its name as a task of an array,
+    where commands need that.
     """
 
     job: str
@@ -44,6 +45,7 @@ class Candidate:
     age: float | None = None
     can_drain: bool = True
     note: str = ""
+    task: str = ""
 
     @property
     def priority(self) -> int:
