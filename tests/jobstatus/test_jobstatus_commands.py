@@ -245,6 +245,7 @@ def test_write_publishes_what_a_script_says(tmp_path, script, capsys, monkeypatc
     assert asked(capsys, tmp_path)[1]["keys"] == lines[-1]["keys"]
 
 
+@pytest.mark.slow
 def test_write_says_that_it_was_locked(directory, script, capsys, monkeypatch):
     monkeypatch.setattr(channel, "WRITER_WAIT_S", 0.05)
     with (directory / "used_CPU").open() as file:

@@ -193,6 +193,7 @@ def test_apply_kills_the_cheaper_of_two_jobs(site, capsys):
     assert [one["event"] for one in site.events()] == ["plan", "kill", "gone", "end"]
 
 
+@pytest.mark.slow
 def test_apply_drains_a_job_by_its_features(site):
     site.add("a", 100_000, ends=20)
     drained = site.run("a", DRAINABLE)
