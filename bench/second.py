@@ -33,6 +33,6 @@ def on_postgresql(figures: Sequence[Figure], beside: Sequence[Figure]) -> list[F
             value=one.value / sqlite[one.row].value, target=PART_OF_SQLITE.get(one.row), size=one.size,
         )
         for one in figures
-        if one.row in sqlite and not one.less
+        if one.row in sqlite and sqlite[one.row].value and not one.less
     ]  # fmt: skip
     return found + ratios
