@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import tempfile
 from pathlib import Path
 
 import psycopg
 import pytest
 from tests.e2e.conftest import Server, wait_until
 from tests.e2e.test_kill_nine import SETTINGS, Workload, end, kill_one, pause
-from tests.services.conftest import SCRIPT, PostgresDatabases
+from tests.services.conftest import PostgresDatabases
 
 pytestmark = pytest.mark.postgresql
 
@@ -26,14 +24,8 @@ IN_A_ROUND = 8
 @pytest.fixture
 def databases():
     """A PostgreSQL that nobody else uses: all its sessions end when one is killed."""
-    with tempfile.TemporaryDirectory(prefix="lode-pg-") as folder:
-        Path(folder).chmod(0o755)  # another account passes through
-        subprocess.run([SCRIPT, "start", f"{folder}/pg"], check=True, timeout=120)
-        try:
-            with PostgresDatabases(f"postgresql://lode@/postgres?host={folder}/pg").closing() as found:
-                yield found
-        finally:
-            subprocess.run([SCRIPT, "stop", f"{folder}/pg"], check=True, timeout=120)
+    with PostgresDatabases.alone() as found:
+        yield found
 
 
 def sessions(url) -> list[int] | None:

@@ -67,10 +67,14 @@ class PostgresDatabases:
     @contextmanager
     def started(cls) -> Iterator[Self]:
         """With a server of its own, unless the environment names one."""
-        if SERVER in os.environ:
-            with cls(os.environ[SERVER]).closing() as found:
-                yield found
-            return
+        named = os.environ.get(SERVER)
+        with cls(named).closing() if named else cls.alone() as found:
+            yield found
+
+    @classmethod
+    @contextmanager
+    def alone(cls) -> Iterator[Self]:
+        """With a server that nobody else uses."""
         with tempfile.TemporaryDirectory(prefix="lode-pg-") as folder:
             Path(folder).chmod(0o755)  # another account passes through
             subprocess.run([SCRIPT, "start", f"{folder}/pg"], check=True, timeout=120)
