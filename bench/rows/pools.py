@@ -16,7 +16,7 @@ from bench.figures import Figure
 from bench.oracle import WrongAnswer
 from bench.pool_world import VO, attributes, make_expressions, make_pools, many_keys, resources
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.service import PassDone, Removed
 from lodesman.background.refresh import PoolKeeper, evaluate
@@ -95,7 +95,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
 
     def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
-        if call is not calls.POOL_PASS:
+        if call is not inner_calls.POOL_PASS:
             return Removed(0)
         row = journal.call(Change(refresh_pools, live, body, policy.digest))
         took.append(time.perf_counter() - begun)

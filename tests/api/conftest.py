@@ -21,7 +21,7 @@ import msgspec
 import pytest
 from tests.conftest import all_suspects, hasty
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.job_classes import JobClassSection
@@ -301,7 +301,7 @@ class House:
         """The daemon's part."""
 
     async def _ask_verifier(self, body: VerifyBody) -> Any:
-        return await self._ask_hot(calls.VERIFY, body, app=self.reads)
+        return await self._ask_hot(inner_calls.VERIFY, body, app=self.reads)
 
     async def _ask_hot(self, call: Call[Nothing, Any, Any], body: Any, **more: Any) -> Any:
         task, connection = self.open(

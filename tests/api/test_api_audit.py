@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.service import Old
 from lodesman.store.audit import note_all
@@ -83,7 +83,7 @@ def test_entries_are_kept_as_long_as_events(house):
     house.do(Change(note_all, [AuditNote("user-changed", "old")]))
     house.now += 10.0
     house.do(Change(note_all, [AuditNote("user-changed", "new")]))
-    house.post(calls.PURGE, Old(before=house.now - 5.0))
+    house.post(inner_calls.PURGE, Old(before=house.now - 5.0))
     assert [one["subject"] for one in trail(house)] == ["new"]
 
 

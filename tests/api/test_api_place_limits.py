@@ -8,7 +8,7 @@ import pytest
 from tests.api.conftest import RESOURCES
 from tests.api.test_api_quotas import ids, parked, used
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.service import LimitsAt
 from lodesman.api.quotas import use_policy
@@ -168,7 +168,7 @@ def test_no_pilots_are_sent_where_a_limit_is_full(admin, backend, job, where):
     configure(admin, RUNNING.replace("1", "0"))
     sent = []
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
     director.launch = lambda decision, _: sent.extend(
         one.queue_id.site for one in decision.placement.placements
     )
@@ -277,7 +277,7 @@ def test_the_reconciler_mends_what_limits_count(admin):
     _, _, key, place = held
     live.queues.index.limits.give(key, place)
     assert used(admin) == {}
-    assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 1
+    assert admin.post(inner_calls.CHECK_LIMITS, Nothing()).wrong_limits == 1
     assert used(admin) == {("RunningLimit/JobType/Merge", "North", "running jobs"): ("1", "1", True, 1)}
     assert admin.claim(pilot) == []
-    assert admin.post(calls.CHECK_LIMITS, Nothing()).wrong_limits == 0
+    assert admin.post(inner_calls.CHECK_LIMITS, Nothing()).wrong_limits == 0

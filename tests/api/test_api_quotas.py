@@ -9,7 +9,7 @@ from copy import copy
 import pytest
 from tests.api.conftest import resources
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.service import LimitsAt
 from lodesman.background.limit_use import limits_at
 from lodesman.background.reasons import MainReasons
@@ -213,7 +213,7 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     """There is no other host to wait for: the job is limited, and no pilot is sent."""
     backend.queues = tuple(admin.side.policy.config.tree.queue_ids())
     director = admin.side.director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, limits_at(queues, director.watches))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, limits_at(queues, director.watches))
     put(admin, HOST_RULE)
     pilot = admin.pilot(node={"cores": 4, "host": socket.gethostname()})
     admin.submitted(*[{}] * 3)
@@ -233,7 +233,7 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
 def test_an_idle_pilot_on_a_full_host_is_no_supply(admin, backend):
     """Pilots go to hosts where the job may start."""
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
     put(admin, "{\n name n\n enabled true\n limit hosts n1 to slots=0\n}\n")
     admin.pilot(node={"cores": 4, "host": "n1"})
     admin.submitted({})
@@ -260,7 +260,7 @@ def test_a_planned_job_is_held_against_limits(admin):
 
 def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
     put(admin, "{\n name shut\n enabled true\n limit users ann to slots=0\n}\n")
     admin.submitted({}, {})
     assert director.tick(admin.now) == 0

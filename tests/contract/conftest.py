@@ -9,7 +9,7 @@ from msgspec import json
 from msgspec.structs import asdict
 from tests.conftest import all_suspects, hasty
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
 from lodesman.answers.vocabulary import PilotState
@@ -123,8 +123,8 @@ class House:
     def retention(self, keep_days, shelf=None):
         """The purging part of the background process; its commands travel as they do there."""
         commands = {
-            calls.PURGE: lambda body: self.do(Change(purge, self.live, body)),
-            calls.TIDY: lambda body: Tidied(self.do(Change(tidy_inputs, body))),
+            inner_calls.PURGE: lambda body: self.do(Change(purge, self.live, body)),
+            inner_calls.TIDY: lambda body: Tidied(self.do(Change(tidy_inputs, body))),
         }
 
         def post(call, body):
@@ -163,17 +163,17 @@ class House:
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
         make = {
-            calls.REKEY_POOLS: lambda body: Change(rekey_pools, self.live, body, policy.digest),
-            calls.POOL_PASS: lambda body: Change(refresh_pools, self.live, body, policy.digest),
-            calls.JUDGE_QUEUES: lambda body: Change(judge_queues, self.live, body),
-            calls.CLEAN_POOLS: lambda body: Change(clean_pools, self.live, body),
+            inner_calls.REKEY_POOLS: lambda body: Change(rekey_pools, self.live, body, policy.digest),
+            inner_calls.POOL_PASS: lambda body: Change(refresh_pools, self.live, body, policy.digest),
+            inner_calls.JUDGE_QUEUES: lambda body: Change(judge_queues, self.live, body),
+            inner_calls.CLEAN_POOLS: lambda body: Change(clean_pools, self.live, body),
         }
 
         def post(call, body):
             done = self.do(make[call](json.decode(encode(body), type=call.body)))
-            if call is calls.POOL_PASS:
+            if call is inner_calls.POOL_PASS:
                 return PassDone(done.id, done.at)
-            return Removed(done) if call is calls.CLEAN_POOLS else done
+            return Removed(done) if call is inner_calls.CLEAN_POOLS else done
 
         return Keeper(self, post, refresh_seconds=refresh, grace_seconds=grace)
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import asdict
 from tests.conftest import all_suspects, query_plan
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.service import Suspects
 from lodesman.background import upkeep
@@ -160,7 +160,7 @@ class Posts:
 
     def __call__(self, call, body):
         self.posted.append((call, body))
-        if call is calls.RECONCILE:
+        if call is inner_calls.RECONCILE:
             return self.house.do(Change(reconcile, self.house.live, body))
         return Nothing()
 
@@ -177,9 +177,9 @@ def test_a_run_comes_at_once_and_then_at_intervals(house):
     posts = Posts(house)
     mine = reconciler_of(house, posts)
     claimed = ghost(house)
-    while not posts.posted or posts.posted[-1][0] is not calls.FORGET_IDLE:
+    while not posts.posted or posts.posted[-1][0] is not inner_calls.FORGET_IDLE:
         mine.tick()
-    assert posts.posted[0] == (calls.RECONCILE, Suspects(jobs=[claimed.job_id]))
+    assert posts.posted[0] == (inner_calls.RECONCILE, Suspects(jobs=[claimed.job_id]))
     assert mine.repaired["active_without_attempt"] == 1
     del posts.posted[:]
     mine.tick()
@@ -187,7 +187,7 @@ def test_a_run_comes_at_once_and_then_at_intervals(house):
     posts.at += _RECONCILE_SECONDS
     while len(posts.posted) < 2:
         mine.tick()
-    assert posts.posted == [(calls.CHECK_LIMITS, Nothing()), (calls.FORGET_IDLE, Nothing())]
+    assert posts.posted == [(inner_calls.CHECK_LIMITS, Nothing()), (inner_calls.FORGET_IDLE, Nothing())]
 
 
 def test_a_tick_works_for_a_little_while(house, monkeypatch):

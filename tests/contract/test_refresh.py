@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.service import Difference
 from lodesman.background.refresh import _CONFLICT_SECONDS
 from lodesman.commands.pool_map import KnownPools, PoolMap
@@ -206,7 +206,7 @@ def test_a_refused_refresh_is_tried_again(house):
     post, refusals = keeper._post, [Conflict("x"), Conflict("x")]
 
     def often_late(call, body):
-        if call is calls.POOL_PASS and refusals:
+        if call is inner_calls.POOL_PASS and refusals:
             raise refusals.pop()
         return post(call, body)
 
@@ -324,7 +324,7 @@ def test_processes_that_differ_for_long_are_a_failure_and_no_try_is_wasted(house
     post, asked = keeper._post, []
     keeper._post = lambda call, body: asked.append(call) or post(call, body)
     assert keeper.tick(mine, 1_000.0) == ""
-    assert asked.count(calls.POOL_PASS) == 1
+    assert asked.count(inner_calls.POOL_PASS) == 1
     for now in (1_000.0 + _CONFLICT_SECONDS, 2_000.0):
         with pytest.raises(Conflict, match="another configuration"):
             keeper.tick(mine, now)

@@ -26,7 +26,7 @@ from msgspec import json
 from tests.contract.conftest import House
 from tests.kits.faulty_batch import Cancels, FaultyBackend, Job, Lists, Takes
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.answers.vocabulary import PilotState
@@ -165,19 +165,21 @@ class Pilots(RuleBasedStateMachine):
         if self.dead:
             raise Unavailable("The process was killed.")
         house, raw = self.house, encode(body)
-        if call is calls.POOLS_OF_QUEUES:
+        if call is inner_calls.POOLS_OF_QUEUES:
             return PoolsOfQueues(0, 0.0, [ServedQueue(*queue, []) for queue in body.queues])
-        if call is calls.ITERATION:
+        if call is inner_calls.ITERATION:
             self._count(json.decode(body.plan))
         told = json.decode(raw, type=call.body)
         command = {
-            calls.PREPARE_PILOTS: lambda: Change(prepare_pilots, house.live, told),
-            calls.PILOTS_SUBMITTED: lambda: Change(pilots_submitted, house.live, told),
-            calls.PILOTS_SEEN: lambda: Change(set_seen_there, told),
-            calls.PILOT_ENDED: lambda: Change(end_pilot, house.live, told.pilot, told.state, told.reason),
-            calls.ITERATION: lambda: Change(insert_iteration, bytes(told.plan).decode()),
-            calls.BREAKERS: lambda: Change(put_breakers, told),
-            calls.NOTE: lambda: Change(note_all, told),
+            inner_calls.PREPARE_PILOTS: lambda: Change(prepare_pilots, house.live, told),
+            inner_calls.PILOTS_SUBMITTED: lambda: Change(pilots_submitted, house.live, told),
+            inner_calls.PILOTS_SEEN: lambda: Change(set_seen_there, told),
+            inner_calls.PILOT_ENDED: lambda: Change(
+                end_pilot, house.live, told.pilot, told.state, told.reason
+            ),
+            inner_calls.ITERATION: lambda: Change(insert_iteration, bytes(told.plan).decode()),
+            inner_calls.BREAKERS: lambda: Change(put_breakers, told),
+            inner_calls.NOTE: lambda: Change(note_all, told),
         }[call]
         return house.do(command())
 

@@ -142,3 +142,24 @@ class Post(Protocol):
     def __call__(self, call: Call[Nothing, B, A], body: B, /) -> A:
         """The answer. Raises LodesmanError."""
         ...
+
+
+def get(
+    path: str, query: type[Q], answer: Answer[A], who: Who, summary: str, **more: Any
+) -> Call[Q, Nothing, A]:
+    """A call that changes nothing. `more`: members of `Call` that most calls leave alone."""
+    return Call("GET", path, query, Nothing, answer, who, summary=summary, **more)
+
+
+def post(
+    path: str,
+    body: type[B],
+    answer: Answer[A],
+    who: Who,
+    summary: str,
+    *,
+    process: Process = "hot",
+    **more: Any,
+) -> Call[Nothing, B, A]:
+    """A call with a body. `more`: members of `Call` that most calls leave alone."""
+    return Call("POST", path, Nothing, body, answer, who, process, summary, **more)

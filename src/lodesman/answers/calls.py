@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from msgspec import Raw
-
 from lodesman.answers import (
     accounts,
     hosts,
+    inner_calls,
     job_classes,
     jobs,
-    jsv,
     nodes,
     pilots,
     plans,
     quotas,
     server,
-    service,
-    shares,
     site_ads,
     site_tests,
     task_queues,
@@ -31,13 +27,11 @@ from lodesman.answers.call import (
     JOIN_BODY,
     PLAN_BODY,
     REPORT_BODY,
-    SMALL_BODY,
     SUBMIT_BODY,
-    Answer,
     Call,
     Nothing,
-    Process,
-    Who,
+    get,
+    post,
 )
 
 Q = TypeVar("Q")
@@ -45,316 +39,253 @@ B = TypeVar("B")
 A = TypeVar("A")
 # A plan is given up by the server after a minute, and may have waited for others.
 _PLAN_SECONDS = 180.0
-# Each description of a batch is a dialogue with a script, and others may come before it.
-_VERIFY_SECONDS = 600.0
-
-
-# `more`: members of `Call` that most calls leave alone.
-def _get(
-    path: str, query: type[Q], answer: Answer[A], who: Who, summary: str, **more: Any
-) -> Call[Q, Nothing, A]:
-    return Call("GET", path, query, Nothing, answer, who, summary=summary, **more)
-
-
-def _post(
-    path: str,
-    body: type[B],
-    answer: Answer[A],
-    who: Who,
-    summary: str,
-    *,
-    process: Process = "hot",
-    **more: Any,
-) -> Call[Nothing, B, A]:
-    return Call("POST", path, Nothing, body, answer, who, process, summary, **more)
 
 
 # fmt: off
 # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = _post(
+SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = post(
     "/v1/jobs", ask.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
     most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,), timeout=300.0,
 )
-JOBS = _get("/v1/jobs", ask.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
-JOB_COUNTS = _get("/v1/jobs/counts", ask.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group and state")
-CONTROL = _post(
+JOBS = get("/v1/jobs", ask.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
+JOB_COUNTS = get("/v1/jobs/counts", ask.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group and state")
+CONTROL = post(
     "/v1/jobs/control", ask.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
     refused=(404,),
 )
-CHANGE_JOBS = _post(
+CHANGE_JOBS = post(
     "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",
     refused=(404, 422),
 )
-JOB = _get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
-JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = _get(
+JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
+JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
     "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
     "Why a job waits, and what would let it run",
 )
-JOB_DESCRIPTION = _get(
+JOB_DESCRIPTION = get(
     "/v1/jobs/{job}/description", ask.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
 )
-JOB_LOGS = _get(
+JOB_LOGS = get(
     "/v1/jobs/{job}/logs", ask.JobAt, jobs.Logs, "jobs:read", "The last 64 kB of output", process="hot"
 )
-JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = _get(
+JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = get(
     "/v1/jobs/{job}/output", ask.JobAt, (), "jobs:read", "The output sandbox: a tar.gz", raw="application/gzip"
 )
 PUT_OUTPUT = Call(
     "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", ask.AttemptAt, Nothing, jobs.Stored, "pilot",
     summary="A pilot stores an output sandbox", upload="application/gzip",
 )
-PUT_SANDBOX = _post(
+PUT_SANDBOX = post(
     "/v1/sandboxes", Nothing, jobs.Stored, "jobs:write", "Upload an input file",
     process="reading", upload="application/octet-stream",
 )
-SANDBOX = _get(
+SANDBOX = get(
     "/v1/sandboxes/{digest}", ask.SandboxAt, jobs.Stored, "any",
     "Whether a file is there (users), or the file (pilots)", raw="application/octet-stream",
 )
 
 # --- plans --------------------------------------------------------------------------------------------------------------
 
-PLAN_JOB = _post(
+PLAN_JOB = post(
     "/v1/plan/job", ask.PlanJobBody, plans.JobPlan, "jobs:read", "Plan a submission: what would become of it",
     process="reading", most_bytes=SUBMIT_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
-PLAN_RESOURCES = _post(
+PLAN_RESOURCES = post(
     "/v1/plan/resources", ask.PlanResourcesBody, plans.ResourcesPlan, "admin",
     "Plan other resources: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
-PLAN_DIRECTOR = _post(
+PLAN_DIRECTOR = post(
     "/v1/plan/director", ask.PlanDirectorBody, plans.DirectorPlans, "admin",
     "Plan an iteration of the director by several policies",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
-PLAN_GATES = _post(
+PLAN_GATES = post(
     "/v1/plan/gates", site_ads.PlanGatesBody, plans.PlannedIteration, "admin",
     "Plan other ads of sites: what the director would do",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
-PLAN_QUOTAS = _post(
+PLAN_QUOTAS = post(
     "/v1/plan/quotas", quotas.PlanQuotasBody, quotas.QuotaPlan, "admin", "Plan quota sets: what they would change",
     process="reading", most_bytes=2 * quotas.MOST_TEXT, repeatable=True, timeout=_PLAN_SECONDS,
 )
-PLAN_SHARES = _post(
+PLAN_SHARES = post(
     "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
 
 # --- pilots, for users --------------------------------------------------------------------------------------------------
 
-PILOTS = _get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
-PILOT_WHY = _get(
+PILOTS = get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
+PILOT_WHY = get(
     "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
     "Why a pilot (number or stamp) got nothing",
 )
-PILOT_LOG = _get(
+PILOT_LOG = get(
     "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
 )
-DRAIN = _post(
+DRAIN = post(
     "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
 )
 
 # --- where jobs wait and can run ----------------------------------------------------------------------------------------
 
-TASK_QUEUES = _get(
+TASK_QUEUES = get(
     "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueueList, "jobs:read", "Task queues with waiting jobs"
 )
-WAITING_REASONS = _get(
+WAITING_REASONS = get(
     "/v1/task-queues/reasons", Nothing, task_queues.WaitingReasons, "jobs:read",
     "Why jobs wait: jobs and task queues by pending reason",
 )
-POOLS = _get(
+POOLS = get(
     "/v1/submit-pools", ask.PoolsQuery, task_queues.Pools, "pilots:read",
     "SubmitPools: requirements, queues, jobs, the last pass",
 )
-POOL = _get(
+POOL = get(
     "/v1/submit-pools/{pool}", ask.PoolAt, task_queues.PoolInFull, "pilots:read",
     "One SubmitPool, by the beginning of its id", refused=(409,),
 )
-SERVED_POOLS = _post(
+SERVED_POOLS = post(
     "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
     "The SubmitPools that CE queues serve", repeatable=True, refused=(404,),
 )
-SITES = _get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
-CLOSE_SITE = _post(
+SITES = get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
+CLOSE_SITE = post(
     "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
     repeatable=True, refused=(404,),
 )
-BREAKER = _post(
+BREAKER = post(
     "/v1/queues/breaker", nodes.BreakerBody, nodes.BreakerOrdered, "admin",
     "Open or close the breaker of a queue, or let it move by itself", repeatable=True, refused=(404,),
 )
-OPEN_SITE = _post(
+OPEN_SITE = post(
     "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
 )
-ADVERTISE = _post(
+ADVERTISE = post(
     "/v1/sites/ad", site_ads.SiteAdBody, site_ads.AdTaken, "site", "A site advertises itself: its jobs and its limits",
     most_bytes=4 * site_ads.MOST_AD, refused=(404, 409),
 )
-SITE_ADS = _get("/v1/sites/ads", ask.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
-SITE_GATE = _get(
+SITE_ADS = get("/v1/sites/ads", ask.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
+SITE_GATE = get(
     "/v1/sites/gate", site_ads.SiteAt, site_ads.GateInFull, "site or pilots:read",
     "What a site takes now, why not more, and what it advertised in the last day", refused=(404,),
 )
-SITE_TOKEN = _post(
+SITE_TOKEN = post(
     "/v1/sites/token", site_ads.SiteTokenBody, accounts.Token, "admin", "Make a token with which a site advertises itself",
     refused=(404,),
 )
-TEST_SITE = _post(
+TEST_SITE = post(
     "/v1/site-tests", site_tests.SiteTestBody, site_tests.SiteTest, "admin",
     "Test a site, CE or queue: send test jobs there", process="reading", refused=(404,),
 )
-SITE_TEST = _get(
+SITE_TEST = get(
     "/v1/site-tests/{test}", site_tests.SiteTestAt, site_tests.SiteTest, "admin", "A test of a site: what it found so far"
 )
 STOP_SITE_TEST = Call(
     "DELETE", "/v1/site-tests/{test}", site_tests.SiteTestAt, Nothing, site_tests.SiteTest, "admin",
     summary="Stop a test of a site; its jobs are cancelled",
 )
-HOSTS = _get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
-CLOSE_HOST = _post(
+HOSTS = get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
+CLOSE_HOST = post(
     "/v1/hosts/close", hosts.CloseHostBody, hosts.HostChanged, "admin", "Give no jobs to pilots of a host",
     repeatable=True,
 )
-OPEN_HOST = _post(
+OPEN_HOST = post(
     "/v1/hosts/open", hosts.OpenHostBody, hosts.HostChanged, "admin", "Give jobs to pilots of a host again", repeatable=True
 )
-QUOTAS = _get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
-QUOTA_USES = _get(
+QUOTAS = get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
+QUOTA_USES = get(
     "/v1/quotas/use", quotas.UsesQuery, quotas.QuotaUses, "pilots:read",
     "What is used of limits, by whom, and who waits behind", process="reading",
 )
-QUOTA_RESOURCES = _get(
+QUOTA_RESOURCES = get(
     "/v1/quotas/resources", Nothing, quotas.QuotaResources, "pilots:read", "Resources that rules may limit", process="hot"
 )
-SET_QUOTAS = _post(
+SET_QUOTAS = post(
     "/v1/quotas", quotas.QuotaTextBody, quotas.QuotasChanged, "admin", "Add or change quota sets, or check their text",
     most_bytes=2 * quotas.MOST_TEXT, refused=(404, 409),
 )
-DROP_QUOTAS = _post(
+DROP_QUOTAS = post(
     "/v1/quotas/remove", quotas.DropQuotasBody, quotas.QuotasChanged, "admin", "Remove quota sets", refused=(404,)
 )
-JOB_CLASSES = _get(
+JOB_CLASSES = get(
     "/v1/job-classes", ask.AllQuery, job_classes.JobClasses, "pilots:read", "Job classes by variant", process="hot"
 )
-JOB_CLASS = _get(
+JOB_CLASS = get(
     "/v1/job-classes/text", job_classes.ClassAt, job_classes.ClassInFull, "pilots:read",
     "One job class: its text, and what jobs of a variant get", process="hot", refused=(404,),
 )
-SET_CLASSES = _post(
+SET_CLASSES = post(
     "/v1/job-classes", job_classes.ClassTextBody, job_classes.ClassesChanged, "jobs:write",
     "Add or change job classes, or check their text", most_bytes=2 * job_classes.MOST_TEXT, refused=(404, 409),
 )
-DROP_CLASSES = _post(
+DROP_CLASSES = post(
     "/v1/job-classes/remove", job_classes.DropClassesBody, job_classes.ClassesChanged, "jobs:write",
     "Remove job classes", refused=(404, 409),
 )
-SWITCH_CLASSES = _post(
+SWITCH_CLASSES = post(
     "/v1/job-classes/switch", job_classes.SwitchClassesBody, job_classes.ClassesChanged, "jobs:write",
     "Enable or disable job classes, or variants of them", repeatable=True, refused=(404, 409),
 )
-QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
-QUEUE_WHY = _get(
+QUEUES = get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
+QUEUE_WHY = get(
     "/v1/queues/why", ask.NodeQuery, why_queues.QueueExplained, "pilots:read",
     "Why no pilots are sent to a CE queue", refused=(404,),
 )
-RESOURCES = _get(
+RESOURCES = get(
     "/v1/resources", ask.NodeQuery, nodes.ResourceNode, "pilots:read",
     "A site, CE or queue: every value, and where it is written", refused=(404,),
 )
-CONFIGURATION = _get(
+CONFIGURATION = get(
     "/v1/configuration", Nothing, server.Configuration, "pilots:read", "The configuration in use, and what was refused"
 )
-USAGE = _get(
+USAGE = get(
     "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
 )
-DIRECTOR = _get(
+DIRECTOR = get(
     "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )
 
 # --- users and the server -----------------------------------------------------------------------------------------------
 
-ME = _get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
-ADD_USER = _post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-USERS = _get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
-DISABLE_USER = _post(
+ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
+ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
+USERS = get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
+DISABLE_USER = post(
     "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
 )
-TOKENS = _get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
-ISSUE_TOKEN = _post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
+TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
+ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
 )
-AUDIT = _get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
-HEALTH = _get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
-OPENAPI = _get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
-METRICS: Call[Nothing, Nothing, None] = _get(
+AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
+HEALTH = get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
+OPENAPI = get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
+METRICS: Call[Nothing, Nothing, None] = get(
     "/metrics", Nothing, (), "pilots:read", "Prometheus metrics", raw="text/plain"
 )
 
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
-JOIN = _post(
+JOIN = post(
     "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
 )
-CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY)
-HEARTBEAT = _post(
+CLAIM = post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY)
+HEARTBEAT = post(
     "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
     most_bytes=REPORT_BODY,
 )
-REPORT = _post(
+REPORT = post(
     "/v1/pilots/report", ask.ReportsBody, pilots.ReportsAnswer, "pilot", "A pilot reports", most_bytes=REPORT_BODY
 )
-LEAVE = _post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leaves")
+LEAVE = post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leaves")
 # fmt: on
 
-# --- from the background process to the hot one -------------------------------------------------------------------------
-
-
-def _service(path: str, body: type[B], answer: type[A], most_bytes: int = REPORT_BODY) -> Call[Nothing, B, A]:
-    return _post(f"/v1/service/{path}", body, answer, "service", "", process="inner", most_bytes=most_bytes)
-
-
-HOT_METRICS = _get("/v1/service/metrics", Nothing, server.HotMetrics, "service", "", process="inner")
-ALIVE = _service("alive", service.Alive, Nothing)
-POOLS_OF_QUEUES = _service("pools-of-queues", ask.QueuesBody, task_queues.PoolsOfQueues)
-PREPARE_PILOTS = _service("pilots", list[service.NewPilot], service.Prepared)
-UNBIND = _service("unbind", service.Unbound, service.Rescued)
-PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
-PILOTS_SEEN = _service("seen", dict[int, service.PilotSeen], Nothing)
-PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
-LIMIT_BUCKETS = _service("limit-buckets", Nothing, list[quotas.BucketRow])
-LIMITED = _service("limited", service.LimitsAt, service.Limited)
-PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
-BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)
-ITERATION = _service("iteration", service.Iteration, Nothing)
-REASONS = _service("reasons", service.Reasons, Nothing)
-HOSTS_JUDGED = _service("hosts", hosts.HostsJudged, Nothing)
-USAGE_FOUND = _service("usage", shares.UsageFound, Nothing, SUBMIT_BODY)
-NUMBER_QUEUES = _service("queue-bits", list[nodes.QueueId], Nothing, SUBMIT_BODY)
-REKEY_POOLS = _service("pool-renewals", service.Renewals, Nothing, SUBMIT_BODY)
-POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)
-JUDGE_QUEUES = _service("pool-judgement", service.Judgement, Nothing)
-CLEAN_POOLS = _service("pool-cleaning", service.Cleaning, service.Removed)
-UPLOADED = _service("sandbox", service.UploadedFile, Nothing)
-PURGE = _service("purge", service.Old, service.Purged)
-TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
-RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
-CHECK_LIMITS = _service("check-limits", Nothing, service.LimitsChecked)
-FORGET_IDLE = _service("forget-idle", Nothing, Nothing)
-NOTE = _service("audit", list[accounts.AuditNote], Nothing)
-
-# --- from the hot process to the background process ---------------------------------------------------------------------
-
-VERIFY = _post(
-    "/v1/service/verify", jsv.VerifyBody, jsv.Verified, "service", "", process="reading",
-    most_bytes=SUBMIT_BODY + SMALL_BODY, timeout=_VERIFY_SECONDS,
-)  # fmt: skip
-
-CALLS: tuple[Call[Any, Any, Any], ...] = tuple(one for one in vars().values() if isinstance(one, Call))
+CALLS: tuple[Call[Any, Any, Any], ...] = tuple(
+    one for module in (globals(), vars(inner_calls)) for one in module.values() if isinstance(one, Call)
+)

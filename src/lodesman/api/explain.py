@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from lodesman.answers import calls
+from lodesman.answers import calls, inner_calls
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
@@ -85,7 +85,7 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
 async def _limits(side: ReadSide, who: Principal, asked: LimitsAt) -> Limited:
     """What limits jobs there now, with those who use it that the caller may see; nothing while the hot process is away."""
     try:
-        limits: Limited = await side.ask_hot(calls.LIMITED, asked)
+        limits: Limited = await side.ask_hot(inner_calls.LIMITED, asked)
     except Unavailable:
         return Limited()
     if limits.buckets:
@@ -100,7 +100,7 @@ async def _limit_use(side: ReadSide) -> LimitUse:
 
 @serves(calls.QUOTA_USES)
 async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
-    asked, found = request.query, await side.ask_hot(calls.LIMIT_BUCKETS, Nothing())
+    asked, found = request.query, await side.ask_hot(inner_calls.LIMIT_BUCKETS, Nothing())
     use = await _limit_use(side)
     if asked.user or asked.job_class:
         job = _asked_job(side, asked)
@@ -125,7 +125,7 @@ async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     """Why a pilot, by number or stamp, got nothing."""
     facts = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
     if facts.row.ended_at is None:
-        found = await side.ask_hot(calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
+        found = await side.ask_hot(inner_calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
         now = msgspec.json.decode(found, type=PilotNow)
         if not now.joined and facts.row.state is PilotState.RUNNING:
             facts = pilot_facts(side.db, str(facts.row.id))  # it ended in between
@@ -172,7 +172,7 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     if facts.configured is None and not facts.live and not facts.sent:
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
     with suppress(Unavailable):
-        limits = await side.ask_hot(calls.LIMITED, limits_at([QueueId(*place)], side.watches))
+        limits = await side.ask_hot(inner_calls.LIMITED, limits_at([QueueId(*place)], side.watches))
         facts = replace(facts, limited=frozenset(tq_id for one in limits.some for tq_id in one.ids))
     return explain_queue(facts)
 
@@ -220,7 +220,7 @@ async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody])
     return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified), limits)
 
 
-@serves(calls.VERIFY)
+@serves(inner_calls.VERIFY)
 async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> Verified:
     """Ask the server's JSV what becomes of a submission."""
     return Verified(await side.verifier.verified(request.body))

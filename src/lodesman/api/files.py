@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import FileResponse
 
-from lodesman.answers import calls
+from lodesman.answers import calls, inner_calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.jobs import Stored
 from lodesman.answers.requests import AttemptAt, JobAt, SandboxAt
@@ -83,7 +83,7 @@ async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> St
         size = await side.shelf.store(_chunks(request), path, sha)
         try:
             done = UploadedFile(owner, sha, size, side.quota_bytes, side.most_files)
-            await side.ask_hot(calls.UPLOADED, done)
+            await side.ask_hot(inner_calls.UPLOADED, done)
         except TooLarge:
             # Others came first. Only those who have uploaded it may have it.
             if uploaded_size(side.db, owner, sha) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lodesman.answers import calls, hosts
+from lodesman.answers import calls, hosts, inner_calls
 from lodesman.answers.accounts import AuditAction, AuditNote
 from lodesman.answers.call import Nothing
 from lodesman.answers.hosts import HostName, HostRecord, HostState
@@ -54,7 +54,7 @@ def _note(state: HostState) -> AuditNote:
     return AuditNote("host-shut", str(host), detail=text)
 
 
-@serves(calls.HOSTS_JUDGED)
+@serves(inner_calls.HOSTS_JUDGED)
 async def _judged(core: Core, request: Request[Nothing, hosts.HostsJudged]) -> Nothing:
     """What the background process found. A host that an administrator shut or opened meanwhile stays as it is."""
     known = records(core.reader)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lodesman.answers import calls
+from lodesman.answers import calls, inner_calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, encode
 from lodesman.answers.jsv import Verified, VerifyBody
@@ -159,7 +159,7 @@ async def ask_verifier(socket: str | Path, token: str, body: VerifyBody) -> Veri
     """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
     is not there, or if it ends before it has answered.
     """
-    call, raw = calls.VERIFY, encode(body)
+    call, raw = inner_calls.VERIFY, encode(body)
     head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_LIMIT)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
-from lodesman.answers import accounts, calls, hosts, jobs, nodes, pilots, server, task_queues
+from lodesman.answers import accounts, calls, hosts, inner_calls, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
@@ -298,7 +298,7 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 @serves(calls.METRICS)
 async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
     database = await side.costly.get("metrics", database_metrics)
-    hot = asdict(await side.ask_hot(calls.HOT_METRICS, Nothing()))
+    hot = asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
     mask, now = side.keeper.mask(side.db), side.clock()
     closed = sum(1 for queue in side.policy.config.tree.queue_ids() if mask.of(queue, now))
     text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from lodesman.answers import calls, server, service
+from lodesman.answers import calls, inner_calls, server, service
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import BucketRow
@@ -72,7 +72,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
     )
 
 
-@serves(calls.HOT_METRICS)
+@serves(inner_calls.HOT_METRICS)
 async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
     configuration, background, ticks = core.configuration(), core.background, core.ticks()
     return server.HotMetrics(
@@ -91,26 +91,26 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
     )
 
 
-@serves(calls.ALIVE)
+@serves(inner_calls.ALIVE)
 async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
     core.background.reported(core.ticks(), request.body.failing)
     return Nothing()
 
 
-@serves(calls.PREPARE_PILOTS)
+@serves(inner_calls.PREPARE_PILOTS)
 async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
     stored = await core.command(Change(prepare_pilots, core.live, request.body))
     core.pilots_changed()
     return service.Prepared(len(stored))
 
 
-@serves(calls.UNBIND)
+@serves(inner_calls.UNBIND)
 async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
     asked = request.body
     return service.Rescued(await core.command(Change(unbind, core.live, asked.pilots, asked.reason)))
 
 
-@serves(calls.PILOT_ENDED)
+@serves(inner_calls.PILOT_ENDED)
 async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
     end = request.body
     rescued = await core.command(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
@@ -118,7 +118,7 @@ async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) 
     return service.Rescued(rescued)
 
 
-@serves(calls.PILOT_NOW)
+@serves(inner_calls.PILOT_NOW)
 async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -> Raw:
     """A `PilotNow`, of a pilot that has joined or not. Raises NotFound for one that was never prepared."""
     number, session, silent = request.body.pilot, core.sessions.get(request.body.pilot), None
@@ -135,7 +135,7 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
     return Raw(msgspec.json.encode(await core.command(command)))
 
 
-@serves(calls.LIMITED)
+@serves(inner_calls.LIMITED)
 async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
     asked, there, sessions = request.body, places(request.body), core.sessions.items()
     if asked.task_queue or asked.key:
@@ -175,14 +175,14 @@ async def _limited_at(core: Core, there: Iterable[RunPlace]) -> list[tuple[list[
     ]
 
 
-@serves(calls.CHECK_LIMITS)
+@serves(inner_calls.CHECK_LIMITS)
 async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitsChecked:
     before = core.live.bookings.wrong
     await follow(core, Change(check_limits, core.quotas))
     return service.LimitsChecked(core.live.bookings.wrong - before)
 
 
-@serves(calls.LIMIT_BUCKETS)
+@serves(inner_calls.LIMIT_BUCKETS)
 async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[BucketRow]:
     """All of them, by rule; other commands come between its parts."""
     found: list[BucketRow] = []
@@ -194,12 +194,12 @@ async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> lis
     return sorted(found, key=lambda row: (row.rule, row.of, row.resource))
 
 
-@serves(calls.POOLS_OF_QUEUES)
+@serves(inner_calls.POOLS_OF_QUEUES)
 async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) -> PoolsOfQueues:
     return pools_of_queues(core, [QueueId(*names) for names in request.body.queues])
 
 
-@serves(calls.FORGET_IDLE)
+@serves(inner_calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
     await core.command(Change(forget_idle_queues, core.live))
@@ -226,34 +226,38 @@ def _posts(
 
 
 _pilots_submitted = _posts(
-    calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
+    inner_calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
 )
-_pilots_seen = _posts(calls.PILOTS_SEEN, lambda _, seen: Change(set_seen_there, seen))
-_reasons = _posts(calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
-_breakers = _posts(calls.BREAKERS, lambda _, changed: Change(put_breakers, changed))
-_iteration = _posts(calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()))
-_number_queues = _posts(calls.NUMBER_QUEUES, lambda core, queues: Change(number_queues, core.live, queues))
+_pilots_seen = _posts(inner_calls.PILOTS_SEEN, lambda _, seen: Change(set_seen_there, seen))
+_reasons = _posts(inner_calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
+_breakers = _posts(inner_calls.BREAKERS, lambda _, changed: Change(put_breakers, changed))
+_iteration = _posts(
+    inner_calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode())
+)
+_number_queues = _posts(
+    inner_calls.NUMBER_QUEUES, lambda core, queues: Change(number_queues, core.live, queues)
+)
 _rekey_pools = _posts(
-    calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest)
+    inner_calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest)
 )
 _pool_pass = _posts(
-    calls.POOL_PASS,
+    inner_calls.POOL_PASS,
     lambda core, difference: Change(refresh_pools, core.live, difference, core.policy.digest),
     lambda row: service.PassDone(row.id, row.at),
 )
-_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body))
+_judge_queues = _posts(inner_calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body))
 _clean_pools = _posts(
-    calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
+    inner_calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
 )
 _uploaded = _posts(
-    calls.UPLOADED,
+    inner_calls.UPLOADED,
     lambda _, file: Change(
         register_input, file.owner, file.sha256, file.size, quota=file.quota, most_files=file.most_files
     ),
 )
-_note = _posts(calls.NOTE, lambda _, notes: Change(note_all, notes))
-_purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
-_tidy = _posts(calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
+_note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
+_purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
+_tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
 _reconcile = _posts(
-    calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), lambda done: done
+    inner_calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), lambda done: done
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.shares import KnownUsage, UsageFound
 from lodesman.api.core import Core
@@ -13,7 +13,7 @@ from lodesman.commands.submit_pools import set_shares
 from lodesman.store.journal import Change
 
 
-@serves(calls.USAGE_FOUND)
+@serves(inner_calls.USAGE_FOUND)
 async def _usage_found(core: Core, request: Request[Nothing, UsageFound]) -> Nothing:
     """What the background process found."""
     found = request.body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodesman.answers import calls
+from lodesman.answers import calls, inner_calls
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Nothing
 from lodesman.answers.site_tests import SiteTest, SiteTestAt, SiteTestBody
@@ -23,7 +23,7 @@ async def _test_site(side: ReadSide, request: Request[Nothing, SiteTestBody]) ->
             "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="path"
         )
     node = find_node(tree, body.path) if body.path else exact_node(tree, given)
-    await side.ask_hot(calls.NOTE, [AuditNote("site-tested", str(node), request.who.name)])
+    await side.ask_hot(inner_calls.NOTE, [AuditNote("site-tested", str(node), request.who.name)])
     mask = side.keeper.mask(side.db)
     return side.site_tests.begin(node, side.policy, mask, seconds=body.seconds, now=side.clock())
 

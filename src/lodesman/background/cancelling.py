@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import PilotEnd, Unbound
 from lodesman.answers.vocabulary import PilotState
@@ -61,7 +61,7 @@ class Cancelling:
                 self._unknown[pilot.id] = before.get(pilot.id, 0) + 1
             if outcome in GONE or self._unknown.get(pilot.id, 0) >= UNKNOWN_TIMES:
                 reason = _TOO_OLD if too_old else leaving.get(pilot.id, _NOT_NEEDED)
-                self.post(calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
+                self.post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
                 ended += 1
                 if too_old:
                     self.note(pilot.queue_id, False, reason)
@@ -74,6 +74,6 @@ class Cancelling:
             one for one in read.pilots_by_id(self.db, bound) if one.ended_at is None and one.joined_at is None
         ]
         if left:
-            self.post(calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
+            self.post(inner_calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
         for pilot in left:
             self.note(pilot.submitted_to, False, _TOO_OLD)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Outcomes, PilotEnd, PilotSeen
 from lodesman.answers.vocabulary import PilotState
@@ -185,7 +185,7 @@ class BackendWatch:
             if times >= UNKNOWN_TIMES and pilot.joined_at is None and is_old:
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
-            self._post(calls.PILOTS_SUBMITTED, outcome)
+            self._post(inner_calls.PILOTS_SUBMITTED, outcome)
 
     def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
         """Whether it was stored long ago, or by a process that is gone."""
@@ -206,7 +206,7 @@ class BackendWatch:
             if pilot.joined_at is None:
                 self._note(pilot.submitted_to, False, reason)
             state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
-            self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
+            self._post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
             ended += 1
         return ended
 
@@ -226,7 +226,7 @@ class BackendWatch:
                 found[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
                 stored[pilot.id] = host, held, now
         if found:
-            self._post(calls.PILOTS_SEEN, found)
+            self._post(inner_calls.PILOTS_SEEN, found)
         self._stored = stored
 
 

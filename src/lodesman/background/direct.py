@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Raw
 
-from lodesman.answers import calls, why_queues
+from lodesman.answers import inner_calls, why_queues
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
@@ -164,7 +164,7 @@ class Director:
         before = self._stored_at
         is_stale = before is None or not 0.0 <= decision.now - before < _EMPTY_SECONDS
         if decision.plan.rows or decision.excess.cancel or is_stale:
-            self.post(calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
+            self.post(inner_calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
             self._stored_at = decision.now
 
     def _note_breakers(self, _decision: Decision) -> None:
@@ -176,7 +176,7 @@ class Director:
             if new.get(queue, fresh) != before.get(queue, fresh)
         ]
         if changed:
-            self.post(calls.BREAKERS, changed)
+            self.post(inner_calls.BREAKERS, changed)
             self._stored = new
         notes, closed = [], BreakerState.CLOSED
         for queue in sorted(self._states.keys() | self.breakers.keys()):
@@ -186,7 +186,7 @@ class Director:
             elif breaker.state is closed and old is not closed:
                 notes.append(AuditNote("breaker-closed", str(queue)))
         if notes:
-            self.post(calls.NOTE, notes)
+            self.post(inner_calls.NOTE, notes)
 
     def now(self) -> DirectorNow:
         """What it says of itself between two iterations. Any thread may ask."""

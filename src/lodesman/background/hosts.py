@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import asdict
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.hosts import HostEvidence, HostName, HostRecord, HostRow, HostsJudged, HostState
 from lodesman.director.hosts import (
@@ -65,7 +65,7 @@ class HostWatch:
         changed = [HostState(*one) for one in judged.items()]
         forget = self._forget(now, len(recent))
         if changed or forget:
-            self.post(calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
+            self.post(inner_calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
             self._newest = -1
 
     def weigh(self, queue: QueueId, accepted: bool, reason: str) -> tuple[bool, str]:

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
@@ -222,7 +222,7 @@ class SubmissionPools:
         reason = f"there is no submission pool {placement.order.pool!r} any more"
         for spec in specs:
             refused: Outcomes = dict.fromkeys(spec.stamps().values(), (None, reason))
-            self._post(calls.PILOTS_SUBMITTED, refused)
+            self._post(inner_calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
         """Let running submissions end; those not begun are dropped (the census finds none of them)."""
@@ -234,7 +234,7 @@ class SubmissionPools:
         found: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
-                answer = self._post(calls.POOLS_OF_QUEUES, QueuesBody(list(part)))
+                answer = self._post(inner_calls.POOLS_OF_QUEUES, QueuesBody(list(part)))
             except LodesmanError as fault:
                 log.warning("it is not known which SubmitPools queues serve: %s", fault)
                 continue
@@ -281,7 +281,7 @@ class SubmissionPools:
                 msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join_token_of(secret, n)))
                 for n, stamp in spec.stamps().items()
             ]
-            answer = self._post(calls.PREPARE_PILOTS, rows)
+            answer = self._post(inner_calls.PREPARE_PILOTS, rows)
             if not pilot.bound or answer.stored == spec.count:
                 yield spec
                 continue
@@ -321,7 +321,7 @@ class SubmissionPools:
             done = backend.submit(spec)
             outcome: Outcomes = {s: (native, "") for s, native in done.accepted.items()}
             outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
-            self._post(calls.PILOTS_SUBMITTED, outcome)
+            self._post(inner_calls.PILOTS_SUBMITTED, outcome)
             reason = next((r for _, r in outcome.values() if r), "")
             numbers = {"accepted": len(done.accepted), "refused": len(done.refused), "reason": reason}
             log.info("a submission was answered", extra={"queue": str(queue), **numbers})

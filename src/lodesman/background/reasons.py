@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Final
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Judged, Reasons
@@ -84,7 +84,7 @@ class MainReasons:
         if changed is None:
             return
         try:
-            post(calls.REASONS, Reasons(changed, self.facts_at()))
+            post(inner_calls.REASONS, Reasons(changed, self.facts_at()))
         except LodesmanError:
             self._stored = stored_reasons(self._db)
             raise

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Renewals
 from lodesman.answers.vocabulary import Kind
@@ -142,12 +142,12 @@ class PoolKeeper:
         found = difference(policy, stored, masks, cause=cause, unfit=unfit)
         hold, release = judge(policy, stored, masks)
         seconds = time.perf_counter() - begun
-        done = self._post(calls.POOL_PASS, structs.replace(found, seconds=seconds))
+        done = self._post(inner_calls.POOL_PASS, structs.replace(found, seconds=seconds))
         self.unfit = unfit
         for part in portions(hold, _AT_ONCE):
-            self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
+            self._post(inner_calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
         for part in portions(release, _AT_ONCE):
-            self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, release=part))
+            self._post(inner_calls.JUDGE_QUEUES, Judgement(number=done.number, release=part))
         extra = {
             "cause": cause, "seconds": round(seconds, 3), "pools": found.pools, "changed": len(found.masks),
             "held": len(hold), "released": len(release),
@@ -159,7 +159,7 @@ class PoolKeeper:
         stored = read_refresh_input(self._db)
         changed = self._ids.changed(policy.config.types, stored.pools)
         for part in portions(changed, _AT_ONCE):
-            self._post(calls.REKEY_POOLS, Renewals(config=policy.digest, pools=part))
+            self._post(inner_calls.REKEY_POOLS, Renewals(config=policy.digest, pools=part))
         return read_refresh_input(self._db) if changed else stored
 
     def clean(self, now: float) -> int:
@@ -179,7 +179,7 @@ class PoolKeeper:
             *(Cleaning(unmark=part) for part in portions(unmark, _AT_ONCE)),
             *(Cleaning(remove=part, unused_before=before) for part in portions(old, _AT_ONCE)),
         ]
-        return sum(self._post(calls.CLEAN_POOLS, one).removed for one in todo)
+        return sum(self._post(inner_calls.CLEAN_POOLS, one).removed for one in todo)
 
 
 # --- pure: from the configuration and the input to what is to be changed -----------------------------------

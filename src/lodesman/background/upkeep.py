@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import asdict
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing, Post
 from lodesman.answers.service import Old, Suspects, UnusedInputs
 from lodesman.background import portions
@@ -95,11 +95,11 @@ class Reconciler(_Passes):
     def _run(self) -> Iterator[None]:
         for found in find_suspects(self.db):
             if found.jobs or found.queues:
-                self._note(asdict(self.post(calls.RECONCILE, found)))
+                self._note(asdict(self.post(inner_calls.RECONCILE, found)))
             yield
-        self._note(asdict(self.post(calls.CHECK_LIMITS, Nothing())))
+        self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
         yield
-        self.post(calls.FORGET_IDLE, Nothing())
+        self.post(inner_calls.FORGET_IDLE, Nothing())
 
     def _note(self, repaired: dict[str, int]) -> None:
         self.repaired.update(repaired)
@@ -164,19 +164,19 @@ class Retention(_Passes):
             for purge in (self._jobs, self._members, self._templates, self._submissions):
                 yield from purge(span, before)
         for pilots in old.old_pilots(self.db, before, _KEYS_AT_ONCE):
-            self.post(calls.PURGE, Old(before=before, pilots=pilots))
+            self.post(inner_calls.PURGE, Old(before=before, pilots=pilots))
             self.done["pilots"] += len(pilots)
             yield
         for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
-            self.done["task_queues"] += self.post(calls.PURGE, Old(before=before, queues=part)).queues
+            self.done["task_queues"] += self.post(inner_calls.PURGE, Old(before=before, queues=part)).queues
             yield
-        self.post(calls.PURGE, Old(before=before))  # the audit trail, at least
+        self.post(inner_calls.PURGE, Old(before=before))  # the audit trail, at least
         yield
 
     def _jobs(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
             for ids in _weighed_portions(found, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
-                gone = self.post(calls.PURGE, Old(before=before, jobs=ids)).jobs
+                gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
                 for job_id, attempts in gone:
                     self.shelf.remove_outputs(job_id, attempts)
                 self.done["jobs"] += len(gone)
@@ -185,14 +185,14 @@ class Retention(_Passes):
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""
         while found := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
-            self.post(calls.PURGE, Old(before=before, holes=found))
+            self.post(inner_calls.PURGE, Old(before=before, holes=found))
             self.done["runs"] += len(found)
             yield
 
     def _templates(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for submission, found in old.left_templates(self.db, span):
             for part in portions(found, _KEYS_AT_ONCE):
-                self.post(calls.PURGE, Old(before=before, templates=part))
+                self.post(inner_calls.PURGE, Old(before=before, templates=part))
                 yield
             named = {
                 sha
@@ -201,12 +201,12 @@ class Retention(_Passes):
             }
             unused = [sha for sha in sandboxes.inputs_of_submission(self.db, submission) if sha not in named]
             for some in portions(unused, _KEYS_AT_ONCE):
-                self.post(calls.TIDY, UnusedInputs(some=[(submission, some)]))
+                self.post(inner_calls.TIDY, UnusedInputs(some=[(submission, some)]))
                 yield
 
     def _submissions(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for part in portions(old.finished_submissions(self.db, span, before), _KEYS_AT_ONCE):
-            while self.post(calls.PURGE, Old(before=before, submissions=part)).more:
+            while self.post(inner_calls.PURGE, Old(before=before, submissions=part)).more:
                 yield
             self.done["submissions"] += len(part)
             yield
@@ -214,13 +214,13 @@ class Retention(_Passes):
     def _inputs(self, before: float) -> Iterator[None]:
         """Input files that no job needs: also if jobs are kept for ever. `before`: a time of grace ago."""
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
-            self.post(calls.TIDY, UnusedInputs(done=done))
+            self.post(inner_calls.TIDY, UnusedInputs(done=done))
             yield
         for files in sandboxes.input_files(self.db, _FILES_AT_ONCE):
             found = _sorted_out(files, before)
             if not (found.mark or found.unmark or found.remove):
                 continue
-            gone = self.post(calls.TIDY, found).gone
+            gone = self.post(inner_calls.TIDY, found).gone
             for owner, sha256 in gone:
                 self.shelf.remove_older(self.shelf.input_path(owner, sha256), before)
             self.done["inputs"] += len(gone)

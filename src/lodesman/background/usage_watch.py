@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.shares import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound
 from lodesman.background.snapshot import SnapshotKeeper
@@ -108,7 +108,7 @@ class UsageWatch:
 
     def _send(self, policy: Policy, found: KnownUsage | None, seconds: float) -> None:
         if found != self._sent:
-            self.post(calls.USAGE_FOUND, UsageFound(found, seconds))
+            self.post(inner_calls.USAGE_FOUND, UsageFound(found, seconds))
             self._sent = found
             policy.know_usage(found)
 

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.service import Alive
 from lodesman.api.metrics import UpkeepFigures
@@ -147,7 +147,7 @@ class BackgroundProcess:
         bits = bits_of_queues(self._reader)
         new = [queue for queue in config.resources.tree.queue_ids() if queue not in bits]
         if new:
-            self.post(calls.NUMBER_QUEUES, new)
+            self.post(inner_calls.NUMBER_QUEUES, new)
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
@@ -237,7 +237,7 @@ class BackgroundProcess:
                 wishes=self.wishes.look,
                 options=gate_options(config),
             ),
-            limited=lambda queues: self.post(calls.LIMITED, limits_at(queues, self.backends.watches)),
+            limited=lambda queues: self.post(inner_calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
         )
 
@@ -370,7 +370,7 @@ class BackgroundProcess:
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
-            Loop("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing())))),
+            Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip
 
     def _figures(self) -> UpkeepFigures:

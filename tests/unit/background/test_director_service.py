@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.background.conftest import record
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import NewPilot, StoredBreaker
 from lodesman.answers.vocabulary import PilotState
@@ -218,7 +218,7 @@ def test_the_iteration_is_stored_before_pilots_are_launched(world):
     world.director.launch = lambda *_: order.append("launch")
     world.submit()
     world.tick()
-    assert order == [calls.ITERATION, "launch"]
+    assert order == [inner_calls.ITERATION, "launch"]
 
 
 def test_the_caps_of_the_queue_hold(world):
@@ -358,7 +358,7 @@ def test_pilots_are_sent_and_cancelled_whatever_the_other_parts_of_an_iteration_
     world.director.suspects = {number: 0.0}
 
     def post(call, _body):
-        if call is calls.ITERATION:
+        if call is inner_calls.ITERATION:
             raise fault
 
     world.director.post = post

@@ -16,7 +16,7 @@ import pytest
 from tests.kits.shell_pilots import PROGRAM
 from tests.unit.background.conftest import record
 
-from lodesman.answers import calls
+from lodesman.answers import inner_calls
 from lodesman.answers.service import Prepared
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch, list_match
@@ -76,12 +76,12 @@ class World:
         name = call.path.rpartition("/")[2]
         if name in self.refuse:
             raise self.refuse[name]
-        if call is calls.POOLS_OF_QUEUES:
+        if call is inner_calls.POOLS_OF_QUEUES:
             self.asked.append(body.queues)
             rows = [ServedQueue(*queue, [f"req1:{queue[2]}", "req1:b"]) for queue in body.queues]
             return PoolsOfQueues(7, 50.0, rows)
         record(self.diary, call, body)
-        if call is not calls.PREPARE_PILOTS:
+        if call is not inner_calls.PREPARE_PILOTS:
             return None
         stored = min(len(body), self.jobs) if body[0].bound else len(body)
         self.jobs -= stored
