@@ -98,7 +98,7 @@ def test_thirty_two_wait_while_the_server_is_started_anew(started, by):
         for one in commands:
             _, err = one.communicate(timeout=PATIENCE)
             assert one.returncode == 3, err
-            which = f"First of the failed ones: job {first + 1} is Failed (exit code 3)."
+            which = f"First Failed: job {first + 1} (exit code 3)."
             assert err == f"lode: All 3 jobs have ended: 2 Done, 1 Failed. {which}\n"
     for one in clients:
         one.join(PATIENCE)

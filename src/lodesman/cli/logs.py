@@ -97,7 +97,7 @@ def _say_state(session: Session, job: int, before: str) -> str:
 def _end(session: Session, job: int) -> int:
     found = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
     if found.jobs and found.jobs[0].state != JobState.DONE:
-        note(f"J{ending(found.jobs[0])[1:]}.")
+        note(ending(found.jobs[0]))
     return exit_code_of(found)
 
 

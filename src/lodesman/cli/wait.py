@@ -28,7 +28,7 @@ TIMED_OUT = 124
 _SHOWN_SECONDS = 3
 _AWAY_SECONDS = 30.0
 _LONGEST_REST = 10.0
-_BAR, _FEW = 24, 3
+_BAR, _FEW = 20, 3
 # What fills the bar: ended well, ended otherwise, at work, not begun.
 _MARKS = {
     "#": (JobState.DONE,),
@@ -99,10 +99,14 @@ def code_of(job: EndedJob) -> int:
 
 
 def ending(job: EndedJob) -> str:
-    """How a job ended, in words."""
+    """How a job ended, in a sentence."""
+    return f"Job {job.id} is {job.state}{_why(job)}."
+
+
+def _why(job: EndedJob) -> str:
     words = job.cause if job.cause not in (None, "ok", "exit", "signal") else ""
     words = f"exit code {job.exit_code}" if job.exit_code else f"signal {job.signal}" if job.signal else words
-    return f"job {job.id} is {job.state}{f' ({words})' if words else ''}"
+    return f" ({words})" if words else ""
 
 
 class Outage:
@@ -207,10 +211,10 @@ def time_left(seconds: float, ended: int, left: int) -> float | None:
 
 
 def progress_line(answer: Waited, left: float | None) -> str:
-    """`[####x==....] 40 of 100 ended: 38 Done, ...; about 5 min left`."""
+    """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
     size = _size(answer)
-    about = "" if left is None else f"; about {span(left)} left"
-    return f"[{state_bar(answer.states, _BAR)}] {size - answer.left:,} of {size:,} ended: {_states(answer)}{about}"
+    about = "" if left is None else f", about {span(left)} left"
+    return f"[{state_bar(answer.states, _BAR)}] {size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
 
 
 def state_bar(counts: Mapping[JobState, int], width: int) -> str:
@@ -248,9 +252,9 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
             f"After {span(until.timeout)} {answer.left:,} of {counted(size, 'job')} had not ended: {words}."
         )
     if ended == 1 and answer.jobs:
-        rest = f"; {words}" if size > 1 else ""
-        return f"J{ending(answer.jobs[0])[1:]}{rest}."
-    failed = "" if answer.failed is None else f" First of the failed ones: {ending(answer.failed)}."
+        rest = f" In all: {words}." if size > 1 else ""
+        return f"{ending(answer.jobs[0])}{rest}"
+    failed = "" if answer.failed is None else f" First Failed: job {answer.failed.id}{_why(answer.failed)}."
     if answer.left and until.first and ended:
         return f"{ended:,} of {counted(size, 'job')} have ended: {words}.{failed}"
     if answer.left:

@@ -45,7 +45,7 @@ def rests(monkeypatch):
     ("answer", "code", "words"),
     [
         (waited(Done=3), 0, "All 3 jobs have ended: 3 Done."),
-        (waited(Done=2, Failed=1, failed=FAILED), 3, "job 17 is Failed (exit code 3)"),
+        (waited(Done=2, Failed=1, failed=FAILED), 3, "First Failed: job 17 (exit code 3)."),
         (waited(Done=2, Killed=1), 1, "1 Killed"),
         (waited(Deleted=3), 1, "3 Deleted"),
         (waited(Done=2, unknown=1), 1, "1 purged (how they ended is not known)"),
@@ -88,7 +88,7 @@ def test_what_is_asked(at, server, answering):
     )
     result = at("wait", "--any", "--held", "stop", "12", "15-16")
     assert result.code == 0
-    assert "Job 17 is Done; 1 Waiting, 1 Done." in result.err
+    assert "Job 17 is Done. In all: 1 Waiting, 1 Done." in result.err
     first, then = [one.query for one in server.asked]
     assert first == {"jobs": "12,15-16", "any": "true", "held": "true", "seconds": "0", "limit": "1"}
     assert "seconds" not in then
@@ -192,7 +192,7 @@ def test_the_bar():
     assert state_bar({JobState.DONE: 1, JobState.FAILED: 1, JobState.WAITING: 998}, 8) == "#x......"
     assert state_bar({}, 4) == "...."
     line = progress_line(Waited(False, 60, {JobState.DONE: 40, JobState.WAITING: 60}), 300.0)
-    assert line.endswith("] 40 of 100 ended: 60 Waiting, 40 Done; about 5 min left")
+    assert line.endswith("] 40 of 100 ended, about 5 min left: 60 Waiting, 40 Done")
 
 
 def test_the_time_that_is_left_is_unknown_at_first():
