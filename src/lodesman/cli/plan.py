@@ -18,6 +18,7 @@ from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed, limit_option
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.faults import FAILED
+from lodesman.cli.job_command import JobCommand
 from lodesman.cli.plan_gates import GateChange, gate_change, plan_gates
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
@@ -58,8 +59,8 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
         raise click.UsageError("--gate stands alone, and --limit before a command belongs to it.")
 
 
-@plan.command("job")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@plan.command("job", cls=JobCommand)
+@click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
 @description_options
@@ -71,7 +72,8 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
 def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Plan jobs: show what lode why would show right after they were submitted.
 
-    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON. For each cohort (the members that would
+    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON; or a script or command, as for lode submit.
+    For each cohort (the members that would
     join one task queue): the queues that can run it, what excludes the others, a suggestion if there is none, the pilots
     that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the InputSandbox must
     exist. The exit code is 1 if one FILE would be refused.
