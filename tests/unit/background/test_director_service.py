@@ -86,8 +86,8 @@ class World:
             cancel=self.cancelling.order, rng=random.Random(2),
         )  # fmt: skip
 
-    def note(self, queue, accepted, reason):
-        self.director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
+    def note(self, queue, fault, reason):
+        self.director.note_outcome(queue, accepted=fault is None, reason=reason, now=self.now)
 
     def submit(self, count=50, pools=(), **key):
         one = self.make_key(**key)
