@@ -203,7 +203,7 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), pilots_of=own_vo(request.who),
+        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), now=now, pilots_of=own_vo(request.who),
         origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     asked = request.query
