@@ -138,15 +138,15 @@ def _write_csv(rows: Sequence[UsedBy]) -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(_CSV)
     for one in rows:
-        efficiency = "" if one.cpu_efficiency is None else f"{one.cpu_efficiency:.4f}"
-        times = (f"{part / _HOUR:.4f}" for part in (one.wall_seconds, one.core_seconds, one.cpu_seconds))
+        efficiency = "" if one.cpu_efficiency is None else f"{one.cpu_efficiency:.6f}"
+        times = (f"{part / _HOUR:.6f}" for part in (one.wall_seconds, one.core_seconds, one.cpu_seconds))
         counts = (one.jobs, one.attempts, one.failures)
-        wasted = (f"{one.wasted_core_seconds / _HOUR:.4f}", _causes(one.waste))
+        wasted = (f"{one.wasted_core_seconds / _HOUR:.6f}", _causes(one.waste))
         table.writerow((one.name, one.vo, *counts, *times, efficiency, *wasted))
 
 
 def _causes(waste: Mapping[str, float]) -> str:
-    return ";".join(f"{cause}={amount / _HOUR:.4f}" for cause, amount in waste.items())
+    return ";".join(f"{cause}={amount / _HOUR:.6f}" for cause, amount in waste.items())
 
 
 # --- of the jobs that are there -----------------------------------------------------------------------------------------
