@@ -32,7 +32,7 @@ SECTIONS = {
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "pilots",
+        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",

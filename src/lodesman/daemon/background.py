@@ -26,13 +26,14 @@ from lodesman.answers.vocabulary import StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.accounting import UsageAdder
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import local_slots
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
 from lodesman.background.failed_starts import FailedStarts
 from lodesman.background.hosts import HostWatch
-from lodesman.background.launch import PilotSettings, SubmissionPools
+from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
@@ -101,7 +102,7 @@ class BackgroundProcess:
         self.loops = Loops([])
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
-        self.pilot_settings = self._pilot_settings()
+        self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
         self.cancelling = Cancelling(
             config.database.reader(), self.post, self._note_outcome, self.backends.watches
@@ -126,6 +127,7 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
@@ -183,23 +185,6 @@ class BackgroundProcess:
         self.pools.watches = self.director.watches = self.cancelling.watches = self.backends.watches
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)
-
-    def _pilot_settings(self) -> PilotSettings:
-        config = self.config
-        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        build_zipapp(zipapp)
-        return PilotSettings(
-            servers=(config.pilot_url,),
-            mark=self.mark,
-            program=zipapp.read_bytes(),
-            python=config.pilots.python,
-            idle_seconds=config.pilots.idle_seconds,
-            heartbeat_seconds=config.pilots.heartbeat_seconds,
-            life_seconds=config.pilots.life_seconds,
-            jobstatus_directory=config.pilots.jobstatus_directory,
-            ca_file=bootstrap.own_certificates(config),
-            url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
-        )
 
     def _submission_pools(self) -> SubmissionPools:
         return SubmissionPools(
@@ -370,6 +355,7 @@ class BackgroundProcess:
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
+            Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip
