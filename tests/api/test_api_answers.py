@@ -125,6 +125,9 @@ def lists(house):
                  "/v1/resources?site=North&ce=ce.north&queue=short", "/v1/configuration", "/metrics", "/health",
                  "/v1/openapi.json"):  # fmt: skip
         ok(house, "GET", path, token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-3,5&seconds=0", token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-9&any=true", token="admin")
+    ok(house, "GET", "/v1/jobs/events?jobs=1-9", token="admin", chunks=[None])  # it goes away at once
     (pool, *_) = house.get("/v1/submit-pools")["pools"]
     ok(house, "GET", f"/v1/submit-pools/{pool['id']}")
     ok(house, "GET", f"/v1/sandboxes/{SHA}")
@@ -391,13 +394,15 @@ def test_parameters_have_their_types():
             }
     assert {name for name, kind in kinds.items() if kind == "boolean"} == {
         "all",
+        "any",
+        "held",
         "newest",
         "origin",
         "own",
         "start",
     }
     assert {name for name, kind in kinds.items() if kind == "integer"} == {
-        "first", "last", "limit", "since", "until",
+        "first", "last", "limit", "seconds", "since", "until",
     }  # fmt: skip
     assert kinds["state"] == "string"
 
