@@ -121,7 +121,7 @@ def lists(house):
         ok(house, "GET", f"/v1/jobs/{number}/why", token="admin")
     for path in ("/v1/jobs?all=true", "/v1/jobs/counts", "/v1/jobs/1/description", "/v1/pilots?all=true", "/v1/me",
                  "/v1/tokens", "/v1/task-queues", "/v1/task-queues/reasons", "/v1/sites", "/v1/queues", "/v1/submit-pools",
-                 "/v1/queues?origin=true", "/v1/usage", "/v1/director", "/v1/resources?path=North",
+                 "/v1/queues?origin=true", "/v1/usage", "/v1/usage/days?by=user", "/v1/director", "/v1/resources?path=North",
                  "/v1/resources?site=North&ce=ce.north&queue=short", "/v1/configuration", "/metrics", "/health",
                  "/v1/openapi.json"):  # fmt: skip
         ok(house, "GET", path, token="admin")
@@ -402,12 +402,8 @@ def test_parameters_have_their_types():
         "start",
     }
     assert {name for name, kind in kinds.items() if kind == "integer"} == {
-        "first",
-        "last",
-        "limit",
-        "seconds",
-        "since",
-    }
+        "first", "last", "limit", "seconds", "since", "until",
+    }  # fmt: skip
     assert kinds["state"] == "string"
 
 

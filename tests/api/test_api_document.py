@@ -28,6 +28,7 @@ from lodesman.api import (
     site_ads,
     site_tests,
     sites,
+    usage,
     users,
     waiting,
 )
@@ -56,7 +57,7 @@ def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
         "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
-        "reading": (files, explain, reads, site_ads, site_tests),
+        "reading": (files, explain, reads, site_ads, site_tests, usage),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):

@@ -18,6 +18,7 @@ from lodesman.answers import (
     site_ads,
     site_tests,
     task_queues,
+    usage,
     waiting,
     why_jobs,
     why_pilots,
@@ -253,6 +254,10 @@ CONFIGURATION = get(
 )
 USAGE = get(
     "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
+)
+USED = get(
+    "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
+    "What jobs used, by user, group, site or VO; kept after jobs are purged",
 )
 DIRECTOR = get(
     "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"

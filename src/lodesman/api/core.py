@@ -58,13 +58,14 @@ _INHABITED_SECONDS: Final = 5.0
 @dataclass(slots=True)
 class BackgroundHealth:
     """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
-    times are by the clock that never jumps. Belongs to the event loop.
+    times are by the clock that never jumps. `mute`: it gives no sign of life (`api.pulse`). Belongs to the event loop.
     """
 
     at: float
     has_reported: bool = False
     failing: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
+    mute: bool = False
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
     def reported(self, ticks: float, failing: Mapping[str, str]) -> None:
@@ -73,12 +74,12 @@ class BackgroundHealth:
 
     def ended(self, ticks: float) -> None:
         """The process ended and will be started again."""
-        self.restarts += 1
+        self.restarts, self.mute = self.restarts + 1, False
         self._ended_at.append(ticks)
 
     def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
         """Failing: some of its steps; restarting: again and again."""
-        if ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
+        if self.mute or ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
             return "silent"
         if len(self._ended_at) == _MANY_RESTARTS and ticks - self._ended_at[0] < _RESTARTS_WITHIN:
             return "restarting"

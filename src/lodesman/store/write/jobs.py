@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -260,9 +261,17 @@ def insert_submission(
     )  # fmt: skip
 
 
-def insert_template(tx: Transaction, number: int, body: str, *, expand: bool, max_attempts: int) -> None:
-    """Store what pilots are given; `expand`: its placeholders are filled at the claim."""
-    tx.later(_INSERT_TEMPLATE, (number, expand, max_attempts, body))
+class Fill(IntEnum):
+    """What is filled in at a claim: nothing; the placeholders of a member of an array and its index; its index alone."""
+
+    NOTHING = 0
+    ALL = 1
+    INDEX = 2
+
+
+def insert_template(tx: Transaction, number: int, body: str, *, expand: Fill, max_attempts: int) -> None:
+    """Store what pilots are given."""
+    tx.later(_INSERT_TEMPLATE, (number, int(expand), max_attempts, body))
 
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
