@@ -7,8 +7,7 @@ import time
 
 import click
 import pytest
-from tests.unit.cli.conftest import full, job_row, typed
-from tests.unit.cli.test_cli_wait import waited
+from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState

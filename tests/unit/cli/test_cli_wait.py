@@ -4,6 +4,7 @@ import json
 import signal
 
 import pytest
+from tests.unit.cli.conftest import waited
 from tests.unit.cli.test_cli_terminal import Screen
 
 from lodesman.answers.vocabulary import JobState
@@ -12,14 +13,6 @@ from lodesman.cli import wait
 from lodesman.cli.wait import code_of, progress_line, state_bar, time_left
 
 FAILED = {"id": 17, "state": "Failed", "ended_at": 5.0, "exit_code": 3, "cause": "exit"}
-
-
-def waited(*, failed=None, jobs=(), unknown=0, over=None, **states):
-    """An answer with these states."""
-    final = {"Done", "Failed", "Killed", "Deleted"}
-    left = sum(count for name, count in states.items() if name not in final)
-    return {"over": not left if over is None else over, "left": left, "states": states, "unknown": unknown,
-            "failed": failed, "jobs": list(jobs), "more": False}  # fmt: skip
 
 
 @pytest.fixture
