@@ -14,6 +14,7 @@ from lodesman.answers.requests import DrainBody, PilotAt, PilotsQuery
 from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
 from lodesman.answers.shares import ShareCorrection
 from lodesman.cli.arguments import PILOT_RANGES, limit_option, merged, total
+from lodesman.cli.pilot_files import make_files
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
 from lodesman.cli.words import age, counted, number, path_of, percent, plain_lines, span, states
@@ -24,7 +25,7 @@ _MOST_OWNERS = 10
 _PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "serves", "remark")
 
 
-pilot = click.Group("pilot", help="List pilots, and let them leave.")
+pilot = click.Group("pilot", help="List pilots, make files of them, let them leave.", commands=[make_files])
 
 
 @pilot.command("ls")

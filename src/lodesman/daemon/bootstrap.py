@@ -29,6 +29,7 @@ import uvicorn
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES, AuditNote
 from lodesman.background.candidates import local_slots
+from lodesman.background.launch import PilotSettings
 from lodesman.background.site_matching import GateOptions
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
@@ -238,6 +239,25 @@ def travelling_sources(package: str = "pilot", module: str = "__main__") -> dict
 
 def _travels(file: Path, part: Path, package: str) -> bool:
     return package != "pilot" or part.name != "jobstatus" or (file.parent == part and file.name in _WRITER)
+
+
+def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
+    """What all pilots have in common, with their program as it is now; `mark` begins the submissions of this server."""
+    zipapp = share_directory(config) / "pilot.pyz"
+    build_zipapp(zipapp)
+    pilots = config.pilots
+    return PilotSettings(
+        servers=(config.pilot_url,),
+        mark=mark,
+        program=zipapp.read_bytes(),
+        python=pilots.python,
+        idle_seconds=pilots.idle_seconds,
+        heartbeat_seconds=pilots.heartbeat_seconds,
+        life_seconds=pilots.life_seconds,
+        jobstatus_directory=pilots.jobstatus_directory,
+        ca_file=own_certificates(config),
+        url_file="" if config.server.public_url else str(shared_url_file(config)),
+    )
 
 
 class OwnServer(uvicorn.Server):
