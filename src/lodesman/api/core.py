@@ -23,6 +23,7 @@ from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
+from lodesman.api.waits import Waits
 from lodesman.api.wire import Scope
 from lodesman.background.site_matching import GateOptions
 from lodesman.commands.hosts import HostGate
@@ -143,8 +144,10 @@ class Core:
         post = lambda command: self.command(command)  # noqa: E731, PLW0108 - tests replace `command`
         self.turns = Turns(post, lambda: self.journal.commands)
         self.journal = Journal(
-            self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
-        )
+            self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died,
+            moved=lambda commit: self.waits.moved(commit),  # noqa: PLW0108 - they are made after it
+        )  # fmt: skip
+        self.waits = Waits(self.journal, self.writer.database.reader(), post)
         self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
         self.second_reader = self.writer.database.reader()
@@ -164,7 +167,7 @@ class Core:
     @property
     def readers(self) -> tuple[Reader, ...]:
         """Its connections that read."""
-        return self.reader, self.second_reader, self.pilot_reader
+        return self.reader, self.second_reader, self.pilot_reader, self.waits.reader
 
     def start(self) -> None:
         """Called on the event loop."""

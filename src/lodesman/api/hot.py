@@ -26,6 +26,7 @@ from lodesman.api import (
     site_ads,
     sites,
     users,
+    waiting,
     wire,
 )
 from lodesman.api.auth import authenticate
@@ -66,7 +67,7 @@ class HotApp(Dispatcher[Core]):
         on_start: _Life,
         on_stop: _Life,
     ) -> None:
-        modules = (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users)
+        modules = (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting)
         super().__init__("hot", core, modules)
         self.forward = forward
         self._on_start = on_start

@@ -26,6 +26,7 @@ from lodesman.answers.vocabulary import StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.accounting import UsageAdder
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import local_slots
 from lodesman.background.census import BackendWatch
@@ -128,6 +129,7 @@ class BackgroundProcess:
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
         self.unstarted = UnstartedPilots(config.database.reader(), self.post)
+        self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
@@ -358,6 +360,7 @@ class BackgroundProcess:
             Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
+            Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip

@@ -112,6 +112,24 @@ def shared_url_file(config: ServerConfig) -> Path:
     return share_directory(config) / "url"
 
 
+def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
+    """What every pilot gets; makes the program that runs. `mark`: that of the database."""
+    zipapp = share_directory(config) / "pilot.pyz"
+    build_zipapp(zipapp)
+    return PilotSettings(
+        servers=(config.pilot_url,),
+        mark=mark,
+        program=zipapp.read_bytes(),
+        python=config.pilots.python,
+        idle_seconds=config.pilots.idle_seconds,
+        heartbeat_seconds=config.pilots.heartbeat_seconds,
+        life_seconds=config.pilots.life_seconds,
+        jobstatus_directory=config.pilots.jobstatus_directory,
+        ca_file=own_certificates(config),
+        url_file="" if config.server.public_url else str(shared_url_file(config)),
+    )
+
+
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     """Number the CE queues, make the first user with its token, and a fresh token for the background process."""
     private = (config.data, run_directory(config), config.data / "sandboxes")
@@ -239,25 +257,6 @@ def travelling_sources(package: str = "pilot", module: str = "__main__") -> dict
 
 def _travels(file: Path, part: Path, package: str) -> bool:
     return package != "pilot" or part.name != "jobstatus" or (file.parent == part and file.name in _WRITER)
-
-
-def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
-    """What all pilots have in common, with their program as it is now; `mark` begins the submissions of this server."""
-    zipapp = share_directory(config) / "pilot.pyz"
-    build_zipapp(zipapp)
-    pilots = config.pilots
-    return PilotSettings(
-        servers=(config.pilot_url,),
-        mark=mark,
-        program=zipapp.read_bytes(),
-        python=pilots.python,
-        idle_seconds=pilots.idle_seconds,
-        heartbeat_seconds=pilots.heartbeat_seconds,
-        life_seconds=pilots.life_seconds,
-        jobstatus_directory=pilots.jobstatus_directory,
-        ca_file=own_certificates(config),
-        url_file="" if config.server.public_url else str(shared_url_file(config)),
-    )
 
 
 class OwnServer(uvicorn.Server):

@@ -170,6 +170,7 @@ class Server:
             return
         self._stopping = True
         self.core.ending = True
+        self.core.waits.close()
         # Without the database no report is taken: there is nothing to wait for.
         gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
         code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)

@@ -392,7 +392,7 @@ USAGE = {
 
 def test_how_things_stand(at, server):
     server.on("GET", "/v1/usage", USAGE)
-    out = at("usage").out
+    out = at("usage", "shares").out
     lines = out.splitlines()
     assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
     assert lines[1] == "Waited: half at most 50 s, 95 % at most 95 s."
@@ -406,7 +406,7 @@ def test_how_things_stand(at, server):
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
     assert "\x1b" not in out
-    assert at("usage", "--json").json == {**USAGE, "claims": []}
+    assert at("usage", "shares", "--json").json == {**USAGE, "claims": []}
 
 
 def correction(**changes):
@@ -429,7 +429,7 @@ def correction(**changes):
 
 def test_shares_that_are_corrected(at, server):
     server.on("GET", "/v1/usage", {**USAGE, "correction": correction()})
-    out = at("usage").out
+    out = at("usage", "shares").out
     assert "Shares are corrected by usage, in job starts, as of 60 s ago." in out
     table = [line.split() for line in out.splitlines()]
     assert ["GROUP", "OWNER", "IN", "7", "D", "IN", "24.0", "H", "FACTOR", "SHARE", "CORRECTED"] in table
@@ -440,7 +440,7 @@ def test_shares_that_are_corrected(at, server):
     assert not any(line[1:2] in (["u01"], ["u00"]) for line in table)
     assert "\x1b" not in out
     server.on("GET", "/v1/usage", {**USAGE, "correction": correction(currency="core-seconds")})
-    out = at("usage").out
+    out = at("usage", "shares").out
     assert "in core-hours" in out
     assert any(line.split()[-5:-3] == ["2", "0"] for line in out.splitlines())
 
@@ -456,7 +456,7 @@ def test_nothing_stands_anywhere_yet(at, server):
         "waiting_seconds": NO_TIMES,
     }
     server.on("GET", "/v1/usage", nothing)
-    result = at("usage")
+    result = at("usage", "shares")
     assert (result.code, len(result.out.splitlines())) == (0, 4)
 
 
