@@ -36,6 +36,7 @@ from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
+from lodesman.background.pilot_files import UnstartedPilots
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
@@ -127,6 +128,7 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.unstarted = UnstartedPilots(config.database.reader(), self.post)
         self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
@@ -243,6 +245,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            pilot_settings=self.pilot_settings,
             gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -263,9 +266,8 @@ class BackgroundProcess:
         if config is None:
             return
         policy = self._policy(config)
-        slots = local_slots(policy)
         self.pools.configure(config.director)
-        self._serve_queues(config, policy, slots)
+        self._serve_queues(config, policy, local_slots(policy))
         policy.know_usage(self.policy.usage)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
@@ -273,8 +275,10 @@ class BackgroundProcess:
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
-        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
-        self.side.most_files = config.limits.input_files
+        self.side.quota_bytes, self.side.most_files = (
+            config.server.sandbox_quota_mb << 20,
+            config.limits.input_files,
+        )
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
@@ -353,6 +357,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
