@@ -14,7 +14,7 @@ from lodesman.answers import calls
 from lodesman.answers.jobs import Submission
 from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
 from lodesman.answers.vocabulary import FORMS
-from lodesman.cli.arguments import Range
+from lodesman.cli.arguments import Range, parse_ranges
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
@@ -41,10 +41,13 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
     default="",
     help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
 )
+@click.option(
+    "--wait", is_flag=True, help="Wait until the jobs have ended; the exit code is theirs (see: lode wait)."
+)
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
 @with_session
 def submit(
-    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, **options: Any
+    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, wait: bool, **options: Any
 ) -> int:
     """Submit jobs; prints their ids.
 
@@ -66,6 +69,11 @@ def submit(
     ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
+    if wait and outcome.made and not outcome.faults:
+        from lodesman.cli.wait import Until, wait_for
+
+        waited, code = wait_for(session, parse_ranges(one["jobs"] for one in outcome.made), Until())
+        return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
 
 

@@ -278,6 +278,16 @@ def at(lode, server):
     return run
 
 
+def waited(
+    *, failed: Any = None, jobs: Any = (), unknown: int = 0, over: bool | None = None, **states: int
+) -> dict[str, Any]:
+    """An answer to a wait, with these states."""
+    final = {"Done", "Failed", "Killed", "Deleted"}
+    left = sum(count for name, count in states.items() if name not in final)
+    return {"over": not left if over is None else over, "left": left, "states": states, "unknown": unknown,
+            "failed": failed, "jobs": list(jobs), "more": False}  # fmt: skip
+
+
 def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     """A job as the server lists it."""
     row = dict.fromkeys(
