@@ -172,12 +172,12 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
 
 
 def processor_tags(cores: int) -> tuple[str, ...]:
-    """The tags that DIRAC's matcher gives a job of so many cores."""
+    """The tags that the matcher of DIRAC gives a job with this number of cores."""
     return (f"{cores}Processors", MULTI_PROCESSOR) if cores > 1 else ()
 
 
 def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
-    """The tags of a queue whose pilots have so many cores, with those that DIRAC's matcher adds: MultiProcessor,
+    """The tags of a queue whose pilots have this number of cores, with those that DIRAC's matcher adds: MultiProcessor,
     2Processors, 3Processors ...
     """
     if cores < 2:
