@@ -175,7 +175,7 @@ def test_an_impossible_job_is_refused_or_held_with_the_reason(shell: Shell) -> N
     assert f"lode why {number}" in shell.err
     assert shell.states(number) == {int(number): "Held"}
     why = shell("why", number)
-    assert why.startswith(f"Job {number}: NEVER. ")
+    assert f"\n\nJob {number}: NEVER. " in why
     assert "softwaretag" in why.lower()
     assert shell("delete", number) == "1 job deleted.\n"
     assert int(number) not in {job["id"] for job in shell.json("status")["jobs"]}
@@ -189,12 +189,12 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     first, last = jobs.split("-")
     assert shell("hold", last, "--reason", "wait for data") == "1 job held.\n"
     assert "wait for data" in shell("status", last)
-    assert shell("why", last).startswith(f"Job {last}: NOT NOW. ")
+    assert f"\n\nJob {last}: NOT NOW. " in shell("why", last)
     assert shell("release", last) == "1 job released.\n"
     wait_until(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
     wait_until(lambda: "begun" in shell("logs", first), "its output while it runs")
     told = shell("why", last)
-    assert told.startswith(f"Job {last}: NOT NOW. ")
+    assert f"\n\nJob {last}: NOT NOW. " in told
     assert "jobs are before it" in told
     assert shell.json("status", last, "--start")["jobs"][0]["start"]["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"

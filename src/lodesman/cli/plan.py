@@ -65,8 +65,11 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
 @description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show every step, suggestion and decision of the director."
+)
 @with_session
-def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:
+def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Plan jobs: show what lode why would show right after they were submitted.
 
     Each FILE ('-' for standard input) is a description in JDL, CFG or JSON; or a script or command, as for lode submit.
@@ -75,10 +78,10 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) ->
     that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the InputSandbox must
     exist. The exit code is 1 if one FILE would be refused.
     """
-    return plan_files(session, files, Wanted(**options))
+    return plan_files(session, files, Wanted(**options), verbose=verbose)
 
 
-def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
+def plan_files(session: Session, files: Sequence[str], wanted: Wanted, *, verbose: bool = False) -> int:
     """Plan all files; returns the exit code."""
     outcome, refused = Outcome(), False
     ready = read_all(session, files, wanted, outcome)
@@ -90,11 +93,11 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
                 if not session.as_json:
                     if len(outcome.made) > 1:
                         click.echo()
-                    _show_job(one, answer)
+                    _show_job(one, answer, verbose=verbose)
     return outcome.finish(session, "plans") or (FAILED if refused else 0)
 
 
-def _show_job(draft: ReadyFile, answer: JobPlan) -> None:
+def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
     warn(draft.label, answer.notices, as_written=draft.as_written)
     click.echo(_first_line(draft.label, answer))
     cohorts = answer.cohorts
@@ -103,7 +106,7 @@ def _show_job(draft: ReadyFile, answer: JobPlan) -> None:
         there = counted(queue.waiting_before, "waiting job")
         which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {there}"
         click.echo(f"{who} would join {which}.")
-        show_explained(cohorts[0], _members(cohorts[0], answer.count))
+        show_explained(cohorts[0], _members(cohorts[0], answer.count), verbose=verbose)
         return
     show_table(_COHORTS, map(_cohort, cohorts))
     if answer.more_cohorts:

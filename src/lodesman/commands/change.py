@@ -205,6 +205,7 @@ class ChangeJobs(RangeAction):
         if self.dry_run:
             return RangeAction.apply(self, tx)
         self._requirements = store_pools(tx, self.live, change.pools)
+        tx.holds_changed()
         out = RangeAction.apply(self, tx)
         for one in change.kinds.values():
             tq_id = queues.index.find(one.key)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
+from lodesman.jobs.followed import Moved
 from lodesman.jobs.spec import ACTIVE, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
@@ -177,6 +178,13 @@ def add_event(tx: Transaction, ids: Ids, job_id: int, kind: str, *, previous: in
     return number
 
 
+def move_range(tx: Transaction, ids: Ids, jobs: range, old: JobState, new: JobState, **data: Any) -> None:
+    """Append the event of members without a row that came into another state (`add_hole`, `change_hole`)."""
+    add_range_event(tx, ids, jobs, new.value, **data)
+    if tx.moves is not None:
+        tx.moves.append(Moved(jobs[0], jobs[-1], old, new, data))
+
+
 def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: Any) -> None:
     """Append one event that holds for all these ids."""
     body = msgspec.json.encode(data).decode() if data else None
@@ -221,6 +229,8 @@ def force_move(
     pilot = row.pilot_id if new in ACTIVE else None
     held = {JobState.HELD: admin, JobState.WAITING: False}.get(new)
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
+    if tx.moves is not None:
+        tx.moves.append(Moved(row.id, row.id, row.state, new, data))
 
 
 def change_row(
