@@ -23,6 +23,7 @@ from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
 from lodesman.matching.policy import Policy
 from lodesman.resources import MANUAL
+from lodesman.resources.settings import without_processor_tags
 from lodesman.why.survey import ruled_out, suggestion
 from lodesman.why.verdict import WHO, counted, sentence, since, span
 
@@ -277,7 +278,8 @@ def _offers(now: PilotNow) -> PilotStep:
     request = now.request
     named = bool(request.platforms) and ANY not in request.platforms
     platform = f"platform {', '.join(request.platforms)}" if named else "no platform"
-    tags = f", tags {', '.join(request.tags)}" if request.tags else ""
+    named_tags = without_processor_tags(request.tags)
+    tags = f", tags {', '.join(named_tags)}" if named_tags else ""
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
     if request.job_classes is not None:
         only += f", jc_list {', '.join(request.job_classes) or 'lets no job in'}"
