@@ -1,5 +1,5 @@
-"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove]`; exit codes stand in
-`loop`.
+"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`; exit
+codes stand in `loop`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lodesman import kernel
 from lodesman.pilot.warden import Nursery
+
+if TYPE_CHECKING:
+    from lodesman.pilot.loop import PilotProcess
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--copy", type=int, default=0, help="which copy of its submission this is, from 1")
     parser.add_argument("--remove", action="store_true", help="remove the directory at the end")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
+    parser.add_argument("--notice", type=int, default=0, help="how soon the slot ends after SIGUSR2")
     options = parser.parse_args(arguments)
     directory: Path = options.dir.resolve()
     nursery: Nursery | OSError
@@ -35,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as fault:
         nursery = fault
     try:
-        return _run(options.file, directory, nursery, copy=options.copy)
+        return _run(options.file, directory, nursery, copy=options.copy, notice_s=options.notice)
     finally:
         if options.remove:
             import shutil  # noqa: PLC0415 - as below
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) -> int:
+def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int, notice_s: int) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
@@ -67,9 +72,9 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
     if not hide_memory():
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
-    features = reader.start(chosen.features_s)
+    found = reader.start(chosen.features_s)
     node = describe_node(
-        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
+        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
     )
     context = PilotContext(
         pilot_file=pilot_file,
@@ -78,6 +83,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
         environment=dict(os.environ),
         log=log,
         features=lambda: reader.latest,
+        read_features=reader.stir,
         nursery=nursery,
     )
     pilot = PilotProcess(context)
@@ -87,10 +93,17 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
         log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
         pilot.crash()
 
+    threading.excepthook = on_fault
+    _obey(pilot, notice_s)
+    return pilot.run()
+
+
+def _obey(pilot: PilotProcess, notice_s: int) -> None:
+    """Take signals for what they mean."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: pilot.terminate())
-    threading.excepthook = on_fault
-    return pilot.run()
+    if notice_s:
+        signal.signal(signal.SIGUSR2, lambda *_: pilot.notice(notice_s))
 
 
 def _made(folder: Path) -> str:

@@ -163,7 +163,8 @@ class FeatureReader:
         self._read = read
         self._every_s: Any = None
         self._first = threading.Event()
-        self._closed = threading.Event()
+        self._stirred = threading.Event()
+        self._closed = False
 
     def start(self, every_s: float, *, patience_s: float = _FIRST_S) -> Features:
         """Begin, to read every `every_s` seconds; the first values, or what is known of them when the patience ends."""
@@ -174,11 +175,17 @@ class FeatureReader:
 
     def run(self) -> None:
         """The thread; ends after `close`."""
-        while not self._closed.is_set():
+        while not self._closed:
+            self._stirred.clear()
             self.latest = self._read(self._environment, self.latest)
             self._first.set()
-            self._closed.wait(self._every_s)
+            self._stirred.wait(self._every_s)
+
+    def stir(self) -> None:
+        """Read now."""
+        self._stirred.set()
 
     def close(self) -> None:
         """End the thread, when what it reads now has answered."""
-        self._closed.set()
+        self._closed = True
+        self._stirred.set()

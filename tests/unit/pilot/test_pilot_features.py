@@ -161,6 +161,23 @@ def test_the_reader_reads_again_and_hangs_alone():
     hangs.set()
 
 
+def test_the_reader_reads_at_once_when_it_is_stirred():
+    again = threading.Event()
+    values = iter((Features(), Features(shutdowntime=1)))
+
+    def read(*_):
+        found = next(values)
+        if found.shutdowntime:
+            again.set()
+        return found
+
+    reader = FeatureReader({}, read=read)
+    reader.start(3600.0)
+    reader.stir()
+    assert again.wait(60)
+    reader.close()
+
+
 def test_the_first_values_are_not_waited_for_for_ever():
     hangs = threading.Event()
     reader = FeatureReader({}, read=lambda *_: hangs.wait(60) and Features(shutdowntime=1))
