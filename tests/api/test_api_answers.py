@@ -121,10 +121,13 @@ def lists(house):
         ok(house, "GET", f"/v1/jobs/{number}/why", token="admin")
     for path in ("/v1/jobs?all=true", "/v1/jobs/counts", "/v1/jobs/1/description", "/v1/pilots?all=true", "/v1/me",
                  "/v1/tokens", "/v1/task-queues", "/v1/task-queues/reasons", "/v1/sites", "/v1/queues", "/v1/submit-pools",
-                 "/v1/queues?origin=true", "/v1/usage", "/v1/director", "/v1/resources?path=North",
+                 "/v1/queues?origin=true", "/v1/usage", "/v1/usage/days?by=user", "/v1/director", "/v1/resources?path=North",
                  "/v1/resources?site=North&ce=ce.north&queue=short", "/v1/configuration", "/metrics", "/health",
                  "/v1/openapi.json"):  # fmt: skip
         ok(house, "GET", path, token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-3,5&seconds=0", token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-9&any=true", token="admin")
+    ok(house, "GET", "/v1/jobs/events?jobs=1-9", token="admin", chunks=[None])  # it goes away at once
     (pool, *_) = house.get("/v1/submit-pools")["pools"]
     ok(house, "GET", f"/v1/submit-pools/{pool['id']}")
     ok(house, "GET", f"/v1/sandboxes/{SHA}")
@@ -391,12 +394,16 @@ def test_parameters_have_their_types():
             }
     assert {name for name, kind in kinds.items() if kind == "boolean"} == {
         "all",
+        "any",
+        "held",
         "newest",
         "origin",
         "own",
         "start",
     }
-    assert {name for name, kind in kinds.items() if kind == "integer"} == {"first", "last", "limit", "since"}
+    assert {name for name, kind in kinds.items() if kind == "integer"} == {
+        "first", "last", "limit", "seconds", "since", "until",
+    }  # fmt: skip
     assert kinds["state"] == "string"
 
 

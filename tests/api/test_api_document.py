@@ -28,7 +28,9 @@ from lodesman.api import (
     site_ads,
     site_tests,
     sites,
+    usage,
     users,
+    waiting,
 )
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
@@ -54,8 +56,8 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users),
-        "reading": (files, explain, reads, site_ads, site_tests),
+        "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
+        "reading": (files, explain, reads, site_ads, site_tests, usage),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -235,6 +237,8 @@ REFUSED = [
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[99, 99]], "attributes": {"Memory": 5}}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[1, 9]], "attributes": {"Memory": 10**6}}, 422),
+    ("GET", "/v1/jobs/wait?jobs=99", "ann", None, 404),
+    ("GET", "/v1/jobs/events?jobs=99", "ann", None, 404),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
     ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),

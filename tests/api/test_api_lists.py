@@ -197,7 +197,7 @@ def test_sites_with_their_pilots_and_jobs(house):
     assert set(sites) == {"North", "South", "Far"}
     assert sites["North"] == {
         "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1,
-        "closed": [],
+        "closed": [], "failing": [],
     }  # fmt: skip
     assert sites["South"]["pilots"] == {"Submitted": 1}
 

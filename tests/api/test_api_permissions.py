@@ -45,6 +45,8 @@ REQUESTS = {
     "POST /v1/jobs": ("/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}], "dry_run": True}),
     "POST /v1/jobs/control": ("/v1/jobs/control", {"action": "hold", "ranges": [[2, 2]]}),
     "POST /v1/jobs/change": ("/v1/jobs/change", {"ranges": [[2, 2]], "attributes": {"Memory": 5}, "dry_run": True}),
+    "GET /v1/jobs/wait": ("/v1/jobs/wait?jobs=1&seconds=0", None),
+    "GET /v1/jobs/events": ("/v1/jobs/events?jobs=1", None),
     "GET /v1/jobs/{job}/output": ("/v1/jobs/3/output", None),
     "PUT /v1/jobs/{job}/attempts/{attempt}/output": ("/v1/jobs/1/attempts/1/output", FILE),
     "POST /v1/sandboxes": ("/v1/sandboxes", FILE),
@@ -159,6 +161,8 @@ def ask(house, call, name):
     if call == "POST /v1/pilots/join":
         body = {"join_token": house.tokens[name] or "none-at-all", "node": {}, "nonce": "another"}
     more = {"headers": {"x-sha256": SHA}, "public": True}
+    if call == "GET /v1/jobs/events":
+        more["chunks"] = [None]  # the client goes away when it has the first event
     return house.call(method, path, body, token=name if house.tokens[name] else "", **more).status
 
 

@@ -125,7 +125,7 @@ def test_slurm():
         for line in install:
             node.done(line)
         where, cores = node.done(srun).splitlines()
-        assert where.startswith("drwxr-xr-x")
+        assert where.startswith("drwx------")
         assert where.split()[-1].startswith("/run/jobstatus/")
         assert cores == "1"
         node.done("sbatch --partition=wide --cpus-per-task=16 --output=/dev/null --wrap='sleep 300'")
@@ -152,7 +152,7 @@ def test_grid_engine():
                 lambda: [one for one in out.glob("STDIN.o*") if one.read_text().count("\n") > 1], "it"
             )
             where, cores = answers[0].read_text().splitlines()
-            assert where.startswith("drwxr-xr-x")
+            assert where.startswith("drwx------")
             assert where.split()[-1].startswith("/run/jobstatus/")
             assert cores == "1"
             node.done("qsub -pe smp 16 -b y -o /dev/null -j y sleep 300")

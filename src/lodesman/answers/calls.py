@@ -18,6 +18,8 @@ from lodesman.answers import (
     site_ads,
     site_tests,
     task_queues,
+    usage,
+    waiting,
     why_jobs,
     why_pilots,
     why_queues,
@@ -57,6 +59,15 @@ CONTROL = post(
 CHANGE_JOBS = post(
     "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",
     refused=(404, 422),
+)
+WAIT = get(
+    "/v1/jobs/wait", waiting.WaitQuery, waiting.Waited, "jobs:read", "Wait until jobs have ended", process="hot",
+    refused=(404,), timeout=waiting.LONGEST_WAIT + 30.0,
+)
+EVENTS: Call[waiting.EventsQuery, Nothing, None] = get(
+    "/v1/jobs/events", waiting.EventsQuery, (), "jobs:read", "The changes of jobs as server-sent events",
+    process="hot", raw="text/event-stream", refused=(404,),
+    events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates)),
 )
 JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
 JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
@@ -243,6 +254,10 @@ CONFIGURATION = get(
 )
 USAGE = get(
     "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
+)
+USED = get(
+    "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
+    "What jobs used, by user, group, site or VO; kept after jobs are purged",
 )
 DIRECTOR = get(
     "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"

@@ -20,8 +20,10 @@ from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
+from lodesman.answers.vocabulary import StartFault
 from lodesman.background import portions
 from lodesman.background.census import BackendWatch
+from lodesman.background.failed_starts import NoteStart
 from lodesman.batch.backend import Backend, PilotSpec, join_token_of
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
@@ -162,7 +164,7 @@ class SubmissionPools:
         watches: Mapping[str, BackendWatch],
         post: Post,
         settings: PilotSettings,
-        note: Callable[[QueueId, bool, str], None],
+        note: NoteStart,
     ) -> None:
         self.watches = watches
         self._post = post
@@ -327,11 +329,11 @@ class SubmissionPools:
             log.info("a submission was answered", extra={"queue": str(queue), **numbers})
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
-                self._note(queue, False, reason)
+                self._note(queue, StartFault.REFUSED, reason)
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(queue)})
-            self._note(queue, False, fault.message)
+            self._note(queue, StartFault.UNANSWERED, fault.message)
         except Exception as fault:  # its thread has other tasks to do
             log.exception("a submission failed", extra={"queue": str(queue)})
-            self._note(queue, False, f"{type(fault).__name__}: {fault}")
+            self._note(queue, StartFault.UNANSWERED, f"{type(fault).__name__}: {fault}")

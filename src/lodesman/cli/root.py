@@ -32,7 +32,7 @@ SECTIONS = {
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "pilots",
+        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
@@ -46,6 +46,8 @@ SECTIONS = {
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 # Where Python has another use for the name of a command.
 _NAMES = {"class": "job_class"}
+# Set by the shell that asks for completions.
+_COMPLETES = "_LODE_COMPLETE"
 _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
@@ -71,7 +73,12 @@ class _Sections(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = import_module(f"lodesman.cli.{_MODULES[cmd_name]}")
-        return cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        if _COMPLETES in os.environ:
+            from lodesman.cli.completing import equipped
+
+            command = equipped(command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""
@@ -131,7 +138,7 @@ def completion(context: click.Context, /, *, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  # these three are built in
-    made = kind(context.find_root().command, {}, "lode", "_LODE_COMPLETE")
+    made = kind(context.find_root().command, {}, "lode", _COMPLETES)
     # Not bash's own method: it starts a bash only to ask for its version.
     click.echo(ShellComplete.source(made))
 
@@ -174,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str], session: Session) -> object:
     """Not click's own `main`: it ends the process when a pipe closes."""
-    if "_LODE_COMPLETE" in os.environ:
+    if _COMPLETES in os.environ:
         return lode.main(arguments, prog_name="lode")
     with lode.make_context("lode", arguments, obj=session) as context:
         return lode.invoke(context)

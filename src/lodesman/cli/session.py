@@ -52,6 +52,7 @@ class Session:
     token_file: Path | None = None
     ca_file: str | None = None
     as_json: bool = False
+    rounds: int = RETRY_ROUNDS
     _client: Client | None = None
 
     @property
@@ -68,7 +69,7 @@ class Session:
             from lodesman.client import Client, Retry
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]
-            retry = Retry(rounds=RETRY_ROUNDS)
+            retry = Retry(rounds=self.rounds, patient=False)
             token = find_token(self.token_file, os.environ, Path.cwd())
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:

@@ -16,15 +16,17 @@ from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Range
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
+from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
+from lodesman.cli.taken_files import packed, scratch_folder
 from lodesman.errors import LodesmanError, NotFound
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.command(cls=JobCommand)
+@click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option(
     "--hold-if-impossible",
@@ -33,7 +35,6 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
 )
 @description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
-@click.option("--name", default="", metavar="TEXT", help="The job's name, instead of the one in the file.")
 @click.option(
     "--request-id",
     metavar="ID",
@@ -50,6 +51,11 @@ def submit(
     Each FILE ('-' for standard input) is a description in JDL, CFG or JSON and becomes one submission, of one
     job or of up to a million. Files of its InputSandbox are uploaded; their paths are relative to the
     description. If one FILE is wrong, none is submitted.
+
+    Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh. A script begins with #! or is
+    executable; all words after it are its own. Its lines #LODE --memory 4G before the first command hold options of
+    this command, which options of the command line override. Small files here that the command names go along, and
+    are shown; other files and folders by --files.
     """
     wanted = Wanted(**options)
     if dry_run:
@@ -64,9 +70,10 @@ def submit(
 
 
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
-    files = measure(path for one in ready for path in one.inputs.values())
-    for number, one in enumerate(ready, 1):
-        one.body.sandboxes = {name: files[path] for name, path in one.inputs.items()}
+    inputs = _local_files(ready)
+    files = measure(path for found in inputs for path in found.values())
+    for number, (one, found) in enumerate(zip(ready, inputs, strict=True), 1):
+        one.body.sandboxes = {name: files[path] for name, path in found.items()}
         # A repeated call does no harm then.
         one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
@@ -90,6 +97,14 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
         if answer.held:
             what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"
             note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
+
+
+def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
+    """The plain files of each draft by their names; folders are packed first."""
+    if all(isinstance(path, Path) for one in ready for path in one.inputs.values()):
+        return [{name: path for name, path in one.inputs.items() if isinstance(path, Path)} for one in ready]
+    scratch = scratch_folder()
+    return [packed(one.inputs, scratch) for one in ready]
 
 
 def _trial(body: SubmitBody) -> SubmitBody:

@@ -127,6 +127,7 @@ class Preparation:
                 key=key,
                 template=template,
                 expand=expand,
+                numbered=description.members is not None,
                 max_attempts=cohort.spec.max_attempts,
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,

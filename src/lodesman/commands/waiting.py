@@ -287,6 +287,7 @@ class TaskQueues:
             tx.undo.append(partial(self._unblock, tq_id))
             self.index.block(tq_id, _IMPOSSIBLE)
         tx.put(self.held, tq_id, reason)
+        tx.holds_changed()
         task_queues.hold_queue(tx, self._ids.event() if is_new else None, tq_id, reason)
         return self.index.waiting(tq_id) if is_new else 0
 
@@ -300,6 +301,7 @@ class TaskQueues:
             return 0
         tx.undo.append(partial(self._block, tq_id))
         tx.drop(self.held, tq_id)
+        tx.holds_changed()
         task_queues.release_queue(tx, self._ids.event() if jobs else None, tq_id, reason)
         self._unblock(tq_id)
         if jobs:

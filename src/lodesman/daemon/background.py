@@ -17,20 +17,23 @@ import time
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.service import Alive
+from lodesman.answers.vocabulary import StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.accounting import UsageAdder
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import local_slots
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
+from lodesman.background.failed_starts import FailedStarts
 from lodesman.background.hosts import HostWatch
-from lodesman.background.launch import PilotSettings, SubmissionPools
+from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.reasons import MainReasons
@@ -47,7 +50,6 @@ from lodesman.client import Client, ServerAddress
 from lodesman.commands.job_classes import load_classes
 from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
-from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import Backends, make_backend
 from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
@@ -98,9 +100,9 @@ class BackgroundProcess:
         self.local = self._local_backend(config)
         self.ads, self.wishes = KnownAds(), KnownWishes()
         self.loops = Loops([])
-        self.list_match = ListMatch()
+        self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
-        self.pilot_settings = self._pilot_settings()
+        self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
         self.cancelling = Cancelling(
             config.database.reader(), self.post, self._note_outcome, self.backends.watches
@@ -125,6 +127,7 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
@@ -154,17 +157,15 @@ class BackgroundProcess:
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     def _backends(self) -> Backends:
+        run = bootstrap.run_directory(self.config)
         return Backends(
             self.local,
-            make=self._make_backend,
+            make=lambda section: make_backend(section, run / "ssh", self.mark),
             watch=self._watched,
             begin=self._poll,
-            kept=bootstrap.run_directory(self.config) / "backends.json",
+            kept=run / "backends.json",
             with_pilots=backends_of_pilots(self._reader),
         )
-
-    def _make_backend(self, section: BackendSection) -> Backend:
-        return make_backend(section, bootstrap.run_directory(self.config) / "ssh", self.mark)
 
     def _watched(self, name: str, backend: Backend) -> BackendWatch:
         reader = self.config.database.reader()
@@ -184,23 +185,6 @@ class BackgroundProcess:
         self.pools.watches = self.director.watches = self.cancelling.watches = self.backends.watches
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)
-
-    def _pilot_settings(self) -> PilotSettings:
-        config = self.config
-        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        build_zipapp(zipapp)
-        return PilotSettings(
-            servers=(config.pilot_url,),
-            mark=self.mark,
-            program=zipapp.read_bytes(),
-            python=config.pilots.python,
-            idle_seconds=config.pilots.idle_seconds,
-            heartbeat_seconds=config.pilots.heartbeat_seconds,
-            life_seconds=config.pilots.life_seconds,
-            jobstatus_directory=config.pilots.jobstatus_directory,
-            ca_file=bootstrap.own_certificates(config),
-            url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
-        )
 
     def _submission_pools(self) -> SubmissionPools:
         return SubmissionPools(
@@ -313,9 +297,10 @@ class BackgroundProcess:
         if self.submit_pools.tick(self.policy, time.time()):
             self.loops.wake_soon("director")  # jobs are bound to pilots by SubmitPools
 
-    def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
-        accepted, reason = self.hosts.weigh(queue_id, accepted, reason)
-        self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
+    def _note_outcome(self, queue_id: QueueId, fault: StartFault | None, reason: str) -> None:
+        fault, reason = self.hosts.weigh(queue_id, fault, reason)
+        self.failed_starts.note(queue_id, fault, reason)
+        self.director.note_outcome(queue_id, accepted=fault is None, reason=reason, now=time.time())
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
@@ -368,7 +353,9 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
+            Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip
@@ -381,6 +368,8 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
             gates=self.director.gates,
+            failed_starts=dict(self.failed_starts.counts),
+            breakers={queue: one.state for queue, one in self.director.breakers.items()},
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NoReturn
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
+from lodesman.jobs.measures import megabytes, seconds
 from lodesman.jobs.record import PositionMap, shown
 
 _Use = Literal["text", "key", "limit", "fixed"]
@@ -56,17 +57,17 @@ _NOTHING = "no such attribute; `lode whoami` shows who you are"
 _ARGUMENTS = 'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}'
 _ANY_FILE = "a file name without '..'"
 _FILE = "a file name relative to the job's directory, without '..'"
-_INPUTS = "files without '..' in their paths, each with its own name"
+_INPUTS = 'files, each with its own name; a folder as "data/"'
 _OUTPUTS = "file names or patterns relative to the job's directory, without '..'"
 _ENVIRONMENT = 'a record, [ A = "b"; ], or a list, {"A=b"}'
 _REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ]'
-_CPU_SECONDS = "whole seconds on the reference machine, from 1 to 1000000000"
+_CPU_SECONDS = 'whole seconds on the reference machine, from 1 to 1000000000, or a time as "2h"'
 _CORES = "a whole number of cores from 1 to 4096"
-_MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"
+_MEMORY = 'whole megabytes (2^20 bytes) from 0 to 1073741824, or a size as "4 GB"'
 _CONSUMABLES = 'amounts of resources, as in "matlab=1, scratch=20G" or {"matlab=1", "scratch=20G"}'
-_OUTPUT = "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000"
-_WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
-_EXPECTED = "whole seconds from 0 (unknown) to 1000000000"
+_OUTPUT = 'whole megabytes (2^20 bytes) from 0 (no limit) to 1000000, or a size as "4 GB"'
+_WALL_SECONDS = 'whole seconds from 0 (no limit) to 1000000000, or a time as "2h"'
+_EXPECTED = 'whole seconds from 0 (unknown) to 1000000000, or a time as "2h"'
 _PRIORITY = "a whole number from 0 (background) to 10"
 _VACATE = "a whole number from -1000000000 to 1000000000; higher is kept longer"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
@@ -104,15 +105,15 @@ ATTRIBUTES: Final = (
     Attribute("ForceGeneric", "force_generic", "key", values.flag, "true or false"),
     Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
-    Attribute("CPUTime", "norm_cpu_seconds", "key", values.whole(1, 10**9), _CPU_SECONDS),
+    Attribute("CPUTime", "norm_cpu_seconds", "key", seconds(1, 10**9), _CPU_SECONDS),
     Attribute("NumberOfProcessors", "cores", "key", values.whole(1, 4096), _CORES),
-    Attribute("Memory", "memory_mb", "key", values.whole(0, 2**30), _MEMORY, ("MaxRAM",)),
+    Attribute("Memory", "memory_mb", "key", megabytes(0, 2**30), _MEMORY, ("MaxRAM",)),
     Attribute("Requirements", "requirements", "key", values.requirements, _REQUIREMENTS),
     Attribute("PE", "pe", "key", values.name(), _A_NAME, ("ParallelEnvironment",), plain=True),
     Attribute("Consumables", "consumables", "key", values.amounts, _CONSUMABLES),
-    Attribute("ExpectedTime", "expected_seconds", "key", values.whole(0, 10**9), _EXPECTED),
-    Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
-    Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
+    Attribute("ExpectedTime", "expected_seconds", "key", seconds(0, 10**9), _EXPECTED),
+    Attribute("WallTime", "wall_seconds", "limit", seconds(0, 10**9), _WALL_SECONDS),
+    Attribute("MaxOutput", "max_output_mb", "limit", megabytes(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),

@@ -212,7 +212,9 @@ class PilotProcess:
         self._terms = terms
         self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
-        payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
+        payloads = PayloadContext(
+            context, self._reaper, self._outbox, lambda: session.client(rounds=10), terms.site
+        )
         self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=self._promises)
         self._writer = StatusWriter(context, self._roster, self._promises)
         self._watch = Watch(context, self._reaper, session)

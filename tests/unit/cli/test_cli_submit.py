@@ -192,7 +192,7 @@ def test_percent_signs_in_names_of_input_files(at, accepting, home):
     [
         ('"nothere"', "nothere does not exist"),
         ('"folder"', "is a directory"),
-        ('"/dev/zero"', "/dev/zero is not a plain file. Only plain files can be sent."),
+        ('"/dev/zero"', "/dev/zero is not a plain file. Only plain files and folders can be sent."),
         ('"data_%s.txt"', "data_1.txt does not exist"),
         ('"data_%(X)s.txt"', "data_a.txt does not exist"),
     ],
@@ -252,7 +252,9 @@ def test_a_fault_is_reported_with_its_position_before_anything_is_sent(at, accep
     assert lines[0].startswith("lode: bad.jdl:3:")
     assert "CPUTime" in lines[0]
     assert lines[1].startswith("lode: worse.jdl:2:")
-    assert lines[2] == "lode: gone.jdl: cannot be read: No such file or directory."
+    assert lines[2].startswith(
+        "lode: gone.jdl: cannot be read: No such file or directory. A command stands after"
+    )
     assert "line 3" not in lines[0]
     assert accepting.asked == []
 

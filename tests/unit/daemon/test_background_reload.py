@@ -66,7 +66,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(bootstrap, "build_zipapp", lambda _: None)
+    monkeypatch.setattr(bootstrap, "build_zipapp", lambda target: target.write_bytes(b""))
     return Files(tmp_path)
 
 
