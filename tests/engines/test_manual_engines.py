@@ -181,7 +181,7 @@ def test_htcondor():
     *install, status, vacate = lines_of("HTCondor")
     pool = started()
     with (pool / "config").open("a") as file:
-        file.write("NUM_CPUS = 20\nMEMORY = 16384\n")
+        file.write("NUM_CPUS = 20\nMEMORY = 16384\nSTARTD_CRON_JOBSTATUS_PERIOD = 5s\n")
     first = int((pool / "first").read_text())
     root = Path(f"/proc/{first}/root").readlink()
     outside = Node(first)

@@ -53,7 +53,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int, 
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
-    from lodesman.pilot.features import FeatureReader  # noqa: PLC0415
+    from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
     from lodesman.pilot.node import describe_node  # noqa: PLC0415
     from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
@@ -72,7 +72,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int, 
     if not hide_memory():
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
-    found = reader.start(chosen.features_s)
+    found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
     )

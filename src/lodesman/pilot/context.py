@@ -46,7 +46,7 @@ class PilotOptions:
     join_patience_s: float = 600.0
     flush_s: float = 10.0
     watch_s: float = 1.0
-    features_s: float = 60.0
+    features_s: float = 0.0
     retire_s: float = 1800.0
     jobstatus_directory: str = ""
 

@@ -32,6 +32,8 @@ _MOST_BYTES = 64
 _ANSWER_S = 3.0
 # The first values are waited for: the pilot describes itself by them.
 _FIRST_S = 10.0
+# Between two readings: of a directory that costs next to nothing, but one web server may have all pilots of a site.
+_DIRECTORY_S, _WEB_S = 10.0, 60.0
 _GONE = (http.client.NOT_FOUND, http.client.GONE)
 
 
@@ -67,6 +69,11 @@ class Features:
         if self.wall_limit_secs is not None:
             ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
         return min((at for at in ends if at is not None), default=None)
+
+
+def reading_s(environment: Mapping[str, str]) -> float:
+    """How often to read what the environment names, in seconds."""
+    return _WEB_S if any(environment.get(name, "").startswith("http") for name in _NAMES) else _DIRECTORY_S
 
 
 def read_features(environment: Mapping[str, str], known: Features = Features()) -> Features:
