@@ -143,7 +143,7 @@ def equipped(command: C) -> C:
 
 
 def _equipped(param: click.Parameter) -> click.Parameter:
-    name = (param.metavar or (param.name or "").upper()).replace("...", "")
+    name = (param.metavar or (param.name or "").upper()).split(" ")[0].replace("...", "")
     name = name[1:-1] if name.startswith("[") else name
     find = _BY_METAVAR.get(name) or _BY_NAME.get(param.name or "")
     made = copy(param)

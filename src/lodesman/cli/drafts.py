@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from errno import ENOENT
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,12 +193,7 @@ def _read(name: str) -> bytes:
             with Path(name).open("rb") as file:
                 data = file.read(most + 1)
         except OSError as fault:
-            hint = (
-                "A command stands after two dashes: lode submit -- python fit.py."
-                if fault.errno == ENOENT
-                else ""
-            )
-            raise InvalidRequest(f"cannot be read: {fault.strerror}.", hint=hint) from None
+            raise InvalidRequest(f"cannot be read: {fault.strerror}.") from None
     if len(data) > most:
         raise TooLarge(
             f"has more than {most} bytes.", hint="Send large data as an input sandbox.", limit=most
@@ -222,7 +216,12 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
     """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
     from lodesman.jobs import ARRAY_LIMITS, read_description, read_job
 
-    data = _read(name)
+    try:
+        data = _read(name)
+    except InvalidRequest as fault:
+        if name != _STDIN and not Path(name).exists():
+            fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
+        raise
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:

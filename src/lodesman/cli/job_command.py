@@ -27,6 +27,8 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options of this command stand before the command or script; they win over those of its `#LODE` lines."""
+        if ctx.resilient_parsing:  # for a completion: words are still missing
+            return super().parse_args(ctx, args)
         at = args.index("--") if "--" in args else len(args)
         own, command = args[:at], args[at + 1 :]
         files = self._positionals(ctx, own)

@@ -74,7 +74,8 @@ def test_csv_for_spreadsheets(at, server):
     first, second = csv.DictReader(io.StringIO(at("usage", "--csv").out))
     assert first == {
         "name": "physics", "vo": "lab", "jobs": "500", "attempts": "503", "failures": "13", "wall_hours": "10.000000",
-        "core_hours": "2000.000000", "cpu_hours": "1800.000000", "cpu_efficiency": "0.900000", "wasted_core_hours": "2.500000",
+        "core_hours": "2000.000000", "cpu_hours": "1800.000000",
+        "cpu_efficiency": "0.900000", "wasted_core_hours": "2.500000",
         "waste": "memory-limit=1.500000;exit=1.000000",
     }  # fmt: skip
     assert (second["cpu_efficiency"], second["waste"]) == ("", "")
