@@ -1,5 +1,5 @@
-"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove]`, or `python3 FILE` for
-one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
+"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`, or
+`python3 FILE` for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman import kernel
 from lodesman.pilot.warden import Nursery
+
+if TYPE_CHECKING:
+    from lodesman.pilot.loop import PilotProcess
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--dir", type=Path, help="where to work (default: here; without --file, a folder that is removed)"
     )
+    parser.add_argument("--notice", type=int, default=0, help="how soon the slot ends after SIGUSR2")
     options = parser.parse_args(arguments)
     if options.file is None and options.dir is None:
         import tempfile  # noqa: PLC0415 - as below
@@ -46,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Not before: what the nursery forks has no secret.
         text = _own_text if options.file is None else lambda: _take_text(options.file)
-        return _run(text, directory, nursery, copy=options.copy)
+        return _run(text, directory, nursery, copy=options.copy, notice_s=options.notice)
     finally:
         if options.remove:
             import shutil  # noqa: PLC0415 - as below
@@ -55,11 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *, copy: int) -> int:
+def _run(
+    text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *, copy: int, notice_s: int
+) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
-    from lodesman.pilot.features import FeatureReader  # noqa: PLC0415
+    from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
     from lodesman.pilot.node import describe_node  # noqa: PLC0415
     from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
@@ -78,9 +84,9 @@ def _run(text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *
     if not hide_memory():
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
-    features = reader.start(chosen.features_s)
+    found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
-        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
+        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
     )
     context = PilotContext(
         pilot_file=pilot_file,
@@ -89,6 +95,7 @@ def _run(text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *
         environment=dict(os.environ),
         log=log,
         features=lambda: reader.latest,
+        read_features=reader.stir,
         nursery=nursery,
     )
     pilot = PilotProcess(context)
@@ -98,10 +105,17 @@ def _run(text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *
         log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
         pilot.crash()
 
+    threading.excepthook = on_fault
+    _obey(pilot, notice_s)
+    return pilot.run()
+
+
+def _obey(pilot: PilotProcess, notice_s: int) -> None:
+    """Take signals for what they mean."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: pilot.terminate())
-    threading.excepthook = on_fault
-    return pilot.run()
+    if notice_s:
+        signal.signal(signal.SIGUSR2, lambda *_: pilot.notice(notice_s))
 
 
 def _made(folder: Path) -> str:
