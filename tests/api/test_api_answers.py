@@ -340,6 +340,17 @@ def users_and_the_end(house):
         one["hash"] for one in house.get("/v1/tokens", "admin")["tokens"] if one["account"] == "eve"
     ]
     ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
+    for share in (7.0, None):
+        ok(house, "POST", "/v1/groups/share", {"group": "bio", "share": share, "reason": "x"}, "admin")
+    ok(
+        house,
+        "POST",
+        "/v1/groups/users",
+        {"group": "bio", "users": ["ann"], "how": "add", "reason": "x"},
+        "admin",
+    )
+    ok(house, "GET", "/v1/groups")
+    ok(house, "GET", "/v1/groups/bio", token="admin")
     ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
     assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
     assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-disabled"

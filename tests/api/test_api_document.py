@@ -19,6 +19,7 @@ from lodesman.api import (
     claims,
     explain,
     files,
+    groups,
     hosts,
     job_classes,
     pilot_files,
@@ -40,7 +41,7 @@ from lodesman.api.wire import STATUS
 from lodesman.resources import load_resources
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef",
-          "test": "0" * 16}  # fmt: skip
+          "test": "0" * 16, "group": "physics"}  # fmt: skip
 
 
 def described():
@@ -57,8 +58,8 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
-        "reading": (files, explain, pilot_files, reads, site_ads, site_tests, usage),
+        "hot": (claims, groups, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
+        "reading": (files, explain, groups, pilot_files, reads, site_ads, site_tests, usage),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -249,6 +250,10 @@ REFUSED = [
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
     ("POST", "/v1/users/disable", "admin", {"name": "nobody"}, 404),
     ("POST", "/v1/users/disable", "admin", {"name": "admin"}, 409),
+    ("POST", "/v1/groups/share", "admin", {"group": "none", "share": 1.0, "reason": "x"}, 404),
+    ("POST", "/v1/groups/share", "admin", {"group": "bio", "share": None, "reason": "x"}, 409),
+    ("POST", "/v1/groups/users", "admin", {"group": "none", "users": ["ann"]}, 404),
+    ("POST", "/v1/groups/users", "admin", {"group": "bio", "users": ["bob"], "how": "remove"}, 409),
     ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),

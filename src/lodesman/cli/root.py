@@ -36,7 +36,7 @@ SECTIONS = {
         "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
+        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts", "group": "groups",
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {

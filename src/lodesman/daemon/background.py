@@ -48,6 +48,7 @@ from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
+from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import load_classes
 from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
@@ -94,6 +95,7 @@ class BackgroundProcess:
         self._new_client = partial(Client, [hot], token)
         self._reader = config.database.reader()
         self.policy = self._policy(config)
+        know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
         self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
@@ -262,6 +264,7 @@ class BackgroundProcess:
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
+        know_shares(self._reader, self.policy)
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
@@ -269,6 +272,7 @@ class BackgroundProcess:
         self.pools.configure(config.director)
         self._serve_queues(config, policy, local_slots(policy))
         policy.know_usage(self.policy.usage)
+        know_shares(self._reader, policy)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
@@ -291,6 +295,7 @@ class BackgroundProcess:
 
     def _direct(self) -> None:
         """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
+        know_shares(self.director.db, self.policy)
         for watch in self.backends.watches.values():
             watch.polled.wait(_FIRST_POLL_SECONDS)
         self.director.tick(time.time())
