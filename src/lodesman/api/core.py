@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -225,6 +225,10 @@ class Core:
         self.sessions[row.id] = PilotSession(row, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
         self.pilots_changed()
+
+    def forget_users(self, names: Collection[str]) -> None:
+        """These have changed: their tokens are read again."""
+        self.principals = {digest: who for digest, who in self.principals.items() if who.name not in names}
 
     def forget_pilot(self, pilot_id: int) -> None:
         """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from lodesman import __version__
+from lodesman.access.tokens import DEFAULT_SERVER
 from lodesman.cli.arguments import FILE
 from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
-from lodesman.cli.session import DEFAULT_SERVER, Session
+from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
@@ -35,7 +36,7 @@ SECTIONS = {
         "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
+        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts", "group": "groups",
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {

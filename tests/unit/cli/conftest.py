@@ -130,7 +130,7 @@ def empty(kind: Any) -> Any:
     """The least value of a type."""
     plain: dict[Any, Any] = {
         inspect.StrType: "", inspect.IntType: 0, inspect.FloatType: 0.0, inspect.BoolType: False,
-        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None,
+        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None, inspect.BytesType: "",
     }  # fmt: skip
     if isinstance(kind, inspect.Metadata):
         return empty(kind.type)
