@@ -127,7 +127,6 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(reader(), self.post)
         self.hosts = HostWatch(reader(), self.post)
-        self.unstarted = UnstartedPilots(reader(), self.post)
         self.accounting = UsageAdder(reader(), self.post)
         self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
@@ -348,6 +347,7 @@ class BackgroundProcess:
             stop.set()
 
     def _loops(self) -> list[Loop]:
+        unstarted = UnstartedPilots(self.config.database.reader(), self.post)
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
@@ -359,7 +359,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
-            Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
