@@ -22,6 +22,7 @@ from lodesman.api import (
     groups,
     hosts,
     job_classes,
+    pilot_files,
     pilots,
     quotas,
     reads,
@@ -58,7 +59,7 @@ def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
         "hot": (claims, groups, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
-        "reading": (files, explain, groups, reads, site_ads, site_tests, usage),
+        "reading": (files, explain, groups, pilot_files, reads, site_ads, site_tests, usage),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -225,6 +226,7 @@ def test_each_refusal_fits_the_schema_of_errors(house):
 
 
 TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
+TWINS += '[site.By]\nVO = ["lab"]\n[site.By.ce.hand.queue.q]\nBackend = "manual"\nMaxTotalJobs = 0\n'
 QUOTAS = "{\n name one\n limit to slots=1\n}\n"
 AD = {"ad": 'Name = "North"\nUpdateSequenceNumber = 7'}
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
@@ -261,6 +263,8 @@ REFUSED = [
     ("POST", "/v1/sites/ad", "site North", AD, 409),
     ("GET", "/v1/sites/gate?site=Nowhere", "ann", None, 404),
     ("POST", "/v1/site-tests", "admin", {"path": "Nowhere"}, 404),
+    ("POST", "/v1/pilots/files", "admin", {"path": "Nowhere"}, 404),
+    ("POST", "/v1/pilots/files", "admin", {"path": "By/hand/q"}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS.replace("one", "two"), "how": "change"}, 404),
     ("POST", "/v1/quotas/remove", "admin", {"names": ["two"]}, 404),

@@ -59,6 +59,7 @@ REQUESTS = {
     "POST /v1/plan/shares": ("/v1/plan/shares", {"shares": {"physics": 1.0}}),
     "GET /v1/pilots/{pilot}/log": ("/v1/pilots/1/log", None),
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),
+    "POST /v1/pilots/files": ("/v1/pilots/files", {"path": QUEUE}),
     "POST /v1/pilots/drain": ("/v1/pilots/drain", {"pilots": [99]}),
     "POST /v1/submit-pools/for-queues": ("/v1/submit-pools/for-queues", {"queues": [QUEUE.split("/")]}),
     "POST /v1/site-tests": ("/v1/site-tests", {"path": "North"}),

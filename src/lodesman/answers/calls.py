@@ -12,6 +12,7 @@ from lodesman.answers import (
     job_classes,
     jobs,
     nodes,
+    pilot_files,
     pilots,
     plans,
     quotas,
@@ -137,6 +138,11 @@ PILOT_WHY = get(
 PILOT_LOG = get(
     "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
+)
+PILOT_FILES = post(
+    "/v1/pilots/files", pilot_files.PilotFilesBody, pilot_files.PilotFiles, "admin",
+    "Make files of pilots that people start themselves, in a queue with the backend manual", process="reading",
+    refused=(404, 409),
 )
 DRAIN = post(
     "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True

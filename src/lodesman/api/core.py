@@ -147,7 +147,7 @@ class Core:
             self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died,
             moved=lambda commit: self.waits.moved(commit),  # noqa: PLW0108 - they are made after it
         )  # fmt: skip
-        self.waits = Waits(self.journal, self.writer.database.reader(), post)
+        self.waits = Waits(self.journal, self.writer.database, post)
         self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
         self.second_reader = self.writer.database.reader()
@@ -167,7 +167,7 @@ class Core:
     @property
     def readers(self) -> tuple[Reader, ...]:
         """Its connections that read."""
-        return self.reader, self.second_reader, self.pilot_reader, self.waits.reader
+        return self.reader, self.second_reader, self.pilot_reader, *self.waits.readers
 
     def start(self) -> None:
         """Called on the event loop."""

@@ -36,6 +36,7 @@ from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
+from lodesman.background.pilot_files import UnstartedPilots
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
@@ -94,7 +95,6 @@ class BackgroundProcess:
         self._new_client = partial(Client, [hot], token)
         self._reader = config.database.reader()
         self.policy = self._policy(config)
-        know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
         self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
@@ -129,6 +129,7 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.unstarted = UnstartedPilots(config.database.reader(), self.post)
         self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
@@ -156,7 +157,9 @@ class BackgroundProcess:
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
-        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        know_shares(self._reader, policy)
+        return policy
 
     def _backends(self) -> Backends:
         run = bootstrap.run_directory(self.config)
@@ -245,6 +248,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            pilot_settings=self.pilot_settings,
             gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -270,15 +274,16 @@ class BackgroundProcess:
         self.pools.configure(config.director)
         self._serve_queues(config, policy, slots)
         policy.know_usage(self.policy.usage)
-        know_shares(self._reader, policy)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
-        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
-        self.side.most_files = config.limits.input_files
+        self.side.quota_bytes, self.side.most_files = (
+            config.server.sandbox_quota_mb << 20,
+            config.limits.input_files,
+        )
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
@@ -358,6 +363,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
