@@ -96,7 +96,6 @@ class BackgroundProcess:
         reader = config.database.reader
         self._reader = reader()
         self.policy = self._policy(config)
-        know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
         self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
@@ -154,7 +153,9 @@ class BackgroundProcess:
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
-        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        know_shares(self._reader, policy)
+        return policy
 
     def _backends(self) -> Backends:
         run = bootstrap.run_directory(self.config)
@@ -265,10 +266,10 @@ class BackgroundProcess:
         if config is None:
             return
         policy = self._policy(config)
+        slots = local_slots(policy)
         self.pools.configure(config.director)
-        self._serve_queues(config, policy, local_slots(policy))
+        self._serve_queues(config, policy, slots)
         policy.know_usage(self.policy.usage)
-        know_shares(self._reader, policy)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
