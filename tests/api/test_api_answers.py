@@ -22,6 +22,7 @@ from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
 from lodesman.commands.report import note_silence
 from lodesman.director.limits import Breaker
+from lodesman.resources import load_resources
 from lodesman.store.journal import Change
 
 FILE = b"#!/bin/sh\n"
@@ -238,6 +239,18 @@ def a_test_of_a_site(house):
         assert ok(house, method, f"/v1/site-tests/{test['test']}", token="admin").json == test
 
 
+def pilots_that_people_start(house):
+    """In a queue that the server sends none to."""
+    before = house.side.policy
+    by_hand = '[site.By]\nVO = ["lab"]\n[site.By.ce.hand.queue.q]\nBackend = "manual"\n[group.physics]\nvo = "lab"\n'
+    house.side.policy = house.policy(load_resources([("by.toml", by_hand)]))
+    assert (
+        len(ok(house, "POST", "/v1/pilots/files", {"path": "By/hand/q", "count": 2}, "admin").json["pilots"])
+        == 2
+    )
+    house.side.policy = before
+
+
 def a_site_that_advertises(house):
     """With room, and odd; then without."""
     house.tokens["site"] = ok(house, "POST", "/v1/sites/token", {"site": "North", "note": "n"}, "admin").json[
@@ -327,6 +340,17 @@ def users_and_the_end(house):
         one["hash"] for one in house.get("/v1/tokens", "admin")["tokens"] if one["account"] == "eve"
     ]
     ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
+    for share in (7.0, None):
+        ok(house, "POST", "/v1/groups/share", {"group": "bio", "share": share, "reason": "x"}, "admin")
+    ok(
+        house,
+        "POST",
+        "/v1/groups/users",
+        {"group": "bio", "users": ["ann"], "how": "add", "reason": "x"},
+        "admin",
+    )
+    ok(house, "GET", "/v1/groups")
+    ok(house, "GET", "/v1/groups/bio", token="admin")
     ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
     assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
     assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-disabled"
@@ -352,6 +376,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     classes_of_jobs(house)
     limits_on_what_runs(house)
     a_test_of_a_site(house)
+    pilots_that_people_start(house)
     a_site_that_advertises(house)
     what_nothing_can_run(house)
     lists(house)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from contextlib import contextmanager
 
 import pytest
+from tests.api.test_api_forgotten import finished, forget
 from tests.api.test_api_refresh import configure
 
 from lodesman.api.waits import WaitLimits
+from lodesman.commands.control import Control
+from lodesman.errors import Unavailable
+from lodesman.store.read.job_ends import standing
 
 
 def ask(house, jobs, token="ann", **query):
@@ -294,3 +299,68 @@ def test_streams_have_limits_of_their_own(house):
         assert house.call("GET", "/v1/jobs/events?jobs=1", token="ann").code == "too-often"
         assert ask(house, "1").status == 200
     assert house.call("GET", "/v1/jobs/events?jobs=17", token="ann").code == "not-found"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_lost_or_counted_twice_between_the_start_and_the_changes(house, seed):
+    """Jobs change while others begin to wait for them; the snapshots are read in a thread of their own meanwhile."""
+    rng = random.Random(seed)
+    house.submitted({"Parameters": 150})
+    house.submitted(*[{}] * 50)
+    core, whose = house.core, lambda *_: True
+
+    def change():
+        first = rng.randint(1, 200)
+        action = rng.choice(["hold", "release", "kill", "reschedule"])
+        return core.command(
+            Control(core.live, action, (range(first, min(201, first + rng.randint(1, 30))),), "", whose)
+        )
+
+    async def everything():
+        tasks = []
+        for number in range(300):
+            tasks.append(asyncio.ensure_future(change()))
+            if number % 6 == 0:
+                first = rng.randint(1, 190)
+                path = f"/v1/jobs/wait?jobs={first}-{first + rng.randint(0, 10)}&seconds=0"
+                tasks.append(house.open("GET", path, token="ann")[0])
+            if number % 3 == 0:
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    house.run(everything())
+    assert len(core.waits.followed.watches) > 20
+    for watch in core.waits.followed.watches.values():
+        assert +watch.states == standing(core.reader, watch.ranges).states
+
+
+def test_jobs_that_were_purged_had_ended_but_how_is_not_known(house):
+    finished(house, {}, {}, {})
+    finished(house)
+    waiting_for = house.submitted({})
+    waiting = Waiting(house, "1-5")
+    forget(house, 1, 2, 4)
+    house.control("kill", waiting_for)
+    # It saw them end.
+    assert waiting.answer()["states"] == {"Done": 4, "Killed": 1}
+    for jobs, unknown, known in (("1-3", 2, {"Done": 1}), ("3,4", 1, {"Done": 1}), ("4,5", 1, {"Killed": 1})):
+        answer = ask(house, jobs).json
+        assert (answer["over"], answer["unknown"], answer["states"], answer["left"]) == (
+            True,
+            unknown,
+            known,
+            0,
+        )
+    assert ask(house, "4").json["error"]["message"] == "Job 4 is no longer known."
+
+
+def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
+    house.submitted({})
+
+    def fails(*_):
+        raise Unavailable("The database is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lodesman.api.waits.standing", fails)
+        assert ask(house, "1").code == "unavailable"
+    assert ask(house, "1").json["states"] == {"Waiting": 1}

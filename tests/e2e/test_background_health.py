@@ -9,8 +9,8 @@ import signal
 from tests.e2e.conftest import wait_until
 
 STEPS = {
-    "alive", "backend", "cancel", "census", "configuration", "director", "hosts", "purge", "reasons", "reconciler",
-    "retention", "snapshot", "starts", "usage",
+    "accounting", "alive", "backend", "cancel", "census", "configuration", "director", "hosts", "purge", "reasons",
+    "reconciler", "retention", "snapshot", "starts", "unstarted", "usage",
 }  # fmt: skip
 
 

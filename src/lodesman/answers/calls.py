@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 
 from lodesman.answers import (
     accounts,
+    groups,
     hosts,
     inner_calls,
     job_classes,
     jobs,
     nodes,
+    pilot_files,
     pilots,
     plans,
     quotas,
@@ -136,6 +138,11 @@ PILOT_WHY = get(
 PILOT_LOG = get(
     "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
+)
+PILOT_FILES = post(
+    "/v1/pilots/files", pilot_files.PilotFilesBody, pilot_files.PilotFiles, "admin",
+    "Make files of pilots that people start themselves, in a queue with the backend manual", process="reading",
+    refused=(404, 409),
 )
 DRAIN = post(
     "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
@@ -277,6 +284,18 @@ ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a
 REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
+)
+GROUPS = get("/v1/groups", Nothing, groups.GroupRows, "jobs:read", "Groups with their shares, and who set them")
+GROUP = get(
+    "/v1/groups/{group}", groups.GroupAt, groups.GroupInFull, "jobs:read", "A group, and what was done to it"
+)
+SET_GROUP_SHARE = post(
+    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "admin", "Set the share of a group, or take it back",
+    refused=(404, 409),
+)
+SET_GROUP_USERS = post(
+    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "admin", "Let users join a group or leave it",
+    refused=(404, 409), repeatable=True,
 )
 AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
 HEALTH = get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")

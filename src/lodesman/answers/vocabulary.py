@@ -123,6 +123,8 @@ class Waking(StrEnum):
     AD = "a"
     """A site has advertised itself."""
     PILOT_ENDED = "p"
+    SHARES = "s"
+    """Groups have other shares."""
 
 
 class BreakerState(StrEnum):

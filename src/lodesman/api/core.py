@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -147,7 +147,7 @@ class Core:
             self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died,
             moved=lambda commit: self.waits.moved(commit),  # noqa: PLW0108 - they are made after it
         )  # fmt: skip
-        self.waits = Waits(self.journal, self.writer.database.reader(), post)
+        self.waits = Waits(self.journal, self.writer.database, post)
         self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
         self.second_reader = self.writer.database.reader()
@@ -167,7 +167,7 @@ class Core:
     @property
     def readers(self) -> tuple[Reader, ...]:
         """Its connections that read."""
-        return self.reader, self.second_reader, self.pilot_reader, self.waits.reader
+        return self.reader, self.second_reader, self.pilot_reader, *self.waits.readers
 
     def start(self) -> None:
         """Called on the event loop."""
@@ -225,6 +225,10 @@ class Core:
         self.sessions[row.id] = PilotSession(row, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
         self.pilots_changed()
+
+    def forget_users(self, names: Collection[str]) -> None:
+        """These have changed: their tokens are read again."""
+        self.principals = {digest: who for digest, who in self.principals.items() if who.name not in names}
 
     def forget_pilot(self, pilot_id: int) -> None:
         """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""

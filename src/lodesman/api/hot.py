@@ -17,6 +17,7 @@ from lodesman.answers.call import Call, encode
 from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.api import (
     claims,
+    groups,
     hosts,
     job_classes,
     pilots,
@@ -67,7 +68,19 @@ class HotApp(Dispatcher[Core]):
         on_start: _Life,
         on_stop: _Life,
     ) -> None:
-        modules = (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting)
+        modules = (
+            claims,
+            groups,
+            hosts,
+            job_classes,
+            pilots,
+            quotas,
+            service,
+            site_ads,
+            sites,
+            users,
+            waiting,
+        )
         super().__init__("hot", core, modules)
         self.forward = forward
         self._on_start = on_start

@@ -24,7 +24,7 @@ from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
-from lodesman.api import explain, files, site_ads, site_tests, usage
+from lodesman.api import explain, files, groups, pilot_files, site_ads, site_tests, usage
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.metrics import database_metrics, render_metrics
@@ -300,7 +300,7 @@ class ReadApp(Dispatcher[ReadSide]):
     """The ASGI application of the reading process."""
 
     def __init__(self, side: ReadSide) -> None:
-        modules = (sys.modules[__name__], explain, files, site_ads, site_tests, usage)
+        modules = (sys.modules[__name__], explain, files, groups, pilot_files, site_ads, site_tests, usage)
         super().__init__("reading", side, modules)
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:

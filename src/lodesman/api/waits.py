@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import EndedJob, JobStates, StateChanged
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.errors import InvalidRequest, LodesmanError, TooOften, Unavailable
 from lodesman.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
-from lodesman.store import Reader
+from lodesman.store import Database, Reader
 from lodesman.store.journal import Change, Command, Journal, Transaction
 from lodesman.store.read.job_ends import ended_jobs, first_failed, standing, visible_parts
 from lodesman.store.read.jobs import has_submission, was_given_out
@@ -69,22 +70,40 @@ class _Followers:
     users: int = 0
 
 
-class Waits:
-    """Belongs to the event loop, but for the reader, which one thread at a time uses."""
+class _Beside:
+    """A reader that one thread at a time uses, beside the loop."""
 
-    def __init__(self, journal: Journal, reader: Reader, command: Callable[[Command], Any]) -> None:
+    def __init__(self, db: Reader) -> None:
+        self.db = db
+        self._lock = asyncio.Lock()
+
+    async def read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
+        """Call a function of the reader and these values."""
+        async with self._lock:
+            return await asyncio.to_thread(function, self.db, *values, **named)
+
+
+class Waits:
+    """Belongs to the event loop."""
+
+    def __init__(self, journal: Journal, database: Database, command: Callable[[Command], Any]) -> None:
         """`command` posts to the journal and awaits the answer."""
         self.limits = WaitLimits()
         self.followed = Followed()
-        self.reader = reader
+        # To count a million jobs takes a while: who asks about few does not wait for that.
+        self._looking, self._counting = _Beside(database.reader()), _Beside(database.reader())
         self._journal = journal
         self._command = command
-        self._reading = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._of: dict[JobWatch, _Followers] = {}
         self._waits, self._streams = Counter[str](), Counter[str]()
         self._sweep: asyncio.TimerHandle | None = None
         self.closed = False
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """Its connections."""
+        return self._looking.db, self._counting.db
 
     # --- limits ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +147,7 @@ class Waits:
         """The counts of those jobs that the caller may see, as they are now. Raises NotFound if there are none of one of the
         ranges, InvalidRequest if there are too many.
         """
-        parts = tuple(await self.read(_parts_seen, wanted, may))
+        parts = tuple(await self._looking.read(_parts_seen, wanted, may))
         watch = self.followed.watches.get(parts)
         if watch is None:
             if len(parts) + self.followed.ranges > _MOST_PARTS_IN_ALL:
@@ -136,13 +155,10 @@ class Waits:
             async with self._beginning:
                 watch = self.followed.watches.get(parts) or await self._begin(parts)
         await self.settled(watch)
+        if watch.unknown == watch.size:
+            raise no_longer_known(parts[0][0], parts[-1][-1])
         self._of[watch].used = asyncio.get_running_loop().time()
         return watch
-
-    async def read(self, function: Callable[..., _T], *values: Any) -> _T:
-        """Call a function of the reader and these values beside the loop."""
-        async with self._reading:
-            return await asyncio.to_thread(function, self.reader, *values)
 
     async def ends(self, watch: JobWatch, limit: int) -> Ends:
         """How its jobs ended, read once for all that ask at the same version."""
@@ -151,7 +167,8 @@ class Waits:
             of.ends_of, of.ends = watch.version, {}
         if limit not in of.ends:
             version = watch.version
-            found = await self.read(_read_ends, watch.ranges, limit)
+            failed = watch.states[JobState.FAILED] > 0
+            found = await self._counting.read(_read_ends, watch.ranges, limit, failed=failed)
             if version != watch.version:
                 return found
             of.ends[limit] = found
@@ -193,7 +210,7 @@ class Waits:
 
     async def _take(self, watch: JobWatch, of: _Followers) -> None:
         try:
-            found = await self.read(standing, watch.ranges)
+            found = await self._counting.read(standing, watch.ranges)
         finally:
             of.reading = None
         watch.taken(found)
@@ -324,8 +341,6 @@ def _parts_seen(db: Reader, wanted: Sequence[range], may: Callable[[str, str, st
         purged = was_given_out(db, last) and not has_submission(db, first, last)
         if not purged:
             raise unseen(first, last)
-        if not parts:
-            raise no_longer_known(first, last)
     if len(parts) > _MOST_PARTS:
         words = f"Jobs of others lie between these: they are more than {_MOST_PARTS:,} separate ranges"
         raise InvalidRequest(f"{words}.", hint="Wait for fewer jobs.")
@@ -333,5 +348,5 @@ def _parts_seen(db: Reader, wanted: Sequence[range], may: Callable[[str, str, st
     return sorted([*parts, *missing], key=lambda ids: ids.start)
 
 
-def _read_ends(db: Reader, ranges: Sequence[range], limit: int) -> Ends:
-    return Ends(first_failed(db, ranges), ended_jobs(db, ranges, limit + 1))
+def _read_ends(db: Reader, ranges: Sequence[range], limit: int, *, failed: bool) -> Ends:
+    return Ends(first_failed(db, ranges) if failed else None, ended_jobs(db, ranges, limit + 1))

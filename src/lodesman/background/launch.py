@@ -65,6 +65,27 @@ class PilotSettings:
     mark: str = ""
 
 
+def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
+    """What the files of all pilots of a queue say."""
+    platforms = offer.settings.platforms
+    options = {
+        "cores": offer.request.cores,
+        "memory_mb": offer.settings.memory_mb or 0,
+        "life_seconds": offer.settings.life_seconds(settings.life_seconds),
+        "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
+        "idle_s": settings.idle_seconds,
+        "heartbeat_s": settings.heartbeat_seconds,
+        "jobs_at_once": 0,
+        "jobstatus_directory": settings.jobstatus_directory,
+        # Of several, or of ANY, a node finds out its own.
+        "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
+    }
+    url_file = settings.url_file or None if offer.backend == LOCAL else None
+    return {
+        "servers": settings.servers, "options": options, "ca_file": settings.ca_file, "url_file": url_file
+    }  # fmt: skip
+
+
 class _Pool:
     """The threads of a submission pool and the tasks that wait for one. Its numbers may change at any time: what runs and
     waits then counts, and a thread too many ends after its task. Without options it takes no task more.
@@ -260,7 +281,7 @@ class SubmissionPools:
             backend=self._backend(placement, offer), join_seconds=self._join_seconds,
             bound=offer.settings.push, forwards=offer.settings.forwards,
         )  # fmt: skip
-        common, shape = self._common(offer), offer.shape
+        common, shape = common_of(self._settings, offer), offer.shape
         if not offer.settings.forwards:  # else they find out where they are
             common = {**common, **place, **served}
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
@@ -291,26 +312,6 @@ class SubmissionPools:
             if answer.stored:
                 yield replace(spec, count=answer.stored)
             return
-
-    def _common(self, offer: QueueOffer) -> dict[str, object]:
-        """What the files of all pilots of a queue say."""
-        common, platforms = self._settings, offer.settings.platforms
-        options = {
-            "cores": offer.request.cores,
-            "memory_mb": offer.settings.memory_mb or 0,
-            "life_seconds": offer.settings.life_seconds(common.life_seconds),
-            "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
-            "idle_s": common.idle_seconds,
-            "heartbeat_s": common.heartbeat_seconds,
-            "jobs_at_once": 0,
-            "jobstatus_directory": common.jobstatus_directory,
-            # Of several, or of ANY, a node finds out its own.
-            "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
-        }
-        url_file = common.url_file or None if offer.backend == LOCAL else None
-        return {
-            "servers": common.servers, "options": options, "ca_file": common.ca_file, "url_file": url_file
-        }  # fmt: skip
 
     def _run(self, backend: Backend, specs: list[PilotSpec], log: logging.Logger) -> None:
         """One task: submit the parts of a placement. `log`: of its submission pool."""

@@ -119,7 +119,7 @@ class ReadyFile:
 class Outcome:
     """What became of all files: what the server made of them, errors by file."""
 
-    made: list[object] = field(default_factory=list)
+    made: list[dict[str, Any]] = field(default_factory=list)
     faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
 
     def each(
@@ -136,13 +136,13 @@ class Outcome:
                 continue
             yield one, answer
 
-    def finish(self, session: Session, name: str) -> int:
-        """Show what there is under that name for programs, and the errors, each with its place; the exit code."""
+    def finish(self, session: Session, name: str, **more: object) -> int:
+        """Show what there is under that name for programs, with `more`, and the errors with their places; the exit code."""
         for _, fault in self.faults:
             advise(fault)
         if session.as_json:
             errors = [{"file": label, **fault.as_dict()} for label, fault in self.faults]
-            emit_json({name: self.made, "errors": errors})
+            emit_json({name: self.made, "errors": errors, **more})
         for label, fault in self.faults:
             note(placed(label, fault))
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))

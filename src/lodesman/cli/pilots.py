@@ -10,6 +10,7 @@ from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import DrainBody, PilotAt, PilotsQuery
 from lodesman.cli.arguments import PILOT_RANGES, limit_option, merged, total
+from lodesman.cli.pilot_files import make_files
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, state
 from lodesman.cli.words import age, counted, path_of, plain_lines
@@ -19,7 +20,7 @@ _MOST_DRAINED = 10_000
 _PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "serves", "remark")
 
 
-pilot = click.Group("pilot", help="List pilots, and let them leave.")
+pilot = click.Group("pilot", help="List pilots, make files of them, let them leave.", commands=[make_files])
 
 
 @pilot.command("ls")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from lodesman import __version__
+from lodesman.access.tokens import DEFAULT_SERVER
 from lodesman.cli.arguments import FILE
 from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
-from lodesman.cli.session import DEFAULT_SERVER, Session
+from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
@@ -27,7 +28,7 @@ SECTIONS = {
     "Jobs": {
         "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
         "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
-        "change": "change",
+        "change": "change", "wait": "wait",
         "reschedule": "jobs", "delete": "jobs",
     },
     "Pilots and resources": {
@@ -35,7 +36,7 @@ SECTIONS = {
         "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
+        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts", "group": "groups",
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {
@@ -53,12 +54,14 @@ Examples:
   lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
   lode status                       your jobs, the newest first
+  lode wait 12-40                   until they have ended; --any: the first of them
   lode why 17                       why it waits, and what would let it run
   lode output 12-40 --dir results   what they wrote
   lode server --config lode.toml    run a server here
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,
-5 no server answers, 6 conflict, 130 interrupted. LODE_DEBUG=1 shows where an error arose."""
+5 no server answers, 6 conflict, 130 interrupted; lode wait has those of the jobs.
+LODE_DEBUG=1 shows where an error arose."""
 
 
 class _Sections(click.Group):

@@ -23,7 +23,7 @@ from lodesman.answers.nodes import (
     utc,
 )
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.cli.arguments import Parsed, named
+from lodesman.cli.arguments import DURATION, Parsed, named
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.site_ads import advertise, gate, site_token
 from lodesman.cli.site_tests import test_site
@@ -267,20 +267,6 @@ def _note_directory(directory: str) -> None:
 # --- closing and opening ------------------------------------------------------------------------------------------------
 
 
-def _duration(word: str) -> float:
-    """Seconds of 90s, 30min, 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
-    from lodesman.resources.model import BadValue
-    from lodesman.resources.units import number_in
-
-    try:
-        seconds = float(number_in(word, "s"))
-    except (BadValue, OverflowError):
-        seconds = 0.0
-    if not 0.0 < seconds < 1e10:
-        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
-    return seconds
-
-
 def _moment(word: str) -> float:
     """UNIX seconds of 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time. Raises ValueError."""
     try:
@@ -292,9 +278,7 @@ def _moment(word: str) -> float:
 @site.command("close", epilog=_CLOSE_EXAMPLES)
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
-@click.option(
-    "--for", "seconds", type=Parsed("time", _duration), metavar="TIME", help="Duration: 30min, 2h, 3d."
-)
+@click.option("--for", "seconds", type=DURATION, metavar="TIME", help="Duration: 30min, 2h, 3d.")
 @click.option(
     "--until", type=Parsed("moment", _moment), metavar="MOMENT", help="End; local time if it names no zone."
 )

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from lodesman.access.uploads import distinct, measure, upload
 from lodesman.answers import calls
 from lodesman.answers.jobs import Submission
-from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
+from lodesman.answers.requests import FileBody, SubmitBody
 from lodesman.answers.vocabulary import FORMS
-from lodesman.cli.arguments import Range
+from lodesman.cli.arguments import Range, parse_ranges
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
 from lodesman.cli.taken_files import packed, scratch_folder
-from lodesman.errors import LodesmanError, NotFound
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 
@@ -41,10 +41,13 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
     default="",
     help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
 )
+@click.option(
+    "--wait", is_flag=True, help="Wait until the jobs have ended; the exit code is theirs (see: lode wait)."
+)
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
 @with_session
 def submit(
-    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, **options: Any
+    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, wait: bool, **options: Any
 ) -> int:
     """Submit jobs; prints their ids.
 
@@ -66,6 +69,11 @@ def submit(
     ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
+    if wait and outcome.made and not outcome.faults:
+        from lodesman.cli.wait import Until, wait_for
+
+        waited, code = wait_for(session, parse_ranges(one["jobs"] for one in outcome.made), Until())
+        return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
 
 
@@ -82,7 +90,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             pass
     if outcome.faults:
         return
-    upload(session, files)
+    _upload(session, files)
     for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
@@ -111,30 +119,9 @@ def _trial(body: SubmitBody) -> SubmitBody:
     return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
-    """Digest and size of each file. Raises OSError."""
-    from lodesman.client import sha256_of
-
-    return {path: FileBody(sha256_of(path), path.stat().st_size) for path in dict.fromkeys(paths)}
-
-
-def upload(session: Session, files: Mapping[Path, FileBody]) -> None:
-    """Upload what the server does not have yet, each content once. Raises what the client raises, with the file."""
-    distinct = {one.sha256: (path, one) for path, one in files.items()}
-    size = sum(one.size for _, one in distinct.values())
-    large = size > LARGE_BYTES or len(distinct) > MANY_FILES
+def _upload(session: Session, files: Mapping[Path, FileBody]) -> None:
+    found = distinct(files)
+    size = sum(one.size for _, one in found.values())
+    large = size > LARGE_BYTES or len(found) > MANY_FILES
     with progress("uploading", size, shown=large, of_bytes=True) as advance:
-        for path, one in distinct.values():
-            try:
-                session.call(calls.SANDBOX, SandboxAt(one.sha256))
-            except NotFound:
-                _send(session, path, one.sha256)
-            advance(one.size)
-
-
-def _send(session: Session, path: Path, sha256: str) -> None:
-    try:
-        session.client.upload(calls.PUT_SANDBOX.path, path, sha256, method=calls.PUT_SANDBOX.method)
-    except LodesmanError as fault:
-        fault.message = f"{path}: {fault.message}"
-        raise
+        upload(session, files, advance)

@@ -41,7 +41,7 @@ MOST_KINDS: Final = 100
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _FIXED: Final = {
     "input_sandbox": "the files of a job are uploaded when it is submitted",
-    "group": "it decides whose the job is",
+    **dict.fromkeys(("group", "owner", "vo"), "it decides whose the job is"),
 }
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
@@ -205,7 +205,8 @@ class ChangeJobs(RangeAction):
         if self.dry_run:
             return RangeAction.apply(self, tx)
         self._requirements = store_pools(tx, self.live, change.pools)
-        tx.holds_changed()
+        if queues.held:
+            tx.holds_changed()
         out = RangeAction.apply(self, tx)
         for one in change.kinds.values():
             tq_id = queues.index.find(one.key)

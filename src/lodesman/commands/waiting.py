@@ -283,11 +283,11 @@ class TaskQueues:
         """Hold the waiting jobs of a task queue. Returns how many were not held before."""
         is_new = tq_id not in self.held
         if is_new:
+            tx.holds_changed()
             self.known_again(tx, tq_id)
             tx.undo.append(partial(self._unblock, tq_id))
             self.index.block(tq_id, _IMPOSSIBLE)
         tx.put(self.held, tq_id, reason)
-        tx.holds_changed()
         task_queues.hold_queue(tx, self._ids.event() if is_new else None, tq_id, reason)
         return self.index.waiting(tq_id) if is_new else 0
 

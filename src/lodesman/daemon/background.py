@@ -36,6 +36,7 @@ from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
+from lodesman.background.pilot_files import UnstartedPilots
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
@@ -47,6 +48,7 @@ from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
+from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import load_classes
 from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
@@ -93,6 +95,7 @@ class BackgroundProcess:
         self._new_client = partial(Client, [hot], token)
         self._reader = config.database.reader()
         self.policy = self._policy(config)
+        know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
         self._accounts_db = config.database.reader()
         self._accounts = count_accounts(self._accounts_db)
@@ -127,6 +130,7 @@ class BackgroundProcess:
         )  # fmt: skip
         self.reconciler = Reconciler(config.database.reader(), self.post)
         self.hosts = HostWatch(config.database.reader(), self.post)
+        self.unstarted = UnstartedPilots(config.database.reader(), self.post)
         self.accounting = UsageAdder(config.database.reader(), self.post)
         self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
@@ -243,6 +247,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            pilot_settings=self.pilot_settings,
             gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -259,22 +264,25 @@ class BackgroundProcess:
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
+        know_shares(self._reader, self.policy)
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
         policy = self._policy(config)
-        slots = local_slots(policy)
         self.pools.configure(config.director)
-        self._serve_queues(config, policy, slots)
+        self._serve_queues(config, policy, local_slots(policy))
         policy.know_usage(self.policy.usage)
+        know_shares(self._reader, policy)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
-        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
-        self.side.most_files = config.limits.input_files
+        self.side.quota_bytes, self.side.most_files = (
+            config.server.sandbox_quota_mb << 20,
+            config.limits.input_files,
+        )
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
@@ -287,6 +295,7 @@ class BackgroundProcess:
 
     def _direct(self) -> None:
         """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
+        know_shares(self.director.db, self.policy)
         for watch in self.backends.watches.values():
             watch.polled.wait(_FIRST_POLL_SECONDS)
         self.director.tick(time.time())
@@ -353,6 +362,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),

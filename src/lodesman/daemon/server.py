@@ -23,6 +23,7 @@ from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.commands.claim import serve_parked
+from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import QuotaRules
@@ -72,6 +73,7 @@ class Server:
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
+        know_shares(writer, policy)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._writer = writer
         isolation = self._isolate()
@@ -96,8 +98,7 @@ class Server:
             announce=Announcer(lambda: self._background).announce,
         )
         self._leases = Leases(self.core)
-        self._seen_reader = config.database.reader()
-        self._seen_commits = 0
+        self._seen_reader, self._seen_commits = config.database.reader(), 0
         self._pulse = self._feel_pulse()
         self.app = HotApp(self.core, partial(forward, self._pulse), on_start=self.start, on_stop=self.stop)
         self._inner = bootstrap.OwnServer(
@@ -269,6 +270,7 @@ class Server:
             policy = await asyncio.to_thread(self._policy, config, bits)
             if config.shares.corrector != "none":
                 policy.know_usage(self.core.policy.usage)
+            know_shares(self.core.reader, policy)
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
@@ -34,10 +34,6 @@ class Attribute:
     plain: bool = False
 
 
-def _from_token(_value: Any) -> NoReturn:
-    raise values.Mistake("comes from the token, never from the description")
-
-
 def _submission_pools(value: Any) -> tuple[str, ...]:
     """Without identifiers of SubmitPools (RFC #7), which follow from the Requirements: a stored description names one."""
     return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
@@ -53,7 +49,7 @@ _PLACES = (
 )
 _PRIVATE = '"private", or leave it out'
 _POOLS = "names of submission pools"
-_NOTHING = "no such attribute; `lode whoami` shows who you are"
+_YOURS = "what `lode whoami` shows, or leave it out"
 _ARGUMENTS = 'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}'
 _ANY_FILE = "a file name without '..'"
 _FILE = "a file name relative to the job's directory, without '..'"
@@ -93,8 +89,10 @@ ATTRIBUTES: Final = (
     Attribute("JobClass", "job_class", "key", values.name(), _A_NAME, plain=True),
     Attribute("Variant", "variant", "key", values.name(), _A_NAME, plain=True),
     Attribute("OwnerGroup", "group", "fixed", values.name(), "one of your groups", plain=True),
-    Attribute("Owner", "owner", "fixed", _from_token, _NOTHING, ("OwnerDN", "OwnerName")),
-    Attribute("VO", "vo", "fixed", _from_token, _NOTHING, ("VirtualOrganization", "VirtualOrganisation")),
+    Attribute("Owner", "owner", "fixed", values.name(), _YOURS, ("OwnerName",), plain=True),
+    Attribute(
+        "VO", "vo", "fixed", values.name(), _YOURS, ("VirtualOrganization", "VirtualOrganisation"), plain=True
+    ),
     # Where it can run.
     Attribute("Site", "sites", "key", values.names("ANY", of_places=True), _PLACES, ("Sites",)),
     Attribute("BannedSite", "banned_sites", "key", values.names(of_places=True), _PLACES, ("BannedSites",)),
@@ -149,7 +147,7 @@ def invalid(
     """The error for the attribute that the text calls `name`; `right` completes "Give ..."."""
     label = shown(name)
     below = mistake.below if isinstance(mistake, values.Mistake) else ""
-    place = _place_of(f"{name}/{below}" if below else name, places)
+    place = place_of(f"{name}/{below}" if below else name, places)
     where = ""
     if place is not None:
         line, column = place
@@ -166,7 +164,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
     The sentence of an InvalidJob has them too; that of a refusal (Impossible) stays what `lode why` says.
     """
     attribute = wrong.data.get("attribute")
-    place = _place_of(attribute, places) if attribute and "line" not in wrong.data else None
+    place = place_of(attribute, places) if attribute and "line" not in wrong.data else None
     if place is None:
         return
     line, column = place
@@ -175,7 +173,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
         wrong.message = f"{wrong.message.removesuffix('.')} (line {line}, column {column})."
 
 
-def _place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
+def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     """The position of an attribute, however the text spells it (case, aliases); else of what it is part of, or None.
 
     A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
@@ -186,7 +184,7 @@ def _place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     wanted = _canonical(attribute)
     found = next((places[path] for path in places if _canonical(path) == wanted), None)
     above, slash, _ = wanted.partition("/")
-    return found or (_place_of(above, places) if slash else None)
+    return found or (place_of(above, places) if slash else None)
 
 
 def _canonical(path: str) -> str:

@@ -7,7 +7,7 @@ import time
 
 import click
 import pytest
-from tests.unit.cli.conftest import full, job_row, typed
+from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
@@ -472,10 +472,13 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr("lodesman.cli.logs.time.sleep", waits.append)
     server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
-    server.on("GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0})
+    server.on(
+        "GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0, "main_reason": "queued-behind"}
+    )
+    server.on("GET", "/v1/jobs/wait", waited(Done=1))
     result = at("logs", "-f", "5")
-    assert result.out == "one\ntwo\nagain\nend\n"
-    assert "Job 5 is Waiting." in result.err
+    assert (result.code, result.out) == (0, "one\ntwo\nagain\nend\n")
+    assert "Job 5 is Waiting: queued-behind. More: lode why 5" in result.err
     assert "attempt 2 begins" in result.err
     assert len(waits) == 4
 

@@ -170,7 +170,7 @@ def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words
 
 def test_a_lost_answer_is_reported_once(lode, home, accepting, monkeypatch):
     fault = Unavailable("http://x does not answer (gone).", sent=True)
-    monkeypatch.setattr("lodesman.cli.session.Session.call", lambda *_, **__: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr("lodesman.access.caller.Caller.call", lambda *_, **__: (_ for _ in ()).throw(fault))
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     result = lode("--server", accepting.url, "submit", "a.jdl", "--json")
     assert (result.code, result.err.count("It may have been carried out")) == (5, 1)
@@ -408,7 +408,7 @@ def test_large_uploads_show_a_bar_to_people_only(monkeypatch, tmp_path):
     monkeypatch.setenv("TERM", "xterm")
     for stream in (terminal, plain):
         monkeypatch.setattr("sys.stderr", stream)
-        submit.upload(Session(_client=Nothing(["http://127.0.0.1"])), files)
+        submit._upload(Session(_client=Nothing(["http://127.0.0.1"])), files)
     assert "uploading" in terminal.getvalue()
     assert plain.getvalue() == ""
 
