@@ -93,11 +93,12 @@ class BackgroundProcess:
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
         self._new_client = partial(Client, [hot], token)
-        self._reader = config.database.reader()
+        reader = config.database.reader
+        self._reader = reader()
         self.policy = self._policy(config)
         know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
-        self._accounts_db = config.database.reader()
+        self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
@@ -107,32 +108,28 @@ class BackgroundProcess:
         self.backends = self._backends()
         self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
-        self.cancelling = Cancelling(
-            config.database.reader(), self.post, self._note_outcome, self.backends.watches
-        )
+        self.cancelling = Cancelling(reader(), self.post, self._note_outcome, self.backends.watches)
         self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
         self._serve_queues(config, self.policy, local_slots(self.policy))
         self.submit_pools = PoolKeeper(
-            config.database.reader(),
+            reader(),
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
             ask_ads=UnfitQueues(self.ads.look, self.wishes.look).look,
         )
-        self.retention = Retention(
-            config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
-        )
+        self.retention = Retention(reader(), self.post, self.side.shelf, keep_days=config.server.keep_days)
         self.reasons = MainReasons(
-            config.database.reader(), self.side.keeper,
+            reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(config.database.reader(), self.post)
-        self.hosts = HostWatch(config.database.reader(), self.post)
-        self.unstarted = UnstartedPilots(config.database.reader(), self.post)
-        self.accounting = UsageAdder(config.database.reader(), self.post)
-        self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
+        self.reconciler = Reconciler(reader(), self.post)
+        self.hosts = HostWatch(reader(), self.post)
+        self.unstarted = UnstartedPilots(reader(), self.post)
+        self.accounting = UsageAdder(reader(), self.post)
+        self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
 
