@@ -74,7 +74,7 @@ def _explainer(side: ReadSide) -> Explainer:
 @serves(calls.JOB_WHY)
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
-    job, path = side.job(request.query.job, request.who), request.query.queue
+    job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:

@@ -44,18 +44,20 @@ WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 class JobQuery(JobsQuery, kw_only=True):
     """What a user asks for, at most `limit` jobs, in some `states`.
 
-    `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs.
+    `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs, or of the
+    `whole_vo`.
     """
 
     owner: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
+    whole_vo: bool = False
     states: Sequence[str] = ()
 
     @property
     def is_own(self) -> bool:
         """Whether all jobs have one owner."""
-        return self.owner is not None and not self.shared
+        return self.owner is not None and not self.shared and not self.whole_vo
 
     @property
     def order(self) -> str:
@@ -117,7 +119,10 @@ def _whose(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
     if query.owner is not None:
         where += " AND (s.owner = ?"
         values += (query.owner,)
-        if query.shared:
+        if query.whole_vo:
+            where += " OR s.vo = ?"
+            values += (query.vo,)
+        elif query.shared:
             where += f" OR s.vo = ? AND s.grp IN ({', '.join('?' * len(query.shared))})"
             values += (query.vo, *query.shared)
         where += ")"
