@@ -281,3 +281,14 @@ def test_a_plan_takes_the_same_and_uploads_nothing(at, accepting, home):
     assert first == second
     assert read_job(read_description(first["text"]).record).spec.input_sandbox == ("a.sh", "fit.py")
     assert accepting.of("POST", "/v1/sandboxes") == asked_about(accepting) == []
+
+
+def test_files_above_the_description_go_along(submitted, home, accepting):
+    (home / "sub").mkdir()
+    (home / "sub" / "a.jdl").write_text('[ Executable = "x"; InputSandbox = {"../one", "../set/"}; ]')
+    (home / "one").write_text("1")
+    (home / "set").mkdir()
+    (home / "set" / "y").write_text("y")
+    assert submitted("sub/a.jdl")[0].input_sandbox == ("../one", "../set/")
+    assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"set/y": (0o644, b"y")}
+    assert submitted("--files", "sub/../set", "--", "true")[0].input_sandbox == ("set/",)
