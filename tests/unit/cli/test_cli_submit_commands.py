@@ -177,6 +177,17 @@ def test_what_is_neither_a_description_nor_a_script_gets_a_hint(at, accepting, h
     assert sent(accepting) == []
 
 
+def test_a_script_is_a_file_and_stands_alone(at, accepting, home):
+    assert (
+        "standard input: is a script. A script is submitted by its name"
+        in at("submit", "-", stdin=b"#!/bin/sh\n").err
+    )
+    (home / "a.jdl").write_text(HELLO)
+    (home / "a.sh").write_text(SCRIPT)
+    assert "a.sh: is a script." in at("submit", "a.jdl", "a.sh").err
+    assert sent(accepting) == []
+
+
 def test_small_files_that_the_command_names_go_along_and_are_said(submitted, home, accepting):
     (home / "fit.py").write_text("fit")
     (home / "conf.ini").write_text("conf")
