@@ -223,6 +223,10 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
         if name != _STDIN and not Path(name).exists():
             fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
         raise
+    if data[:2] == b"#!":
+        raise InvalidRequest(
+            "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
+        )
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
