@@ -18,8 +18,9 @@ from typing import IO, Any
 import click
 
 from lodesman.answers import calls
+from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
-from lodesman.answers.requests import JobAt, JobsQuery
+from lodesman.answers.requests import JobAt
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
 from lodesman.cli.faults import exit_code_of
 from lodesman.cli.session import Session, with_session

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 # The commands by what they are for, each with its module, which is loaded when the command is called.
 SECTIONS = {
     "Jobs": {
-        "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
-        "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
+        "submit": "submit", "plan": "plan", "status": "status", "why": "why", "output": "output", "logs": "logs",
+        "show": "jobs", "events": "jobs", "kill": "actions", "hold": "actions", "release": "actions",
         "change": "change",
-        "reschedule": "jobs", "delete": "jobs",
+        "reschedule": "actions", "delete": "actions",
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",

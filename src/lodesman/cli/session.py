@@ -22,8 +22,9 @@ from lodesman.errors import InvalidConfig, LodesmanError, NotFound, Unauthorized
 
 if TYPE_CHECKING:
     from lodesman.answers.call import Call, Nothing
+    from lodesman.answers.job_queries import JobsQuery
     from lodesman.answers.jobs import Job
-    from lodesman.answers.requests import AllQuery, JobsQuery
+    from lodesman.answers.requests import AllQuery
     from lodesman.cli.arguments import Range
     from lodesman.client import Client
 
