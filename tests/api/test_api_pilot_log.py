@@ -64,3 +64,24 @@ def test_another_vo_s_pilots_are_not_there(house, kept):
     house.user("olaf", "guests", vo="other")
     assert house.call("GET", "/v1/pilots/1/logs", token="olaf").status == 404
     assert house.call("GET", "/v1/pilots/99/logs", token="admin").status == 404
+
+
+def stored(house, change):
+    with house._writer:
+        house._writer.change(f"UPDATE pilot SET {change}")
+
+
+def test_a_pilot_that_never_started_has_written_nothing_and_it_is_said_why(house, kept):
+    def said():
+        answer = house.call("GET", "/v1/pilots/1/logs", token="admin")
+        assert answer.status == 404
+        return answer.json["error"]["message"]
+
+    house.prepare_pilot()
+    waits = "it waits at the batch system local as native-stamp1."
+    assert said() == f"Pilot 1 has written nothing: {waits}"
+    stored(house, "native_id = NULL, reason = 'sbatch: invalid account'")
+    no = "the batch system local has not accepted it (sbatch: invalid account)."
+    assert said() == f"Pilot 1 has written nothing: {no}"
+    stored(house, "joined_at = 5.0")
+    assert said() == "Pilot 1 was started by others, at its node: nothing of it is kept here."

@@ -235,7 +235,7 @@ def test_users_see_their_own_jobs_only(shell: Shell) -> None:
     ann("output", "1", code=3)
     assert {token["account"] for token in ann.json("token", "ls")["tokens"]} == {"ann"}
     (number,) = ann("submit", "hello.jdl").split()
-    assert [job["id"] for job in ann.json("status")["jobs"]] == [int(number)]
+    assert [job["id"] for job in ann.json("status", "--jobs")["jobs"]] == [int(number)]
     mine = next(token for token in shell.json("token", "ls")["tokens"] if token["account"] == "ann")
     shell("token", "revoke", mine["hash"][:12])
     ann("whoami", code=4)

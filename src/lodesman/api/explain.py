@@ -140,6 +140,10 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
     never = f"Pilot {row.id} has written nothing:"
+    if row.native_id is None and row.joined_at is not None:
+        raise NotFound(
+            f"Pilot {row.id} was started by others, at {row.host or 'its node'}: nothing of it is kept here."
+        )
     if row.native_id is None:
         why = f" ({row.reason})" if row.reason else ""
         raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")

@@ -50,7 +50,7 @@ _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
-  lode status                       your jobs, the newest first
+  lode status                       your submissions, the newest first, with the states of their jobs
   lode why 17                       why it waits, and what would let it run
   lode output 12-40 --dir results   what they wrote
   lode server --config lode.toml    run a server here

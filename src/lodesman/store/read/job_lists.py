@@ -21,7 +21,7 @@ from lodesman.answers.jobs import Job
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
-from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_of_time
+from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -80,7 +80,7 @@ def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
     """The jobs, as `job_by_id` shows each."""
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
-        first, last = ids_of_time(db, query)
+        first, last = ids_within(db, query)
         query = structs.replace(query, first=max(query.first, first), last=min(query.last, last))
         rows = list(_rows(db, query))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):

@@ -19,6 +19,7 @@ BLOCK: Final = 4_096
 _CLOCK_SLACK_SECONDS: Final = 3_600.0
 _LAST_BEFORE = f"""SELECT base FROM submission {by_index("submission_created")} WHERE created_at < ?
 ORDER BY created_at DESC LIMIT 1"""
+_IDS = "SELECT base, base + count - 1 FROM submission WHERE id = ?"
 _FIRST_AFTER = f"""SELECT base FROM submission {by_index("submission_created")} WHERE created_at > ?
 ORDER BY created_at LIMIT 1"""
 # Jobs of a batch have their names in templates of their own.
@@ -46,9 +47,9 @@ WHERE id > ? AND id <= ?"""
 
 
 class Sight(NamedTuple):
-    """Whose jobs a user may see: `user` '' sees all; else the user's own, and those of the groups `shared` of the VO."""
+    """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO; all if `user` is None."""
 
-    user: str = ""
+    user: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
 
@@ -95,7 +96,7 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
     found: list[tuple[str, tuple[Any, ...]]] = []
     if asked.owner:
         found.append(("s.owner = ?", (asked.owner,)))
-    if sight.user and sight.user != asked.owner:
+    if sight.user is not None and sight.user != asked.owner:
         marks = ", ".join("?" * len(sight.shared))
         shared = f" OR s.vo = ? AND s.grp IN ({marks})" if sight.shared else ""
         found.append((f"(s.owner = ?{shared})", (sight.user, *((sight.vo, *sight.shared) if shared else ()))))
@@ -113,8 +114,10 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
     return text, tuple(value for _, values in found for value in values)
 
 
-def ids_of_time(db: Reader, asked: _Filter) -> tuple[int, int]:
-    """The first and the last id that a job of that time may have."""
+def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
+    """The first and the last id that a job of that submission, or of that time, may have."""
+    if asked.submission:
+        return db.execute(_IDS, (asked.submission,)).fetchone() or (1, 0)
     first, last = None, None
     if asked.since:
         first = db.find(int, _LAST_BEFORE, (asked.since - _CLOCK_SLACK_SECONDS,))
@@ -128,10 +131,10 @@ def list_submissions(
 ) -> list[StoredSubmission]:
     """Submissions whose jobs have ids below `before`, the newest first, at most `most`."""
     where, values = conditions(asked, sight)
-    first, last = ids_of_time(db, asked)
+    first, last = ids_within(db, asked)
     index = by_index("submission_owner") if asked.owner else ""
     sql = _SUBMISSIONS.format(index, where)
-    rows = db.execute(sql, (first, min(before, last), *values, most))
+    rows = db.execute(sql, (first, min(before, last + 1), *values, most))
     return [StoredSubmission(*row) for row in rows]
 
 
