@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from lodesman.background.descriptions import MemberNames
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.store.read import job_lists
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job
 from lodesman.store.read.pilots import list_pilots
@@ -125,6 +126,18 @@ def test_where_a_job_ran(house):
         house.writer.change("UPDATE pilot SET node_host = 'b'")
     (attempt,) = attempts_of_job(house.reader, house.job(1))
     assert (attempt.ce, attempt.queue, attempt.host) == ("ce", "q", "b")
+
+
+@pytest.mark.parametrize(("portion", "large"), [(1, 2), (2, 7), (3, 100)])
+def test_a_list_of_ones_own_is_the_same_in_parts(lively, monkeypatch, portion, large):
+    jobs = [job for job in one_by_one(lively) if job.owner == "ann"]
+    monkeypatch.setattr(job_lists, "_PORTION", portion)
+    monkeypatch.setattr(job_lists, "_LARGE", large)
+    for first, last, limit in ((1, 99, 99), (5, 80, 7), (31, 77, 60), (77, 77, 1), (84, 99, 5)):
+        wanted = [job for job in jobs if first <= job.id <= last]
+        asked = {"owner": "ann", "first": first, "last": last, "limit": limit}
+        assert ask(lively, **asked) == wanted[:limit]
+        assert ask(lively, **asked, newest=True) == wanted[::-1][:limit]
 
 
 def test_jobs_of_a_group_that_shares_are_seen(lively):

@@ -60,6 +60,8 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         code = CONFLICT if answer.refused and not answer.changed else failed
         session.exit_if_json(answer, code)
         show_outcome(answer, done)
+        if choice is not None and not answer.changed + answer.refused:
+            note("No job is meant. Jobs of other users are chosen with --owner.")
         return code
 
     return command

@@ -205,6 +205,8 @@ def test_jobs_are_chosen_without_numbers(at, obeying):
         "action": "kill", "reason": "old",
         "selection": {"states": ["Failed"], "name": "f*", "submissions": [3], "owner": "bob"},
     }  # fmt: skip
+    obeying.outcomes = [{"changed": 0, "refused": 0, "examples": []}]
+    assert "chosen with --owner" in at("kill", "5", "--state", "Failed").err
     result = at("kill")
     assert (result.code, "Name jobs, or choose them" in result.err) == (2, True)
 

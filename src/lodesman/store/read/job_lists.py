@@ -18,6 +18,7 @@ from msgspec import structs
 
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
+from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
@@ -30,6 +31,11 @@ _BLOCKS = "s.base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?)
 # One bound on each side: of two the database would take either, and walk on to the jobs of others.
 _OF_OWN_JOBS = f"""FROM submission s {by_index("submission_owner")}
 {JOIN_IN_ORDER} job j ON {_BLOCKS} AND j.id BETWEEN {greatest("s.base", "?")} AND {least("s.base + s.count - 1", "?")}"""
+_OWN_BLOCKS = f"""SELECT s.base, s.count FROM submission s {by_index("submission_owner")}
+WHERE {_BLOCKS}{{}} AND s.base + s.count > ? ORDER BY s.base {{}} LIMIT ?"""
+# Submissions that are read at once, and the jobs of one that is read by itself.
+_PORTION = 1_000
+_LARGE = 5_000
 # Of attempts that did not end well: an index has these.
 _OF_CAUSE = f"""FROM attempt a {by_index("attempt_cause")}
 {JOIN_IN_ORDER} job j ON a.outcome != 'Done' AND a.cause = ? AND j.id = a.job_id AND j.last_attempt = a.id
@@ -98,9 +104,50 @@ def _with_members(db: Reader, query: JobQuery, rows: list[Job]) -> list[Job]:
 
 
 def _rows(db: Reader, query: JobQuery) -> Iterator[Job]:
+    if query.cause or not query.owner:
+        yield from _selected(db, query)
+        return
+    left = query.limit
+    for first, last, is_large in _parts(db, query):
+        part = structs.replace(query, first=max(first, query.first), last=min(last, query.last), limit=left)
+        if is_large:
+            # It is known to meet them; asked for them a database may begin with the submission, and sort all its jobs.
+            part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
+        found = list(_selected(db, part))
+        yield from found
+        left -= len(found)
+        if left <= 0:
+            return
+
+
+def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
+    """(first id, last id, whether it is one large submission) of the submissions of one owner, in their order: small ones
+    together. A database that sorts what it shows never has more to sort than a part.
+    """
+    where, values = conditions(query, query.sight)
+    sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
+    while blocks := list(db.execute(sql, (first, last, *values, first, _PORTION))):
+        low, high, size = MOST_ID, 0, 0
+        for base, count in blocks:
+            if size and size + count > _LARGE:
+                yield low, high, False
+                low, high, size = MOST_ID, 0, 0
+            if count > _LARGE:
+                yield base, base + count - 1, True
+            else:
+                low, high, size = min(low, base), max(high, base + count - 1), size + count
+        if size:
+            yield low, high, False
+        base, count = blocks[-1]
+        first, last = (first, base - 1) if query.newest else (base + count, last)
+
+
+def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
     where, values = conditions(query, query.sight, of_jobs=True)
     if query.states:
-        where += f" AND {jobs.STATE} IN ({', '.join('?' * len(query.states))})"
+        # The states that are stored, if they say it: of a column a database knows how many rows have which value.
+        column = jobs.STATE if {"Waiting", "Held"}.intersection(query.states) else "j.state"
+        where += f" AND {column} IN ({', '.join('?' * len(query.states))})"
         values += tuple(query.states)
     if query.reason:
         where += f" AND {jobs.MAIN_REASON} = ?"
