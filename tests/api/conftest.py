@@ -26,6 +26,7 @@ from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import VerifyBody
+from lodesman.answers.vocabulary import StartFault
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
@@ -395,8 +396,8 @@ class House:
         """A director that talks to this backend; its threads are the caller's."""
         options, watches = read_options({}), {"local": cast("Any", backend)}
 
-        def note(queue: QueueId, accepted: bool, reason: str) -> None:
-            director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
+        def note(queue: QueueId, fault: StartFault | None, reason: str) -> None:
+            director.note_outcome(queue, accepted=fault is None, reason=reason, now=self.now)
 
         def cancel(excess: Excess) -> None:
             cancelling.order(excess)

@@ -143,7 +143,7 @@ AuditAction = Literal[
     "user-changed", "user-disabled", "user-enabled", "token-issued", "token-revoked", "pilots-drained", "site-closed",
     "site-opened", "site-tested", "breaker-opened", "breaker-closed", "breaker-ordered", "host-shut", "host-closed",
     "host-opened", "quota-changed", "quota-removed", "class-changed", "class-removed", "class-enabled", "class-disabled",
-    "configuration-changed", "configuration-refused", "login-refused",
+    "group-changed", "configuration-changed", "configuration-refused", "login-refused", "pilots-made",
 ]  # fmt: skip
 
 

@@ -45,6 +45,7 @@ from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.site_gates import GateReader
 from lodesman.background.sites import exact_node, find_node
+from lodesman.commands.groups import know_shares
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
@@ -255,6 +256,7 @@ async def _plan_gates(side: ReadSide, request: Request[Nothing, PlanGatesBody]) 
 
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
+    know_shares(side.db, side.policy)
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
 
 

@@ -21,6 +21,7 @@ from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.census import BackendWatch
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
+from lodesman.background.launch import PilotSettings
 from lodesman.background.site_matching import GateOptions
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
@@ -126,6 +127,8 @@ class ReadSide:
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     site_tests: SiteTests = field(default_factory=SiteTests)
     gates: GateOptions = field(default_factory=GateOptions)
+    # Of all pilots, for those that people start themselves.
+    pilot_settings: PilotSettings = field(default_factory=lambda: PilotSettings(servers=(), program=b""))
     # The server's verifier, for plans: submissions bring the one that is configured where they come in.
     jsv: JsvSection = field(default_factory=JsvSection)
     verifier: Verifier = field(init=False)

@@ -22,8 +22,8 @@ from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import MainReason
-from lodesman.api import explain, files, job_lists, site_ads, site_tests
-from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
+from lodesman.api import explain, files, groups, job_lists, pilot_files, site_ads, site_tests, usage
+from lodesman.api.auth import authenticate, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.job_lists import numbers, words
 from lodesman.api.metrics import database_metrics, render_metrics
@@ -33,7 +33,6 @@ from lodesman.api.wire import Receive, Scope, Send, error_answer, following, pag
 from lodesman.background.descriptions import class_of_job, describe_job, eligible_sites
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
-from lodesman.background.usage import usage_for
 from lodesman.commands.job_classes import unknown_classes
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
@@ -45,7 +44,6 @@ from lodesman.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.store.read.pilots import jobs_of_pilots, list_pilots, node_of_pilot
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
 from lodesman.store.read.task_queues import list_task_queues
-from lodesman.store.read.usage import usage_facts
 from lodesman.store.read.why import pilot_facts, waiting_by_reason
 from lodesman.store.sandboxes import used_by
 
@@ -159,7 +157,7 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), pilots_of=own_vo(request.who),
+        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), now=now, pilots_of=own_vo(request.who),
         origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     asked = request.query
@@ -190,14 +188,6 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
         unknown = unknown_classes(side.policy.config.tree, side.classes(side.db))
         found = dataclasses.replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
     return found.in_full(side.clock())
-
-
-@serves(calls.USAGE)
-async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Usage:
-    may = may_touch(request.who, side.policy.sharing_groups())
-    vo = own_vo(request.who)
-    facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
-    return usage_for(facts, side.policy, may, vo=vo)
 
 
 @serves(calls.DIRECTOR)
@@ -265,9 +255,18 @@ class ReadApp(Dispatcher[ReadSide]):
     """The ASGI application of the reading process."""
 
     def __init__(self, side: ReadSide) -> None:
-        super().__init__(
-            "reading", side, (sys.modules[__name__], explain, files, job_lists, site_ads, site_tests)
+        modules = (
+            sys.modules[__name__],
+            explain,
+            files,
+            groups,
+            job_lists,
+            pilot_files,
+            site_ads,
+            site_tests,
+            usage,
         )
+        super().__init__("reading", side, modules)
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
         """By the tokens in the database."""

@@ -206,10 +206,10 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
-    command = Change(add_account, body.name, body.vo, body.groups, admin=body.admin)
+    command = Change(add_account, body.name, body.vo, body.groups, admin=body.admin, by=request.who.name)
     detail = f"VO {body.vo}, groups {', '.join(body.groups)}{', administrator' if body.admin else ''}"
     await core.command(request.audited(command, "user-changed", body.name, detail))
-    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    core.forget_users([body.name])
     return accounts.UserMade(body.name)
 
 
@@ -219,7 +219,7 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
     command = Change(disable_user, body.name, disabled=body.disabled, by=request.who.name)
     action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
     done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
-    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    core.forget_users([body.name])
     return done
 
 

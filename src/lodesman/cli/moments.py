@@ -6,19 +6,9 @@ import time
 from contextlib import suppress
 from datetime import datetime
 
+import click
 
-def duration(word: str) -> float:
-    """Seconds of 90s, 30min, 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
-    from lodesman.resources.model import BadValue
-    from lodesman.resources.units import number_in
-
-    try:
-        seconds = float(number_in(word, "s"))
-    except (BadValue, OverflowError):
-        seconds = 0.0
-    if not 0.0 < seconds < 1e10:
-        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
-    return seconds
+from lodesman.cli.arguments import DURATION
 
 
 def moment_of(word: str) -> float:
@@ -32,8 +22,8 @@ def moment_of(word: str) -> float:
 def past_moment(word: str) -> float:
     """UNIX seconds of a moment, or of how long ago it was: 2h, 7d. Raises ValueError."""
     if not word.isdigit():
-        with suppress(ValueError):
-            return time.time() - duration(word)
+        with suppress(click.BadParameter):
+            return time.time() - DURATION.convert(word, None, None)
     try:
         return moment_of(word)
     except ValueError:

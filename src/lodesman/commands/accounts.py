@@ -14,6 +14,7 @@ from lodesman.resources import ANY, ResourceConfig
 from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
 from lodesman.store.accounts import RevokedTokens, principal_of
+from lodesman.store.groups import note_members
 from lodesman.store.journal import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
@@ -24,14 +25,18 @@ SITE = "site"
 _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 
 
-def add_account(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False) -> None:
+def add_account(
+    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, by: str = "server"
+) -> None:
     """Make or change a user: its VO, its groups and whether it administers this server.
 
     Raises InvalidRequest for a user without a group.
     """
     if not groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
+    before = next((one.groups for one in accounts.list_users(tx.reader()) if one.name == name), [])
     accounts.put_user(tx, name, vo, groups, admin=admin)
+    note_members(tx, name, before, groups, by=by, reason="")
 
 
 def issue_token(

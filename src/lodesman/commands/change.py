@@ -41,7 +41,7 @@ MOST_KINDS: Final = 100
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _FIXED: Final = {
     "input_sandbox": "the files of a job are uploaded when it is submitted",
-    "group": "it decides whose the job is",
+    **dict.fromkeys(("group", "owner", "vo"), "it decides whose the job is"),
 }
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
@@ -134,6 +134,7 @@ class ChangePreparation:
             key=key,
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
+            numbered=members is not None,
             max_attempts=after.max_attempts,
             runs=(),
             held=never,
@@ -204,6 +205,8 @@ class ChangeJobs(RangeAction):
         if self.dry_run:
             return RangeAction.apply(self, tx)
         self._requirements = store_pools(tx, self.live, change.pools)
+        if queues.held:
+            tx.holds_changed()
         out = RangeAction.apply(self, tx)
         for one in change.kinds.values():
             tq_id = queues.index.find(one.key)
@@ -290,7 +293,7 @@ class ChangeJobs(RangeAction):
     def _template(self, tx: Transaction, new: PreparedCohort) -> int:
         """A template of its own for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
-        stored.insert_template(tx, number, new.template, expand=new.expand, max_attempts=new.max_attempts)
+        stored.insert_template(tx, number, new.template, expand=new.fill, max_attempts=new.max_attempts)
         return number
 
     def _rename(self, tx: Transaction, submission: int) -> None:

@@ -339,7 +339,7 @@ class Control(RangeAction):
                 template=cohort.template_id,
             )  # fmt: skip
             self.live.queues.run_came_back(tx, cohort.tq_id, len(run))
-        self._changed(tx, out, cohort, run)
+        self._changed(tx, out, range(cohort.base + run.start, cohort.base + run.stop), JobState(hole.state))
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         if "" not in _MEMBER_FROM[self.action]:
@@ -349,7 +349,7 @@ class Control(RangeAction):
         state = TARGET[self.action].value
         jobs.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
         self.live.queues.left(tx, cohort.tq_id, len(run))
-        self._changed(tx, out, cohort, run)
+        self._changed(tx, out, range(cohort.base + run.start, cohort.base + run.stop), JobState.WAITING)
 
     def _is_kept(self, admin_held: int) -> bool:
         """Whether the action would let a job run that an administrator held, and the caller is none."""
@@ -366,9 +366,7 @@ class Control(RangeAction):
             return "it is Waiting"
         return f"it is Held until a queue can run it, and will be released then: {reason}"
 
-    def _changed(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+    def _changed(self, tx: Transaction, out: ControlOutcome, ids: range, old: JobState) -> None:
         data = {"reason": self.reason} if self.reason else {}
-        state = TARGET[self.action].value
-        ids = range(cohort.base + run.start, cohort.base + run.stop)
-        jobs.add_range_event(tx, self.live.ids, ids, state, **self._by(), **data)
-        out.change(len(run))
+        jobs.move_range(tx, self.live.ids, ids, old, TARGET[self.action], **self._by(), **data)
+        out.change(len(ids))

@@ -30,10 +30,11 @@ from lodesman.resources import GroupConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
-from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
+from lodesman.submission import Exclusions, JobDraft, ban_of_nothing, find_exclusions, optimize
 from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
+_MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
 # Characters of what decides a verdict, above which it is not kept.
 _LARGE_KEY = 16 << 10
@@ -68,6 +69,7 @@ class Preparation:
         self.group = ""
         self.uploads: dict[str, tuple[str, int]] = {}
         self._config: VOConfig | None = None
+        self._bans: set[str] = set()
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
 
     def config(self, group: str) -> VOConfig:
@@ -116,22 +118,36 @@ class Preparation:
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
     ) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
+        check_owner(description, self.who)
         if description.warnings:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
         for cohort in jobs.cohorts(description, places=places):
             key, never = self.judge(cohort, description.members, config)
+            self._warn_of_bans(cohort.spec.banned_sites, config, places)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
                 key=key,
                 template=template,
                 expand=expand,
+                numbered=description.members is not None,
                 max_attempts=cohort.spec.max_attempts,
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,
                 hold=self.holds.get(offset, ""),
             )
+
+    def _warn_of_bans(self, sites: Collection[str], config: VOConfig, places: PositionMap) -> None:
+        """Of sites that are not configured, each once, whatever many cohorts ban it."""
+        for name in sites:
+            if name in self._bans or len(self._bans) >= _MOST_BANS:
+                continue
+            self._bans.add(name)
+            if text := ban_of_nothing(name, config):
+                self.notices.append(
+                    Notice("BannedSite", text, *(jobs.place_of("BannedSite", places) or (0, 0)))
+                )
 
     def judge(
         self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
@@ -190,6 +206,17 @@ class Preparation:
                 )
             self.uploads[name] = announced.sha256, announced.size
         return {name: self.uploads[name] for name in names}
+
+
+def check_owner(description: jobs.Description, who: Principal) -> None:
+    """Whoever a description is for is who sends it. Raises InvalidJob."""
+    for attribute, wanted, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
+        if wanted and wanted != own:
+            raise InvalidJob(
+                f"{attribute}: {shown(wanted)} is not yours; by your token it is {own}.",
+                hint="Leave it out, or submit with the token of that owner.",
+                attribute=attribute,
+            )
 
 
 def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:

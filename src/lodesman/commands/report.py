@@ -16,6 +16,7 @@ from lodesman.commands.bookings import Attempt
 from lodesman.commands.live import Live
 from lodesman.director.hosts import Failure, failed_at_once
 from lodesman.jobs.spec import TERMINAL
+from lodesman.store import accounting
 from lodesman.store.hosts import note_failure
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
@@ -121,10 +122,12 @@ def _after_end(
         if row.state is JobState.WAITING:
             live.queues.left(tx, row.tq_id, 1)
         jobs.force_move(tx, live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
+        accounting.take_out(tx, attempt.id)
         attempts.end_attempt(tx, row.last_attempt, report, again=True)
         count_job(tx, attempt.pilot_id)
         return _accepted(report, "late")
     if report.state != "Running" and is_lost:
+        accounting.take_out(tx, attempt.id)
         attempts.note_late_report(tx, attempt.id, report)
     return _refused(report, "stale attempt" if stale else "already ended")
 

@@ -17,7 +17,7 @@ from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
 from lodesman.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
 from lodesman.store.write import jobs, submit_pools
-from lodesman.store.write.jobs import NewSubmission, WaitingJob, insert_run
+from lodesman.store.write.jobs import Fill, NewSubmission, WaitingJob, insert_run
 
 _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no job names go a day later."
 
@@ -25,7 +25,8 @@ _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no jo
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
-    `held`: why no configured queue can run them; '' if one can. `hold`: why they are Held until they are released.
+    `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
+    indexes. `held`: why no configured queue can run them; '' if one can. `hold`: why they are Held until they are released.
     """
 
     key: TaskQueueKey
@@ -35,6 +36,12 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     runs: tuple[tuple[int, int], ...]
     held: str = ""
     hold: str = ""
+    numbered: bool = False
+
+    @property
+    def fill(self) -> Fill:
+        """What is filled in at the claims of its members."""
+        return Fill.ALL if self.expand else Fill.INDEX if self.numbered else Fill.NOTHING
 
     @property
     def jobs(self) -> int:
@@ -198,7 +205,7 @@ class Submit:
             return known
         number = self._templates[cohort.template] = self.live.ids.template()
         jobs.insert_template(
-            tx, number, cohort.template, expand=cohort.expand, max_attempts=cohort.max_attempts
+            tx, number, cohort.template, expand=cohort.fill, max_attempts=cohort.max_attempts
         )
         return number
 

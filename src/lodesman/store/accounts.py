@@ -122,6 +122,11 @@ def put_user(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admi
     tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, tx.now))
 
 
+def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
+    """The groups of a user, the usual one first."""
+    tx.write("UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name))
+
+
 def insert_token(
     tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, kind: str = "user", note: str,
     expires_at: float | None, parent: bytes | None,

@@ -130,7 +130,7 @@ def empty(kind: Any) -> Any:
     """The least value of a type."""
     plain: dict[Any, Any] = {
         inspect.StrType: "", inspect.IntType: 0, inspect.FloatType: 0.0, inspect.BoolType: False,
-        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None,
+        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None, inspect.BytesType: "",
     }  # fmt: skip
     if isinstance(kind, inspect.Metadata):
         return empty(kind.type)
@@ -276,6 +276,16 @@ def at(lode, server):
         return lode("--server", server.url, *arguments, stdin=stdin)
 
     return run
+
+
+def waited(
+    *, failed: Any = None, jobs: Any = (), unknown: int = 0, over: bool | None = None, **states: int
+) -> dict[str, Any]:
+    """An answer to a wait, with these states."""
+    final = {"Done", "Failed", "Killed", "Deleted"}
+    left = sum(count for name, count in states.items() if name not in final)
+    return {"over": not left if over is None else over, "left": left, "states": states, "unknown": unknown,
+            "failed": failed, "jobs": list(jobs), "more": False}  # fmt: skip
 
 
 def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:

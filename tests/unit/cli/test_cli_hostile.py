@@ -108,7 +108,7 @@ ANSWERS = [
     (["pool", "ls"], "GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS}),
     (["pool", "show", "req1:a"], "GET", "/v1/submit-pools/.*", {
         **POOL, "served_by": [{"site": "s", "ce": "c", "queue": "q"}], "passes": [PASS]}),
-    (["usage"], "GET", "/v1/usage", USAGE),
+    (["usage", "shares"], "GET", "/v1/usage", USAGE),
     (["token", "ls"], "GET", "/v1/tokens", {"tokens": [TOKEN_ROW]}),
     (["whoami"], "GET", "/v1/me", ME),
     (["user", "add", "n", "--vo", "v", "--group", "g"], "POST", "/v1/users", {"name": "n"}),
