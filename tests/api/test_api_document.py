@@ -366,4 +366,4 @@ def test_permissions_agree_with_the_document(house):
         nobody = house.call(call.method, path, b"{}", headers={"x-sha256": "0" * 64})
         assert (nobody.status == 401) == (call.who != "none"), call.path
         user = house.call(call.method, path, b"{}", token="ann", headers={"x-sha256": "0" * 64})
-        assert (user.status == 403) == (call.who in ("pilot", "admin", "site")), call.path
+        assert (user.status == 403) == (call.who in ("pilot", "admin", "vo-admin", "site")), call.path

@@ -32,6 +32,8 @@ TOKENS = {
     "same VO": ("amy", "bob"),
     "other VO": ("olaf",),
     "read-only": ("reader",),
+    "VO admin": ("vera",),
+    "other VO admin": ("otto",),
     "admin": ("admin",),
     "pilot": ("pilot1",),
     "other pilot": ("pilot2",),
@@ -115,6 +117,8 @@ def crowd(house, backend):
     house.side.director = house.director(backend)
     house.user("amy", "physics")
     house.user("olaf", "guests", vo="other")
+    house.user("vera", "bio", vo_admin=True)
+    house.user("otto", "guests", vo="other", vo_admin=True)
     house.tokens["reader"] = house.call(
         "POST", "/v1/tokens", {"account": "ann", "scopes": ["jobs:read", "pilots:read"]}, token="ann"
     ).json["token"]

@@ -83,5 +83,5 @@ def test_a_pilot_that_never_started_has_written_nothing_and_it_is_said_why(house
     stored(house, "native_id = NULL, reason = 'sbatch: invalid account'")
     no = "the batch system local has not accepted it (sbatch: invalid account)."
     assert said() == f"Pilot 1 has written nothing: {no}"
-    stored(house, "joined_at = 5.0")
-    assert said() == "Pilot 1 was started by others, at its node: nothing of it is kept here."
+    stored(house, "backend = 'manual'")
+    assert said() == "A person started pilot 1, or will: its output is where that was done."

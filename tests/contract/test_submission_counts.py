@@ -111,6 +111,8 @@ def test_filters(house, counts):
     assert firsts(submission=2) == [11]
     assert firsts(sight=Sight("bob")) == [11]
     assert firsts(sight=Sight("eve", ("g",), "vo")) == [13, 11, 1]
+    assert firsts(sight=Sight("eve", (), "vo", whole_vo=True)) == [13, 11, 1]
+    assert firsts(sight=Sight("eve", ("g",), "other", whole_vo=True)) == []
     assert firsts(since=house.clock + 1) == []
 
 

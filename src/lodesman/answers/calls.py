@@ -278,10 +278,10 @@ DIRECTOR = get(
 # --- users and the server -----------------------------------------------------------------------------------------------
 
 ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
-ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-USERS = get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
+ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", repeatable=True)
+USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
-    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "admin", "Disable or enable a user",
+    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
 )
 TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
@@ -295,11 +295,11 @@ GROUP = get(
     "/v1/groups/{group}", groups.GroupAt, groups.GroupInFull, "jobs:read", "A group, and what was done to it"
 )
 SET_GROUP_SHARE = post(
-    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "admin", "Set the share of a group, or take it back",
+    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "vo-admin", "Set the share of a group, or take it back",
     refused=(404, 409),
 )
 SET_GROUP_USERS = post(
-    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "admin", "Let users join a group or leave it",
+    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "vo-admin", "Let users join a group or leave it",
     refused=(404, 409), repeatable=True,
 )
 AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")

@@ -51,7 +51,7 @@ from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
 from lodesman.quota.matching import QuotaJob
-from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
 from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -74,7 +74,7 @@ def _explainer(side: ReadSide) -> Explainer:
 @serves(calls.JOB_WHY)
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
-    job, path = side.job(request.query.job, request.who), request.query.queue
+    job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
@@ -141,10 +141,8 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
     never = f"Pilot {row.id} has written nothing:"
-    if row.native_id is None and row.joined_at is not None:
-        raise NotFound(
-            f"Pilot {row.id} was started by others, at {row.host or 'its node'}: nothing of it is kept here."
-        )
+    if row.backend == MANUAL:
+        raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
     if row.native_id is None:
         why = f" ({row.reason})" if row.reason else ""
         raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")

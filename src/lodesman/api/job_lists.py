@@ -15,7 +15,7 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.job_queries import CountsQuery, JobsQuery, Submissions, SubmissionsQuery
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
-from lodesman.api.auth import may_touch, own_vo, sees_all
+from lodesman.api.auth import may_touch, own_vo, sees_all, vo_administered
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import page
@@ -61,7 +61,7 @@ def _after(asked: JobsQuery) -> JobsQuery:
 @serves(calls.JOB_COUNTS)
 async def _job_counts(side: ReadSide, request: Request[CountsQuery, Nothing]) -> jobs.Counts:
     who = request.who
-    may = may_touch(who, side.policy.sharing_groups())
+    may = may_touch(who, side.policy.sharing_groups(), for_vo_admins=True)
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
     counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
@@ -90,7 +90,9 @@ def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
 
 def _sight(side: ReadSide, who: Principal) -> Sight:
     shared = side.policy.sharing_groups().intersection(who.groups)
-    return Sight() if sees_all(who) else Sight(who.name, sorted(shared), who.vo)
+    if sees_all(who):
+        return Sight()
+    return Sight(who.name, sorted(shared), who.vo, whole_vo=bool(vo_administered(who)))
 
 
 def _check(asked: JobsQuery | SubmissionsQuery) -> None:

@@ -40,6 +40,7 @@ _FOR: Mapping[Who, str] = {
     "user": "users",
     "pilot": "pilots",
     "admin": "administrators",
+    "vo-admin": "administrators, and those of a VO for what is of that VO",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
     "site": "the site itself",
     "site or pilots:read": "the site itself, and users with the scope pilots:read",

@@ -171,10 +171,10 @@ class ReadSide:
             self._seen[1][vo] = seen_by(self.policy, vo)
         return self._seen[1][vo]
 
-    def job(self, job_id: int, who: Principal) -> Job:
-        """A job that the caller may see. Raises NotFound."""
+    def job(self, job_id: int, who: Principal, *, for_vo_admins: bool = False) -> Job:
+        """A job that the caller may see; `for_vo_admins`: so may the administrator of its VO. Raises NotFound."""
         job = job_by_id(self.db, job_id)
-        may = may_touch(who, self.policy.sharing_groups())
+        may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
         if job is None or not may(job.owner, job.group, job.vo):

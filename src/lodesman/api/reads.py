@@ -23,7 +23,7 @@ from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import MainReason
 from lodesman.api import explain, files, groups, job_lists, pilot_files, site_ads, site_tests, usage
-from lodesman.api.auth import authenticate, own_vo, sees_all, vo_of
+from lodesman.api.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.job_lists import numbers, words
 from lodesman.api.metrics import database_metrics, render_metrics
@@ -50,7 +50,7 @@ from lodesman.store.sandboxes import used_by
 
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
-    db, found = side.db, side.job(request.query.job, request.who)
+    db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
     return jobs.JobInFull(
         **asdict(found), job_class=class_of_job(db, found), sites=eligible_sites(db, side.policy, found),
         attempts=attempts_of_job(db, found), events=events_of_job(db, found),
@@ -204,7 +204,9 @@ async def _last_iteration(
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
     asked, name = request.query, attrgetter("hash")
-    found = list_tokens(side.db, "" if sees_all(request.who) else request.who.name)
+    who = request.who
+    all_in_reach = sees_all(who) or vo_administered(who)
+    found = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
     some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Tokens(some, **more)
 
@@ -212,7 +214,8 @@ async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> a
 @serves(calls.USERS)
 async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
     asked, name = request.query, attrgetter("name")
-    some, more = page(following(list_users(side.db), asked.after, asked.limit, name), asked.limit, name)
+    found = list_users(side.db, vo_administered(request.who))
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Users(some, **more)
 
 
@@ -232,7 +235,14 @@ async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me
     used = used_by(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
     return accounts.Me(
-        who.name, cast("Any", who.kind), who.vo, list(who.groups), who.admin, sorted(who.scopes), inputs
+        who.name,
+        cast("Any", who.kind),
+        who.vo,
+        list(who.groups),
+        who.admin,
+        sorted(who.scopes),
+        inputs,
+        who.vo_admin,
     )
 
 

@@ -47,11 +47,14 @@ WHERE id > ? AND id <= ?"""
 
 
 class Sight(NamedTuple):
-    """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO; all if `user` is None."""
+    """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO, or of the `whole_vo`; all if
+    `user` is None.
+    """
 
     user: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
+    whole_vo: bool = False
 
 
 EVERYTHING: Final = Sight()
@@ -97,9 +100,14 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
     if asked.owner:
         found.append(("s.owner = ?", (asked.owner,)))
     if sight.user is not None and sight.user != asked.owner:
-        marks = ", ".join("?" * len(sight.shared))
-        shared = f" OR s.vo = ? AND s.grp IN ({marks})" if sight.shared else ""
-        found.append((f"(s.owner = ?{shared})", (sight.user, *((sight.vo, *sight.shared) if shared else ()))))
+        more: tuple[str, ...] = ()
+        others = ""
+        if sight.whole_vo:
+            others, more = " OR s.vo = ?", (sight.vo,)
+        elif sight.shared:
+            marks = ", ".join("?" * len(sight.shared))
+            others, more = f" OR s.vo = ? AND s.grp IN ({marks})", (sight.vo, *sight.shared)
+        found.append((f"(s.owner = ?{others})", (sight.user, *more)))
     if asked.group:
         found.append(("s.grp = ?", (asked.group,)))
     if asked.name:
