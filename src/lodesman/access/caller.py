@@ -13,8 +13,9 @@ from lodesman.errors import InvalidConfig, LodesmanError
 
 if TYPE_CHECKING:
     from lodesman.answers.call import Call
+    from lodesman.answers.job_queries import JobsQuery
     from lodesman.answers.jobs import Job
-    from lodesman.answers.requests import AllQuery, JobsQuery
+    from lodesman.answers.requests import AllQuery
     from lodesman.client import Client
 
 # A person waits: about a second for a server that restarts, no more.
