@@ -364,3 +364,21 @@ def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
         patch.setattr("lodesman.api.waits.standing", fails)
         assert ask(house, "1").code == "unavailable"
     assert ask(house, "1").json["states"] == {"Waiting": 1}
+
+
+def test_ranges_of_one_user_and_of_all_are_limited(house, monkeypatch):
+    house.submitted(*[{}] * 9)
+    monkeypatch.setattr("lodesman.api.waits._MOST_PARTS_OF_ONE", 3)
+    monkeypatch.setattr("lodesman.api.waits._MOST_PARTS_IN_ALL", 5)
+    mine = Waiting(house, "1,3")
+    assert ask(house, "5,7").code == "too-often"
+    assert ask(house, "5,7", "admin").status == 200
+    # Counts that are not asked for any more make room.
+    assert ask(house, "1,5,9", "admin").status == 200
+    assert len(house.core.waits.followed.watches) == 2
+    theirs = Waiting(house, "1,5,9", "admin")
+    assert ask(house, "7").code == "unavailable"
+    house.control("kill", 1, 9)
+    assert mine.answer()["over"]
+    assert theirs.answer()["over"]
+    assert ask(house, "7").status == 200

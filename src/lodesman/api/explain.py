@@ -51,7 +51,7 @@ from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
 from lodesman.quota.matching import QuotaJob
-from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
 from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -140,8 +140,11 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
+    if row.backend == MANUAL:
+        raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
     if row.native_id is None:
-        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it.")
+        why = f" ({row.reason})" if row.reason else ""
+        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it{why}.")
     if watch is None:
         raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
     found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)

@@ -55,7 +55,7 @@ async def _wait(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
     wanted, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
     with waits.place(request.who.name):
         watch = await waits.watch(wanted, may)
-        with waits.using(watch):
+        with waits.using(watch, request.who.name):
             until = waits.until(watch, first=query.any, held=query.held, seconds=query.seconds)
             await _unless_gone(request.receive, until)
             await waits.settled(watch)
@@ -115,7 +115,7 @@ class _EventStream(Response):
         """Send until the client goes away, or the server ends."""
         waits, watch = self._waits, self._watch
         with (
-            waits.place(self._name, stream=True), waits.using(watch), waits.streaming(watch, self._push),
+            waits.place(self._name, stream=True), waits.using(watch, self._name), waits.streaming(watch, self._push),
         ):  # fmt: skip
             await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
             await send({"type": "http.response.body", "body": self._standing("states"), "more_body": True})

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import EndedJob, JobStates, StateChanged
 from lodesman.commands.control import no_longer_known, unseen
-from lodesman.errors import InvalidRequest, LodesmanError, TooOften, Unavailable
+from lodesman.errors import InvalidRequest, TooOften, Unavailable
 from lodesman.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
 from lodesman.store import Database, Reader
 from lodesman.store.journal import Change, Command, Journal, Transaction
@@ -34,6 +34,7 @@ Push = Callable[[list[bytes] | None], None]
 _IDLE_SECONDS: Final = 120.0
 _MOST_PARTS: Final = 10_000
 _MOST_PARTS_IN_ALL: Final = 200_000
+_MOST_PARTS_OF_ONE: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,10 @@ class Waits:
         self._journal = journal
         self._command = command
         self._beginning = asyncio.Lock()
+        # Whether all batches from now on keep their changes.
+        self._follows = False
         self._of: dict[JobWatch, _Followers] = {}
-        self._waits, self._streams = Counter[str](), Counter[str]()
+        self._waits, self._streams, self._parts = Counter[str](), Counter[str](), Counter[str]()
         self._sweep: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -133,14 +136,20 @@ class Waits:
     # --- counts ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def using(self, watch: JobWatch) -> Iterator[None]:
-        """Around a request: the watch stays as long."""
-        of = self._of[watch]
+    def using(self, watch: JobWatch, name: str) -> Iterator[None]:
+        """Around a request of this user: the watch stays as long. Raises TooOften."""
+        of, parts = self._of[watch], len(watch.ranges)
+        if self._parts[name] + parts > _MOST_PARTS_OF_ONE:
+            raise _too_many(_MOST_PARTS_OF_ONE, "jobs and ranges that your requests wait for")
+        self._parts[name] += parts
         of.users += 1
         try:
             yield
         finally:
             of.users -= 1
+            self._parts[name] -= parts
+            if not self._parts[name]:
+                del self._parts[name]
             of.used = asyncio.get_running_loop().time()
 
     async def watch(self, wanted: tuple[range, ...], may: Callable[[str, str, str], bool]) -> JobWatch:
@@ -148,16 +157,17 @@ class Waits:
         ranges, InvalidRequest if there are too many.
         """
         parts = tuple(await self._looking.read(_parts_seen, wanted, may))
-        watch = self.followed.watches.get(parts)
-        if watch is None:
-            if len(parts) + self.followed.ranges > _MOST_PARTS_IN_ALL:
-                raise Unavailable("Too many different jobs are waited for.", hint="Try again in a moment.")
-            async with self._beginning:
-                watch = self.followed.watches.get(parts) or await self._begin(parts)
-        await self.settled(watch)
+        watch = self.followed.watches.get(parts) or self._new(parts)
+        of = self._of[watch]
+        of.users += 1
+        try:
+            await self._follow()
+            await self.settled(watch)
+        finally:
+            of.users -= 1
+            of.used = asyncio.get_running_loop().time()
         if watch.unknown == watch.size:
             raise no_longer_known(parts[0][0], parts[-1][-1])
-        self._of[watch].used = asyncio.get_running_loop().time()
         return watch
 
     async def ends(self, watch: JobWatch, limit: int) -> Ends:
@@ -174,22 +184,26 @@ class Waits:
             of.ends[limit] = found
         return of.ends[limit]
 
-    async def _begin(self, parts: tuple[range, ...]) -> JobWatch:
-        """Let the journal keep changes from now on, and count."""
+    def _new(self, parts: tuple[range, ...]) -> JobWatch:
+        """Raises Unavailable if there are too many."""
+        if len(parts) + self.followed.ranges > _MOST_PARTS_IN_ALL:
+            self._forget_unused(0.0)
+        if len(parts) + self.followed.ranges > _MOST_PARTS_IN_ALL:
+            raise Unavailable("Too many different jobs are waited for.", hint="Try again in a moment.")
         watch = JobWatch(parts)
         self.followed.add(watch)
-        self._of[watch] = _Followers(used=asyncio.get_running_loop().time())
-        if not self._journal.follows:
-            self._journal.follows = True
-            # The batch of this command is the first that surely keeps changes: earlier ones are in the snapshot.
-            try:
-                await self._command(Change(_nothing))
-            except LodesmanError:
-                self._forget(watch)
-                raise
+        self._of[watch] = _Followers()
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._forget_idle)
         return watch
+
+    async def _follow(self) -> None:
+        """Let the journal keep changes from now on, surely: a batch that had begun before is in the snapshot."""
+        async with self._beginning:
+            if not self._follows:
+                self._journal.follows = True
+                await self._command(Change(_nothing))
+                self._follows = True
 
     async def settled(self, watch: JobWatch) -> None:
         """Wait until the counts are of now. Raises what the reader raises."""
@@ -277,11 +291,15 @@ class Waits:
             for push in of.streams:
                 push([])
 
-    def _forget_idle(self) -> None:
+    def _forget_unused(self, seconds: float) -> None:
+        """Forget counts that no client asked for in this time."""
         now = asyncio.get_running_loop().time()
         for watch, of in list(self._of.items()):
-            if not of.users and of.reading is None and now - of.used > _IDLE_SECONDS:
+            if not of.users and of.reading is None and now - of.used >= seconds:
                 self._forget(watch)
+
+    def _forget_idle(self) -> None:
+        self._forget_unused(_IDLE_SECONDS)
         again = bool(self._of)
         self._sweep = (
             asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._forget_idle) if again else None
@@ -290,7 +308,8 @@ class Waits:
     def _forget(self, watch: JobWatch) -> None:
         self.followed.drop(watch)
         del self._of[watch]
-        self._journal.follows = bool(self._of)
+        if not self._of:
+            self._journal.follows = self._follows = False
 
 
 def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:

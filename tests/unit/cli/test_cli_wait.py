@@ -224,3 +224,10 @@ def test_following_logs_ends_with_the_exit_code(at, server, answering):
     answering(waited(Failed=1, failed=FAILED, jobs=[FAILED]))
     result = at("logs", "-f", "17")
     assert (result.code, result.out, result.err) == (3, "no\n", "lode: Job 17 is Failed (exit code 3).\n")
+
+
+def test_submit_wait_of_a_command(at, server, answering):
+    submitting(server)
+    answering(waited(Done=1))
+    result = at("submit", "--wait", "--", "true")
+    assert (result.code, result.out) == (0, "12-14\n")
