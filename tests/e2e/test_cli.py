@@ -128,6 +128,7 @@ def test_a_first_job_from_submission_to_result(shell: Shell) -> None:
     assert events[0] == "Waiting"
     assert events[-1] == "Done"
     assert shell.json("usage", "shares")["states"]["Done"] >= 1
+    assert shell.json("usage", "--by", "user")["rows"][0]["jobs"] >= 1
 
 
 def test_an_array_with_files_there_and_back(shell: Shell) -> None:

@@ -19,8 +19,9 @@ from lodesman.access.files import Taken, packed
 from lodesman.access.outputs import download
 from lodesman.access.uploads import measure, upload
 from lodesman.answers import calls
+from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jobs import JobInFull, Submission
-from lodesman.answers.requests import ControlBody, JobAt, JobInQueue, SubmitBody
+from lodesman.answers.requests import JobAt, JobInQueue, SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
