@@ -130,7 +130,7 @@ def test_columns_order_and_forms(at, listed):
     assert (
         at("status", "--columns", "sites", "--format", "tsv").out.splitlines() == ["sites"] + ["3 North"] * 3
     )
-    for wrong in (["--columns", "odd"], ["--sort", "-odd"], ["--format", "{odd}"], ["--format", "xml"]):
+    for wrong in (["--columns", "odd"], ["--sort", "-odd"], ["--format", "{odd}"], ["--format", "{name"], ["--format", "xml"]):
         result = at("status", *wrong)
         assert (result.code, "There are submission," in result.err or "none of table" in result.err) == (
             2,
@@ -139,14 +139,13 @@ def test_columns_order_and_forms(at, listed):
     assert at("status", "--watch", "--format", "csv").code == 2
 
 
-def test_times_of_jobs_for_people_and_for_programs(at, server):
+def test_times_of_jobs_for_people_and_for_programs(at, server, monkeypatch):
     rows = [job_row(1, since=86_400.0, started_at=None, max_rss_mb=12.5, cpu_seconds=3.25)]
     server.on("GET", "/v1/jobs", {"jobs": rows})
     wanted = ["status", "1", "--utc", "--columns", "since,age,started,cpu,memory"]
-    assert (
-        at(*wanted, "--format", "csv").out.splitlines()[1]
-        == "1970-01-02T00:00:00Z,1970-01-02T00:00:00Z,,3.25,12.5"
-    )
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time", lambda: 86_460.4)
+        assert at(*wanted, "--format", "csv").out.splitlines()[1] == "1970-01-02T00:00:00Z,60,,3.25,12.5"
     assert at(*wanted).out.splitlines()[1].startswith("1970-01-02 00:00Z")
     assert at("status", "1", "--sort", "started,job").code == 0
 
