@@ -6,7 +6,6 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -130,8 +130,14 @@ def test_columns_order_and_forms(at, listed):
     assert (
         at("status", "--columns", "sites", "--format", "tsv").out.splitlines() == ["sites"] + ["3 North"] * 3
     )
-    for wrong in (["--columns", "odd"], ["--sort", "-odd"], ["--format", "{odd}"], ["--format", "{name"], ["--format", "xml"]):
-        result = at("status", *wrong)
+    for option, word in (
+        ("columns", "odd"),
+        ("sort", "-odd"),
+        ("format", "{odd}"),
+        ("format", "{name"),
+        ("format", "xml"),
+    ):
+        result = at("status", f"--{option}", word)
         assert (result.code, "There are submission," in result.err or "none of table" in result.err) == (
             2,
             True,
