@@ -211,14 +211,15 @@ def test_jobs_are_chosen_without_numbers(at, obeying):
         "selection": {"states": ["Failed"], "name": "f*", "submissions": [3], "owner": "bob"},
     }  # fmt: skip
     obeying.outcomes = [{"changed": 0, "refused": 0, "examples": []}]
-    assert "chosen with --owner" in at("kill", "5", "--state", "Failed").err
+    none = "lode: You have no such job. Jobs of other users: --owner NAME.\n"
+    assert at("kill", "5", "--state", "Failed").err == none
     result = at("kill")
     assert (result.code, "Name jobs, or choose them" in result.err) == (2, True)
 
 
 def test_a_dry_run_only_counts(at, obeying):
     assert at("hold", "--state", "Done", "--dry-run").out == (
-        "Up to 4 jobs (of 3 submissions) would be meant by hold. Nothing was changed.\n"
+        "hold would mean up to 4 jobs (of 3 submissions). Nothing was changed.\n"
     )
     assert at("hold", "5-9", "--dry-run", "--json").json == {"dry_run": True, "jobs": 5}
     assert {one.method for one in obeying.asked} == {"GET"}
