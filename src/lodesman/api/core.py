@@ -132,6 +132,7 @@ class Core:
     submitted_jobs: int = 0
 
     def __post_init__(self) -> None:
+        self.live.limits = self.limits
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.live.announce = lambda what: self.announce(what)  # noqa: PLW0108 - the server sets it later
         self.jitter = random.Random()

@@ -29,7 +29,13 @@ from lodesman.jsv import check_modification
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.read.jobs import ChangeableJobs, changeable_jobs, resolution_of_class, stored_members
+from lodesman.store.read.jobs import (
+    ChangeableJobs,
+    StoredTemplate,
+    changeable_jobs,
+    resolution_of_class,
+    stored_members,
+)
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.store.write import jobs as stored
 from lodesman.store.write import submit_pools
@@ -135,6 +141,7 @@ class ChangePreparation:
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
             max_attempts=after.max_attempts,
+            retry=jobs.retry_text(after),
             runs=(),
             held=never,
         )
@@ -226,7 +233,8 @@ class ChangeJobs(RangeAction):
             queues.left(tx, row.tq_id, 1)
         tq_id = self._queue_of(tx, new)
         stored.change_row(
-            tx, ids, row, tq_id=tq_id, template=self._template(tx, new), max_attempts=new.max_attempts,
+            tx, ids, row, tq_id=tq_id, template=self._template(tx, new),
+            max_attempts=self.live.attempts(new.max_attempts),
             **self._data(),
         )  # fmt: skip
         self._rename(tx, row.submission_id)
@@ -290,7 +298,8 @@ class ChangeJobs(RangeAction):
     def _template(self, tx: Transaction, new: PreparedCohort) -> int:
         """A template of its own for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
-        stored.insert_template(tx, number, new.template, expand=new.expand, max_attempts=new.max_attempts)
+        most = self.live.attempts(new.max_attempts)
+        stored.insert_template(tx, number, StoredTemplate(new.expand, most, new.template, new.retry))
         return number
 
     def _rename(self, tx: Transaction, submission: int) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from lodesman.answers.accounts import LimitSection
 from lodesman.answers.vocabulary import Waking
 from lodesman.commands.bookings import Attempt, Bookings, Held
 from lodesman.commands.pool_map import PoolMap
@@ -136,6 +137,7 @@ class Live:
         """`packs`: whether jobs are packed into pilots that run several at once."""
         replay(db)
         self.rng = rng
+        self.limits = LimitSection()
         self.announce: Callable[[Waking], None] = lambda _: None
         self.ids = Ids(db)
         self.pools = _LivePools.load(db)
@@ -148,3 +150,7 @@ class Live:
         self.hosts = HostLoads(row.node for row in joined_pilots(db))
         self.bookings = Bookings(self.queues.index, self.pilots.held)
         self.bookings.read(db)
+
+    def attempts(self, wanted: int) -> int:
+        """How many attempts a job may have that asks for `wanted`."""
+        return min(wanted, self.limits.attempts or wanted)

@@ -128,6 +128,7 @@ class Preparation:
                 template=template,
                 expand=expand,
                 max_attempts=cohort.spec.max_attempts,
+                retry=jobs.retry_text(cohort.spec),
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,
                 hold=self.holds.get(offset, ""),

@@ -15,6 +15,7 @@ from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import StoredTemplate
 from lodesman.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
 from lodesman.store.write import jobs, submit_pools
 from lodesman.store.write.jobs import NewSubmission, WaitingJob, insert_run
@@ -25,13 +26,15 @@ _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no jo
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
-    `held`: why no configured queue can run them; '' if one can. `hold`: why they are Held until they are released.
+    `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them; '' if one
+    can. `hold`: why they are Held until they are released.
     """
 
     key: TaskQueueKey
     template: str
     expand: bool
     max_attempts: int
+    retry: str | None = None
     runs: tuple[tuple[int, int], ...]
     held: str = ""
     hold: str = ""
@@ -76,7 +79,7 @@ class Submit:
     live: Live
     prepared: PreparedSubmission
     limits: LimitSection | None = None
-    _templates: dict[str, int] = field(default_factory=dict)
+    _templates: dict[StoredTemplate, int] = field(default_factory=dict)
     # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
     _queues: dict[int, int] = field(default_factory=dict)
     _joining: dict[int, int] = field(default_factory=dict)
@@ -162,7 +165,8 @@ class Submit:
                 event = jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
             elif self.prepared.count == 1:
                 event = jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
-            job = WaitingJob(job_id, number, template, 0, event, None, cohort.max_attempts)
+            most = self.live.attempts(cohort.max_attempts)
+            job = WaitingJob(job_id, number, template, 0, event, None, most)
             jobs.insert_waiting(tx, tq_id, job)
             if self.prepared.count == 1:
                 self.live.queues.row_joined(tx, tq_id, job)
@@ -193,13 +197,14 @@ class Submit:
                 rest = order.apply(tx).rest
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
-        known = self._templates.get(cohort.template)
+        body = StoredTemplate(
+            cohort.expand, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
+        )
+        known = self._templates.get(body)
         if known is not None:
             return known
-        number = self._templates[cohort.template] = self.live.ids.template()
-        jobs.insert_template(
-            tx, number, cohort.template, expand=cohort.expand, max_attempts=cohort.max_attempts
-        )
+        number = self._templates[body] = self.live.ids.template()
+        jobs.insert_template(tx, number, body)
         return number
 
 

@@ -7,7 +7,8 @@ import logging
 from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
-from lodesman.commands.report import NOT_TAKEN, PAYLOAD_CAUSES, take_back
+from lodesman.commands.report import NOT_TAKEN, take_back
+from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
 from lodesman.store.journal import Transaction

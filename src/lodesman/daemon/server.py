@@ -252,6 +252,7 @@ class Server:
             self.core.limits, self.core.jsv = config.limits, config.jsv
             self.core.gates = bootstrap.gate_options(config)
             self.core.live.queues.packs = config.matching.packs
+            self.core.live.limits = config.limits
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             policy = await asyncio.to_thread(self._policy, config, bits)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NoReturn
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
 from lodesman.jobs.record import PositionMap, shown
+from lodesman.jobs.retries import retry_causes
 
 _Use = Literal["text", "key", "limit", "fixed"]
 
@@ -70,6 +71,10 @@ _EXPECTED = "whole seconds from 0 (unknown) to 1000000000"
 _PRIORITY = "a whole number from 0 (background) to 10"
 _VACATE = "a whole number from -1000000000 to 1000000000; higher is kept longer"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
+_RETRY_ON = (
+    'causes, exit codes or ranges of them, as in {75, "100-110", "memory-limit"}, the same for all members'
+)
+_FACTOR = "a number from 1 to 10, the same for all members"
 
 KEPT: Final = "GridEngine"
 """The attribute of a description that keeps what has no meaning here."""
@@ -114,6 +119,8 @@ ATTRIBUTES: Final = (
     Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
     Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
+    Attribute("RetryOn", "retry_on", "fixed", retry_causes, _RETRY_ON),
+    Attribute("RetryMemoryFactor", "retry_memory_factor", "fixed", values.real(1, 10), _FACTOR),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
 )

@@ -13,6 +13,7 @@ from lodesman.errors import Conflict, NotFound
 from lodesman.jobs.spec import ACTIVE, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import StoredTemplate
 
 INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
 _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
@@ -34,7 +35,7 @@ FROM job j JOIN submission s ON s.id = j.submission_id"""
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
-_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
+_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body, retry) VALUES (?,?,?,?,?)"
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
 # Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
@@ -250,9 +251,9 @@ def insert_submission(
     )  # fmt: skip
 
 
-def insert_template(tx: Transaction, number: int, body: str, *, expand: bool, max_attempts: int) -> None:
-    """Store what pilots are given; `expand`: its placeholders are filled at the claim."""
-    tx.later(_INSERT_TEMPLATE, (number, expand, max_attempts, body))
+def insert_template(tx: Transaction, number: int, new: StoredTemplate) -> None:
+    """Store what is alike of jobs."""
+    tx.later(_INSERT_TEMPLATE, (number, *new))
 
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
