@@ -6,6 +6,7 @@ arrays that no pilot took stay a run, however many they are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -48,6 +49,9 @@ _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _FIXED: Final = {
     "input_sandbox": "the files of a job are uploaded when it is submitted",
     "group": "it decides whose the job is",
+    **dict.fromkeys(
+        ("after", "after_ok", "on_parent_failure"), "what a job waits for is said when it is submitted"
+    ),
 }
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
@@ -132,12 +136,13 @@ class ChangePreparation:
         config = work.config("")
         # One: what members differ in beside text was filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))
+        waits = key.waits_for_jobs
         key, never = work.judge(cohort, members, config)
         self._pools |= work.pools
         expand = members is not None and jobs.Template(after, members).varies
         body: Any = {"spec": jobs.spec_to_json(after), "uploads": uploads}
         return PreparedCohort(
-            key=key,
+            key=dataclasses.replace(key, waits_for_jobs=waits),
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
             max_attempts=after.max_attempts,

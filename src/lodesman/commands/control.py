@@ -19,7 +19,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bound import unbind
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
-from lodesman.jobs.spec import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import has_submission, was_given_out
@@ -362,6 +362,8 @@ class Control(RangeAction):
         data = {"reason": self.reason} if self.reason else {}
         state = TARGET[self.action].value
         ids = range(cohort.base + run.start, cohort.base + run.stop)
+        if state in TERMINAL:
+            tx.ended.append((cohort.submission_id, ids[0], ids[-1]))
         jobs.add_range_event(tx, self.live.ids, ids, state, **self._by(), **data)
         out.change(len(run))
 

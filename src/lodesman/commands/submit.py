@@ -11,6 +11,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.jobs import Submission
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
+from lodesman.commands.order import Waits, rows_of
 from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
@@ -63,13 +64,14 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     """A checked submission, ready to be stored.
 
     `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
-    that it was checked by.
+    that it was checked by. `waits`: what its jobs wait for.
     """
 
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
     inputs: tuple[str, ...] = ()
     config: str = ""
+    waits: tuple[Waits, ...] = ()
 
 
 @dataclass(slots=True)
@@ -99,8 +101,9 @@ class Submit:
         need_all(tx, what.owner, what.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
-        base = self.live.ids.jobs(tx, what.count)
-        number = self.live.ids.submission()
+        number, base = self.live.ids.submission(), self.live.ids.next_job
+        waits = rows_of(tx, what.waits, what.owner, base=base, number=number) if what.waits else ()
+        self.live.ids.jobs(tx, what.count)
         ids = range(base, base + what.count)
         if what.count > 1:
             jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
@@ -114,6 +117,8 @@ class Submit:
             if what.count > 1:  # of one row the front has been given
                 self.live.queues.forget_front(tx, tq_id)
             self.live.queues.joined(tx, tq_id, joining)
+        if waits:
+            self.live.order.add(tx, waits)
         self._hold(tx, base)
         if what.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.

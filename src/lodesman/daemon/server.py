@@ -21,9 +21,9 @@ from lodesman.api.quotas import use_policy
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
-from lodesman.commands.claim import serve_parked
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
+from lodesman.commands.order import end_batch
 from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.submit_pools import number_queues, set_shares
@@ -85,7 +85,7 @@ class Server:
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             idle_seconds=config.pilots.idle_seconds,
             sandbox_mb=config.server.sandbox_mb,
-            at_end=partial(serve_parked, live),
+            at_end=partial(end_batch, live),
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,

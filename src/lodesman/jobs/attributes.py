@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NoReturn
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
+from lodesman.jobs.order import on_failure, parents
 from lodesman.jobs.record import PositionMap, shown
 from lodesman.jobs.retries import retry_causes
 
@@ -74,6 +75,9 @@ _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
 _RETRY_ON = (
     'causes, exit codes or ranges of them, as in {75, "100-110", "memory-limit"}, the same for all members'
 )
+_PARENTS = (
+    'ids of jobs and ranges of them, as in {12, "100-199"} or "100-199:index", the same for all members'
+)
 _FACTOR = "a number from 1 to 10, the same for all members"
 
 KEPT: Final = "GridEngine"
@@ -121,6 +125,10 @@ ATTRIBUTES: Final = (
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
     Attribute("RetryOn", "retry_on", "fixed", retry_causes, _RETRY_ON),
     Attribute("RetryMemoryFactor", "retry_memory_factor", "fixed", values.real(1, 10), _FACTOR),
+    # What it waits for.
+    Attribute("After", "after", "fixed", parents, _PARENTS),
+    Attribute("AfterOk", "after_ok", "fixed", parents, _PARENTS),
+    Attribute("OnParentFailure", "on_parent_failure", "fixed", on_failure, '"hold" or "cancel"', plain=True),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
 )

@@ -65,6 +65,9 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_attempts: int = 3
     retry_on: tuple[str, ...] = ()
     retry_memory_factor: float = 1.0
+    after: tuple[str, ...] = ()
+    after_ok: tuple[str, ...] = ()
+    on_parent_failure: str = "hold"
     exclusive: bool = False
     vacate_priority: int = 0
 

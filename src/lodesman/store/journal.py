@@ -57,10 +57,11 @@ class Transaction(MemoryChanges):
 
     `later` collects rows per statement and runs them as one executemany before anything is read and
     before the commit. `undo` holds inverse operations on memory; `answer` answers a parked claim after the
-    commit, and `afterwards` runs there. `now` is the time of the batch.
+    commit, and `afterwards` runs there. `now` is the time of the batch; `ended`: the jobs that have ended in it, as
+    (submission, first, last).
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "ended", "now")
 
     def __init__(self, db: Writer, now: float) -> None:
         super().__init__()
@@ -70,6 +71,7 @@ class Transaction(MemoryChanges):
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
+        self.ended: list[tuple[int, int, int]] = []
 
     def later(self, sql: str, row: Sequence[Any]) -> None:
         """Add one row to the set statement `sql`."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
-from lodesman.jobs.spec import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import StoredTemplate
@@ -18,6 +18,8 @@ from lodesman.store.read.jobs import StoredTemplate
 INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
 _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
 max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
+_INSERT_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, max_attempts, reason)
+VALUES (?,?,?,?,?,1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
 reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
 # What was added for attempts that never began (`allow_another`) stays.
@@ -150,6 +152,14 @@ def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
     )
 
 
+def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState, reason: str) -> None:
+    """Give a member of an array a row, in this state."""
+    tx.later(
+        _INSERT_MEMBER,
+        (job.id, job.submission_id, tq_id, job.template_id, state.value, tx.now, job.max_attempts, reason),
+    )
+
+
 def requeue_row(tx: Transaction, job_id: int) -> bool:
     """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
     return bool(tx.write(_REQUEUE, (job_id,)))
@@ -220,6 +230,8 @@ def force_move(
     queued = 1 if new is JobState.WAITING else None
     pilot = row.pilot_id if new in ACTIVE else None
     held = {JobState.HELD: admin, JobState.WAITING: False}.get(new)
+    if new in TERMINAL:
+        tx.ended.append((row.submission_id, row.id, row.id))
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
 
 
