@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lodesman.jobstatus.vacate.candidates import Candidate
 from lodesman.jobstatus.vacate.simulation import Assumed, LoggedJob, SimulatedJob, simulate_job
@@ -16,9 +17,10 @@ CORES, OWNERS = 64, 4
 PILOT, PLAIN = Assumed(pilots=1.0, commits=0.0, silent=0.0), Assumed(pilots=0.0, commits=0.2, silent=0.0)
 
 
-def node(rng: random.Random, error: float) -> list[SimulatedJob]:
-    """Half of its jobs are pilots of 8 or 16 cores, a third have one core, the rest 4 or 8."""
-    return [_job(rng, number, cores, error) for number, cores in enumerate(_sizes(rng))]
+def node(rng: random.Random, error: float, spread: float = 0.0) -> list[SimulatedJob]:
+    """Half of its jobs are pilots of 8 or 16 cores, a third have one core, the rest 4 or 8. spread: see `Assumed`."""
+    known = Assumed(error=error, spread=spread)
+    return [_job(rng, number, cores, known) for number, cores in enumerate(_sizes(rng))]
 
 
 def _sizes(rng: random.Random) -> Iterator[int]:
@@ -32,7 +34,7 @@ def _sizes(rng: random.Random) -> Iterator[int]:
             yield -size if kind < 0.5 else size
 
 
-def _job(rng: random.Random, number: int, size: int, error: float) -> SimulatedJob:
+def _job(rng: random.Random, number: int, size: int, known: Assumed) -> SimulatedJob:
     """Pilots live for 48 h; other jobs take 6 h in the median, and are seen the more often the longer they take."""
     hours = 48.0 if size < 0 else 6.0 * math.exp(rng.gauss(0, 1) + 1)
     age = rng.uniform(0, hours * HOUR)
@@ -42,7 +44,7 @@ def _job(rng: random.Random, number: int, size: int, error: float) -> SimulatedJ
         max(hours, limit) * HOUR,
     )  # fmt: skip
     kind = PILOT if size < 0 else PLAIN
-    return simulate_job(logged, Assumed(kind.pilots, commits=kind.commits, error=error), rng, NOW)
+    return simulate_job(logged, replace(known, pilots=kind.pilots, commits=kind.commits), rng, NOW)
 
 
 def candidates(rng: random.Random, count: int) -> list[Candidate]:

@@ -26,6 +26,7 @@ from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import VerifyBody
+from lodesman.answers.vocabulary import StartFault
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp
 from lodesman.api.openapi import document
@@ -336,10 +337,12 @@ class House:
     def do(self, command: Any) -> Any:
         return self.run(self.core.command(command))
 
-    def user(self, name: str, *groups: str, vo: str = "lab", admin: bool = False, **more: Any) -> str:
+    def user(
+        self, name: str, *groups: str, vo: str = "lab", admin: bool = False, vo_admin: bool = False, **more: Any
+    ) -> str:  # fmt: skip
         """A user; the token is kept under the name."""
-        self.do(Change(add_account, name, vo, groups or ("physics",), admin=admin))
-        scopes = {"scopes": SCOPES} if admin else {}
+        self.do(Change(add_account, name, vo, groups or ("physics",), admin=admin, vo_admin=vo_admin))
+        scopes = {"scopes": SCOPES} if admin or vo_admin else {}
         self.tokens[name] = str(self.do(Change(issue_token, name, **{**scopes, **more})))
         return self.tokens[name]
 
@@ -395,8 +398,8 @@ class House:
         """A director that talks to this backend; its threads are the caller's."""
         options, watches = read_options({}), {"local": cast("Any", backend)}
 
-        def note(queue: QueueId, accepted: bool, reason: str) -> None:
-            director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
+        def note(queue: QueueId, fault: StartFault | None, reason: str) -> None:
+            director.note_outcome(queue, accepted=fault is None, reason=reason, now=self.now)
 
         def cancel(excess: Excess) -> None:
             cancelling.order(excess)

@@ -22,6 +22,7 @@ from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
 from lodesman.commands.report import note_silence
 from lodesman.director.limits import Breaker
+from lodesman.resources import load_resources
 from lodesman.store.journal import Change
 
 FILE = b"#!/bin/sh\n"
@@ -121,10 +122,13 @@ def lists(house):
         ok(house, "GET", f"/v1/jobs/{number}/why", token="admin")
     for path in ("/v1/jobs?all=true", "/v1/jobs/counts", "/v1/jobs/1/description", "/v1/pilots?all=true", "/v1/me",
                  "/v1/tokens", "/v1/task-queues", "/v1/task-queues/reasons", "/v1/sites", "/v1/queues", "/v1/submit-pools",
-                 "/v1/queues?origin=true", "/v1/usage", "/v1/director", "/v1/resources?path=North",
+                 "/v1/queues?origin=true", "/v1/usage", "/v1/usage/days?by=user", "/v1/director", "/v1/resources?path=North",
                  "/v1/resources?site=North&ce=ce.north&queue=short", "/v1/configuration", "/metrics", "/health",
                  "/v1/openapi.json"):  # fmt: skip
         ok(house, "GET", path, token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-3,5&seconds=0", token="admin")
+    ok(house, "GET", "/v1/jobs/wait?jobs=1-9&any=true", token="admin")
+    ok(house, "GET", "/v1/jobs/events?jobs=1-9", token="admin", chunks=[None])  # it goes away at once
     (pool, *_) = house.get("/v1/submit-pools")["pools"]
     ok(house, "GET", f"/v1/submit-pools/{pool['id']}")
     ok(house, "GET", f"/v1/sandboxes/{SHA}")
@@ -235,6 +239,18 @@ def a_test_of_a_site(house):
         assert ok(house, method, f"/v1/site-tests/{test['test']}", token="admin").json == test
 
 
+def pilots_that_people_start(house):
+    """In a queue that the server sends none to."""
+    before = house.side.policy
+    by_hand = '[site.By]\nVO = ["lab"]\n[site.By.ce.hand.queue.q]\nBackend = "manual"\n[group.physics]\nvo = "lab"\n'
+    house.side.policy = house.policy(load_resources([("by.toml", by_hand)]))
+    assert (
+        len(ok(house, "POST", "/v1/pilots/files", {"path": "By/hand/q", "count": 2}, "admin").json["pilots"])
+        == 2
+    )
+    house.side.policy = before
+
+
 def a_site_that_advertises(house):
     """With room, and odd; then without."""
     house.tokens["site"] = ok(house, "POST", "/v1/sites/token", {"site": "North", "note": "n"}, "admin").json[
@@ -324,6 +340,17 @@ def users_and_the_end(house):
         one["hash"] for one in house.get("/v1/tokens", "admin")["tokens"] if one["account"] == "eve"
     ]
     ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
+    for share in (7.0, None):
+        ok(house, "POST", "/v1/groups/share", {"group": "bio", "share": share, "reason": "x"}, "admin")
+    ok(
+        house,
+        "POST",
+        "/v1/groups/users",
+        {"group": "bio", "users": ["ann"], "how": "add", "reason": "x"},
+        "admin",
+    )
+    ok(house, "GET", "/v1/groups")
+    ok(house, "GET", "/v1/groups/bio", token="admin")
     ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
     assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
     assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-disabled"
@@ -349,6 +376,7 @@ def test_every_call_answers_as_it_is_described(house, answered, backend):
     classes_of_jobs(house)
     limits_on_what_runs(house)
     a_test_of_a_site(house)
+    pilots_that_people_start(house)
     a_site_that_advertises(house)
     what_nothing_can_run(house)
     lists(house)
@@ -391,12 +419,16 @@ def test_parameters_have_their_types():
             }
     assert {name for name, kind in kinds.items() if kind == "boolean"} == {
         "all",
+        "any",
+        "held",
         "newest",
         "origin",
         "own",
         "start",
     }
-    assert {name for name, kind in kinds.items() if kind == "integer"} == {"first", "last", "limit", "since"}
+    assert {name for name, kind in kinds.items() if kind == "integer"} == {
+        "first", "last", "limit", "seconds", "since", "until",
+    }  # fmt: skip
     assert kinds["state"] == "string"
 
 

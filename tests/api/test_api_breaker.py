@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.answers.call import encode
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import StoredBreaker
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.director.limits import Breaker
-from lodesman.store.director import breaker_orders
+from lodesman.store.director import breaker_orders, breakers, put_breakers
+from lodesman.store.journal import Change
 
 QUEUE = "North/ce.north/short"
 PLACE = QueueId("North", "ce.north", "short")
@@ -58,6 +61,36 @@ def test_a_closed_breaker_is_not_opened_by_failures(house, director):
     assert order(house, "close").status == 200
     assert placed(house, director)[0] > 0
     assert PLACE not in director.breakers
+
+
+def test_after_a_repair_the_failures_are_forgotten_by_one_command(house, director):
+    """Without it the queue would be tried by one pilot when the breaker says so, which may take an hour."""
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    director.post = house.post
+    director.breakers = {PLACE: BROKEN}
+    assert placed(house, director)[0] == 0
+    assert breakers(house.side.db) == {PLACE: BROKEN}
+    assert order(house, "auto", "").status == 200
+    assert breakers(house.side.db) == {}
+    assert placed(house, director)[0] > 0
+    assert PLACE not in director.breakers
+
+
+def test_queues_where_pilots_do_not_start_are_in_the_lists(house, director):
+    house.do(Change(put_breakers, [StoredBreaker(*PLACE, encode(BROKEN).decode())]))
+    (north,) = [one for one in house.get("/v1/sites", "admin")["sites"] if one["failing"]]
+    assert north["failing"] == [
+        {"site": "North", "ce": "ce.north", "queue": "short", "breaker": "open", "failures": 3, "retry_at": 1e12,
+         "reason": "Permission denied", "order": ""},
+    ]  # fmt: skip
+    failing = {one["queue"]: one.get("failing") for one in house.get("/v1/queues", "admin")["queues"]}
+    assert failing["short"] == north["failing"][0]
+    assert failing["long"] is None
+    order(house, "close")
+    (north,) = [one for one in house.get("/v1/sites", "admin")["sites"] if one["failing"]]
+    (one,) = north["failing"]
+    assert (one["breaker"], one["retry_at"]) == ("closed", None)
+    assert one["order"].startswith("closed by order of admin since")
 
 
 def test_an_order_has_a_reason_and_a_queue(house):

@@ -19,8 +19,10 @@ from lodesman.api import (
     claims,
     explain,
     files,
+    groups,
     hosts,
     job_classes,
+    pilot_files,
     pilots,
     quotas,
     reads,
@@ -28,7 +30,9 @@ from lodesman.api import (
     site_ads,
     site_tests,
     sites,
+    usage,
     users,
+    waiting,
 )
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
@@ -37,7 +41,7 @@ from lodesman.api.wire import STATUS
 from lodesman.resources import load_resources
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef",
-          "test": "0" * 16}  # fmt: skip
+          "test": "0" * 16, "group": "physics"}  # fmt: skip
 
 
 def described():
@@ -54,8 +58,8 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users),
-        "reading": (files, explain, reads, site_ads, site_tests),
+        "hot": (claims, groups, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
+        "reading": (files, explain, groups, pilot_files, reads, site_ads, site_tests, usage),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -222,6 +226,7 @@ def test_each_refusal_fits_the_schema_of_errors(house):
 
 
 TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
+TWINS += '[site.By]\nVO = ["lab"]\n[site.By.ce.hand.queue.q]\nBackend = "manual"\nMaxTotalJobs = 0\n'
 QUOTAS = "{\n name one\n limit to slots=1\n}\n"
 AD = {"ad": 'Name = "North"\nUpdateSequenceNumber = 7'}
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
@@ -235,6 +240,8 @@ REFUSED = [
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[99, 99]], "attributes": {"Memory": 5}}, 404),
     ("POST", "/v1/jobs/change", "ann", {"ranges": [[1, 9]], "attributes": {"Memory": 10**6}}, 422),
+    ("GET", "/v1/jobs/wait?jobs=99", "ann", None, 404),
+    ("GET", "/v1/jobs/events?jobs=99", "ann", None, 404),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
     ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),
@@ -243,6 +250,10 @@ REFUSED = [
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
     ("POST", "/v1/users/disable", "admin", {"name": "nobody"}, 404),
     ("POST", "/v1/users/disable", "admin", {"name": "admin"}, 409),
+    ("POST", "/v1/groups/share", "admin", {"group": "none", "share": 1.0, "reason": "x"}, 404),
+    ("POST", "/v1/groups/share", "admin", {"group": "bio", "share": None, "reason": "x"}, 409),
+    ("POST", "/v1/groups/users", "admin", {"group": "none", "users": ["ann"]}, 404),
+    ("POST", "/v1/groups/users", "admin", {"group": "bio", "users": ["bob"], "how": "remove"}, 409),
     ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),
@@ -252,6 +263,8 @@ REFUSED = [
     ("POST", "/v1/sites/ad", "site North", AD, 409),
     ("GET", "/v1/sites/gate?site=Nowhere", "ann", None, 404),
     ("POST", "/v1/site-tests", "admin", {"path": "Nowhere"}, 404),
+    ("POST", "/v1/pilots/files", "admin", {"path": "Nowhere"}, 404),
+    ("POST", "/v1/pilots/files", "admin", {"path": "By/hand/q"}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS}, 409),
     ("POST", "/v1/quotas", "admin", {"text": QUOTAS.replace("one", "two"), "how": "change"}, 404),
     ("POST", "/v1/quotas/remove", "admin", {"names": ["two"]}, 404),
@@ -353,4 +366,4 @@ def test_permissions_agree_with_the_document(house):
         nobody = house.call(call.method, path, b"{}", headers={"x-sha256": "0" * 64})
         assert (nobody.status == 401) == (call.who != "none"), call.path
         user = house.call(call.method, path, b"{}", token="ann", headers={"x-sha256": "0" * 64})
-        assert (user.status == 403) == (call.who in ("pilot", "admin", "site")), call.path
+        assert (user.status == 403) == (call.who in ("pilot", "admin", "vo-admin", "site")), call.path

@@ -12,6 +12,7 @@ from lodesman.answers.jsv import JsvSection, VerifyBody
 from lodesman.answers.requests import SubmitBody
 from lodesman.api import hot, wire
 from lodesman.api.hot import HotApp
+from lodesman.api.pulse import Pulse
 from lodesman.errors import InvalidJob, Unavailable
 
 MB = 1 << 20
@@ -22,6 +23,7 @@ class Upstream:
 
     def __init__(self, house, path):
         self.house, self.path = house, path
+        self.pulse = Pulse(path, house.core.background, house.core.ticks)
         self.heads: list[bytes] = []
         self.written = 0
         self.seen_end = asyncio.Event()
@@ -61,7 +63,7 @@ def says(status=200, body=b"{}", headers=b""):
 @pytest.fixture
 def upstream(house, tmp_path):
     found = Upstream(house, tmp_path / "reads.sock")
-    house.app.forward = partial(hot.forward, found.path)
+    house.app.forward = partial(hot.forward, found.pulse)
     yield found
     found.stop()
 
@@ -279,7 +281,7 @@ def test_the_hot_process_forwards_what_it_does_not_answer_itself(house, upstream
 
 def ask_verifier(house, upstream):
     body = VerifyBody(SubmitBody(text="x"), "ann", ("physics",), JsvSection())
-    return house.run(hot.ask_verifier(upstream.path, "service-token", body))
+    return house.run(hot.ask_verifier(upstream.pulse, "service-token", body))
 
 
 def test_a_submission_is_sent_to_the_verifier_with_the_token_of_the_server(house, upstream):

@@ -9,6 +9,8 @@ import apsw
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.vocabulary import BreakerState, StartFault
 from lodesman.api.metrics import UpkeepFigures
 
 
@@ -154,6 +156,29 @@ def test_what_upkeep_does_is_in_the_metrics(house):
     assert found["lodesman_reconciled_total", ("fault", "wrong_counters")] == 2
 
 
+def test_pilots_that_do_not_start_are_in_the_metrics(house):
+    short, long = QueueId("North", "ce.north", "short"), QueueId("South", "ce.south", "long")
+    house.side.upkeep = lambda: UpkeepFigures(
+        failed_starts={(short, StartFault.ENDED): 7, (long, StartFault.REFUSED): 1},
+        breakers={short: BreakerState.OPEN},
+    )
+    found = scrape(house)
+    north, south = (
+        tuple(zip(("ce", "queue", "site"), (q.ce, q.queue, q.site), strict=True)) for q in (short, long)
+    )
+    failed = {
+        key[1:]: value for key, value in found.items() if key[0] == "lodesman_failed_pilot_starts_total"
+    }
+    assert {tuple(sorted(key)): value for key, value in failed.items()} == {
+        (("cause", "ended-before-it-joined"), *north): 7, (("cause", "refused"), *south): 1,
+    }  # fmt: skip
+    states = {
+        tuple(sorted(key[1:])): value for key, value in found.items() if key[0] == "lodesman_breaker_state"
+    }
+    assert states == {north: 2, south: 0}
+    assert [found["lodesman_breakers", ("state", state)] for state in ("open", "half-open")] == [1, 0]
+
+
 def test_jobs_that_nothing_can_run_are_in_the_metrics(house):
     house.submitted({"Memory": 10**9}, {"Memory": 10**9}, hold_if_impossible=True)
     found = scrape(house)
@@ -180,8 +205,8 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
         raise fault
 
     with monkeypatch.context() as patch:
-        for name in ("count_jobs", "usage_facts", "database_metrics", "list_sites"):
-            patch.setattr(f"lodesman.api.reads.{name}", broken)
+        for name in ("reads.count_jobs", "usage.usage_facts", "reads.database_metrics", "reads.list_sites"):
+            patch.setattr(f"lodesman.api.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")
     assert house.call("GET", path, token="ann").status == 200

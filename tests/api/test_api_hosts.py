@@ -7,6 +7,7 @@ import re
 import pytest
 
 from lodesman.answers.hosts import HostName
+from lodesman.answers.vocabulary import StartFault
 from lodesman.background.hosts import HostWatch
 from lodesman.background.pilot_book import standing_of
 from lodesman.commands.sessions import load_sessions
@@ -102,18 +103,18 @@ def test_a_pilot_that_joins_where_jobs_fail_at_once_speaks_against_its_queue(hou
     here, there = QueueId("North", "ce.north", "short"), QueueId("South", "ce.south", "long")
     fails(house, hole, 4)
     watch.tick(house.now)
-    assert watch.weigh(here, True, "") == (True, "")
+    assert watch.weigh(here, None, "") == (None, "")
     house.now += 10.0
     fails(house, hole, 5)
     watch.tick(house.now)
-    accepted, reason = watch.weigh(here, True, "")
-    assert not accepted
+    fault, reason = watch.weigh(here, None, "")
+    assert fault is StartFault.JOBS_FAIL
     assert reason.startswith("jobs fail at once at this site, and not at others: 9 of 9 attempts")
-    assert watch.weigh(here, False, "refused") == (False, "refused")
-    assert watch.weigh(there, True, "") == (True, "")
+    assert watch.weigh(here, StartFault.REFUSED, "no") == (StartFault.REFUSED, "no")
+    assert watch.weigh(there, None, "") == (None, "")
     house.now += 1_900.0  # only the window counts
     watch.tick(house.now)
-    assert watch.weigh(here, True, "") == (True, "")
+    assert watch.weigh(here, None, "") == (None, "")
 
 
 def test_sites_are_judged_again_after_a_while(house, watch):

@@ -76,7 +76,7 @@ def test_never_is_said_of_a_queue_with_the_words_of_its_batch_system(house, clus
     assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["possible", "room"]
     told = house.get(f"/v1/jobs/{job}/why")
     assert (told["verdict"], told["main_reason"], told["who"]) == ("not now", "no-room-for-pilots", WHO)
-    assert f"none may be sent now: {SAYS} (1 queues)" in told["summary"]
+    assert f"none may be sent now: {SAYS} (1 queue)" in told["summary"]
     plan = house.get("/v1/director", "admin")["plan"]
     assert plan["rooms"]["A/c/wide"]["clamps"][0][0] == "list-match"
     cluster.possible = True

@@ -5,11 +5,12 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.call import Page
-from lodesman.answers.calls import CALLS
+from lodesman.answers.calls import CALLS, WAIT
 
 LISTS = (
     "jobs", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens", "users", "audit",
@@ -80,7 +81,7 @@ def test_paging_backwards_shows_each_job_once(mixed):
     assert seen == list(range(14, 0, -1))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(40)
 @given(
     first=st.integers(0, 20), last=st.integers(0, 20), limit=st.integers(0, 20), newest=st.booleans(),
     held=st.booleans(),
@@ -197,7 +198,7 @@ def test_sites_with_their_pilots_and_jobs(house):
     assert set(sites) == {"North", "South", "Far"}
     assert sites["North"] == {
         "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1,
-        "closed": [],
+        "closed": [], "failing": [],
     }  # fmt: skip
     assert sites["South"]["pilots"] == {"Submitted": 1}
 
@@ -391,7 +392,6 @@ def pages(house, path, rows, limit, token="admin"):
     raise AssertionError("the list does not end")
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5, 100])
 @pytest.mark.parametrize(
     ("path", "rows"),
     [
@@ -412,7 +412,7 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/sites/ads", "ads"),
     ],
 )
-def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
+def test_a_list_in_pages_is_the_whole_list(mixed, path, rows):
     mixed.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200, 300)))
     for n in range(3):
         mixed.pilot(node={"cores": 4, "host": f"wn{n}"})
@@ -427,7 +427,8 @@ def test_a_list_in_pages_is_the_whole_list(mixed, path, rows, limit):
     whole = mixed.get(path, "admin")
     assert len(whole[rows]) > 1
     assert (whole["more"], whole["cursor"]) == (False, "")
-    assert pages(mixed, path, rows, limit) == whole[rows]
+    for limit in (1, 2, 5, 100):
+        assert pages(mixed, path, rows, limit) == whole[rows]
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -439,6 +440,7 @@ def test_what_is_no_cursor_is_refused(mixed, path):
 
 def test_every_list_says_whether_there_is_more():
     listing = [call for call in CALLS if call.method == "GET" and "limit" in call.query.__struct_fields__]
+    listing.remove(WAIT)  # it names some of the jobs that it counts
     assert {call.path for call in listing} == {f"/v1/{name}" for name in LISTS}
     for call in listing:
         assert issubclass(call.answer, Page)

@@ -32,6 +32,8 @@ TOKENS = {
     "same VO": ("amy", "bob"),
     "other VO": ("olaf",),
     "read-only": ("reader",),
+    "VO admin": ("vera",),
+    "other VO admin": ("otto",),
     "admin": ("admin",),
     "pilot": ("pilot1",),
     "other pilot": ("pilot2",),
@@ -45,6 +47,8 @@ REQUESTS = {
     "POST /v1/jobs": ("/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}], "dry_run": True}),
     "POST /v1/jobs/control": ("/v1/jobs/control", {"action": "hold", "ranges": [[2, 2]]}),
     "POST /v1/jobs/change": ("/v1/jobs/change", {"ranges": [[2, 2]], "attributes": {"Memory": 5}, "dry_run": True}),
+    "GET /v1/jobs/wait": ("/v1/jobs/wait?jobs=1&seconds=0", None),
+    "GET /v1/jobs/events": ("/v1/jobs/events?jobs=1", None),
     "GET /v1/jobs/{job}/output": ("/v1/jobs/3/output", None),
     "PUT /v1/jobs/{job}/attempts/{attempt}/output": ("/v1/jobs/1/attempts/1/output", FILE),
     "POST /v1/sandboxes": ("/v1/sandboxes", FILE),
@@ -55,6 +59,7 @@ REQUESTS = {
     "POST /v1/plan/shares": ("/v1/plan/shares", {"shares": {"physics": 1.0}}),
     "GET /v1/pilots/{pilot}/log": ("/v1/pilots/1/log", None),
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),
+    "POST /v1/pilots/files": ("/v1/pilots/files", {"path": QUEUE}),
     "POST /v1/pilots/drain": ("/v1/pilots/drain", {"pilots": [99]}),
     "POST /v1/submit-pools/for-queues": ("/v1/submit-pools/for-queues", {"queues": [QUEUE.split("/")]}),
     "POST /v1/site-tests": ("/v1/site-tests", {"path": "North"}),
@@ -72,6 +77,9 @@ REQUESTS = {
     "POST /v1/job-classes/switch": ("/v1/job-classes/switch", {"names": ["app"], "switch": "disable"}),
     "GET /v1/queues/why": (f"/v1/queues/why?path={QUEUE}", None),
     "GET /v1/resources": ("/v1/resources?path=North", None),
+    "GET /v1/groups/{group}": ("/v1/groups/physics", None),
+    "POST /v1/groups/share": ("/v1/groups/share", {"group": "physics", "share": 5.0, "reason": "x"}),
+    "POST /v1/groups/users": ("/v1/groups/users", {"group": "physics", "users": ["ann"]}),
     "POST /v1/users": ("/v1/users", {"name": "eve", "vo": "lab", "groups": ["physics"]}),
     "POST /v1/users/disable": ("/v1/users/disable", {"name": "eve"}),
     "POST /v1/tokens": ("/v1/tokens", {"account": "ann", "scopes": ["jobs:read"]}),
@@ -108,6 +116,8 @@ def crowd(house, backend):
     house.side.director = house.director(backend)
     house.user("amy", "physics")
     house.user("olaf", "guests", vo="other")
+    house.user("vera", "bio", vo_admin=True)
+    house.user("otto", "guests", vo="other", vo_admin=True)
     house.tokens["reader"] = house.call(
         "POST", "/v1/tokens", {"account": "ann", "scopes": ["jobs:read", "pilots:read"]}, token="ann"
     ).json["token"]
@@ -159,6 +169,8 @@ def ask(house, call, name):
     if call == "POST /v1/pilots/join":
         body = {"join_token": house.tokens[name] or "none-at-all", "node": {}, "nonce": "another"}
     more = {"headers": {"x-sha256": SHA}, "public": True}
+    if call == "GET /v1/jobs/events":
+        more["chunks"] = [None]  # the client goes away when it has the first event
     return house.call(method, path, body, token=name if house.tokens[name] else "", **more).status
 
 

@@ -51,8 +51,8 @@ def told(house, backend):
 def test_pilots_that_are_started_manually_for_one_vo_are_not_expected_from_the_director(told):
     job, queue, other = told("Backend = 'manual'")
     assert (job["verdict"], job["main_reason"]) == ("not now", "no-room-for-pilots")
-    assert job["summary"].endswith(f"no pilot is there and none may be sent now: {MANUAL} (1 queues).")
-    assert "the person who starts pilots there" in job["who"]
+    assert job["summary"].endswith(f"no pilot is there and none may be sent now: {MANUAL} (1 queue).")
+    assert "an administrator: lode pilot file" in job["who"]
     assert (job["queue"]["eligible"], job["queue"]["room"], job["queue"]["gate"]) == (True, 0, MANUAL)
     assert (queue["verdict"], queue["main_reason"]) == ("not now", "manual-pilots")
     assert other["verdict"] == "now"

@@ -154,9 +154,9 @@ def test_an_open_breaker_and_until_when(house, director):
     assert (told["verdict"], told["gate"]["breaker"]["retry_seconds"]) == ("not now", 240.0)
     assert (
         step(told, "breaker")["text"]
-        == "its breaker is open for 4 min more, after 3 failures in a row: no route"
+        == "its breaker is open, and one pilot tries it in 4 min; the last 3 pilots did not start: no route"
     )
-    assert "open for 240 s more after 3 failures: no route" in told["summary"]
+    assert told["summary"].endswith("none may be sent now: pilots do not start there: no route.")
     house.now += 241
     assert why(house)["gate"]["breaker"]["state"] == "half-open"
 
@@ -219,10 +219,9 @@ def test_a_queue_where_others_start_the_pilots(house, director):
     director.tick(house.now)
     told = why(house, site="Odd", ce="c", queue="manual")
     assert (told["verdict"], told["main_reason"]) == ("not now", "manual-pilots")
-    assert (
-        told["summary"] == "1 task queue could be run there; pilots there are started manually, none is sent."
-    )
-    assert told["who"] == "the person who starts pilots there"
+    words = "1 task queue could be run there; pilots there are started manually, by files of lode pilot file."
+    assert told["summary"] == words
+    assert told["who"] == "an administrator: lode pilot file, whose files anyone can start there"
     assert step(told, "possible")["holds"] is True
 
 

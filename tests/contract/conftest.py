@@ -19,7 +19,7 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import Claim
 from lodesman.commands.control import Control, name_missing
 from lodesman.commands.live import Live
-from lodesman.commands.order import Waits, end_batch
+from lodesman.commands.order import WaitsFor, end_batch
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.report import note_heartbeat, note_silence, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession
@@ -117,7 +117,7 @@ class House:
     def after(self, *parents, ok=True, count=1, rows=False, cancel=False, by_index=False):
         """Jobs that wait for jobs, given as ids or as (first, last); the id of the first."""
         ranges = [ParentRange(*(one if isinstance(one, tuple) else (one, one)), by_index) for one in parents]
-        one = Waits(0, count, [] if ok else ranges, ranges if ok else [], cancel)
+        one = WaitsFor(0, count, [] if ok else ranges, ranges if ok else [], cancel)
         return self.submit(count, rows=rows, waits=[one]).first
 
     def batch(self, bodies, *, inputs=()):

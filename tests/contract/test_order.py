@@ -262,7 +262,7 @@ def test_a_batch_that_fails_leaves_everything_as_it_was(house):
         owner="ann", group="g", vo="vo", name="", form="json", record="", members=None, count=1,
         cohorts=(PreparedCohort(key=house.key(waits_for_jobs=True), template="{}", expand=False, max_attempts=3,
                                 runs=((0, 1),)),),
-        waits=(order.Waits(0, 1, [], [ParentRange(2, 2)], False),),
+        waits=(order.WaitsFor(0, 1, [], [ParentRange(2, 2)], False),),
     )))  # fmt: skip
     assert len(house.live.order) == 1
     house.report(pilot, second)

@@ -8,9 +8,10 @@ import signal
 
 from tests.e2e.conftest import wait_until
 
-STEPS = set(
-    "backend census director cancel usage snapshot reasons retention configuration hosts reconciler purge alive".split()
-)
+STEPS = {
+    "accounting", "alive", "backend", "cancel", "census", "configuration", "director", "hosts", "purge", "reasons",
+    "reconciler", "retention", "snapshot", "starts", "unstarted", "usage",
+}  # fmt: skip
 
 
 def background(server):
@@ -33,6 +34,27 @@ def test_the_server_knows_how_its_background_process_is(server):
     wait_until(lambda: background(server)["age_seconds"] < before, "a word of the new one")
     assert server.ask("GET", "/health").json["status"] == "ok"
     assert len(server.pids("background")) == 1
+
+
+def test_a_background_process_that_hangs_is_said_at_once(server):
+    """Who asked it waited for two minutes, and was told that there is no server."""
+    wait_until(lambda: background(server)["standing"] == "ok", "its first word")
+    (pid,) = server.pids("background")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for path in ("/v1/sites", "/v1/jobs", "/metrics"):
+            refused = server.ask("GET", path, token="admin")
+            assert refused.status == 503
+            assert f"its background process {pid} does not answer" in refused.json["error"]["message"]
+            assert refused.json["error"]["data"]["silent_seconds"] < 60
+        assert background(server)["standing"] == "silent"
+        assert server.submit(token="admin") > 0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: background(server)["standing"] == "ok", "it is heard again")
+    assert server.ask("GET", "/v1/sites", token="admin").status == 200
+    said = [one["level"] for one in server.log_lines() if one["logger"] == "lodesman.api.pulse"]
+    assert said == ["error", "warning"]
 
 
 def test_the_reconciler_of_a_running_server_repairs_nothing(server):

@@ -175,7 +175,7 @@ def test_an_impossible_job_is_refused_or_held_with_the_reason(shell: Shell) -> N
     assert f"lode why {number}" in shell.err
     assert shell.states(number) == {int(number): "Held"}
     why = shell("why", number)
-    assert why.startswith(f"Job {number}: NEVER. ")
+    assert f"\n\nJob {number}: NEVER. " in why
     assert "softwaretag" in why.lower()
     assert shell("delete", number) == "1 job deleted.\n"
     assert int(number) not in {job["id"] for job in shell.json("status")["jobs"]}
@@ -189,12 +189,12 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     first, last = jobs.split("-")
     assert shell("hold", last, "--reason", "wait for data") == "1 job held.\n"
     assert "wait for data" in shell("status", last)
-    assert shell("why", last).startswith(f"Job {last}: NOT NOW. ")
+    assert f"\n\nJob {last}: NOT NOW. " in shell("why", last)
     assert shell("release", last) == "1 job released.\n"
     wait_until(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
     wait_until(lambda: "begun" in shell("logs", first), "its output while it runs")
     told = shell("why", last)
-    assert told.startswith(f"Job {last}: NOT NOW. ")
+    assert f"\n\nJob {last}: NOT NOW. " in told
     assert "jobs are before it" in told
     assert shell.json("status", last, "--start")["jobs"][0]["start"]["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
@@ -242,3 +242,38 @@ def test_pilots_can_be_drained(shell: Shell) -> None:
     pilots = wait_until(lambda: shell.json("pilot", "ls")["pilots"], "a pilot")
     shell("pilot", "drain", ",".join(str(pilot["id"]) for pilot in pilots))
     shell.wait(number, "Done")
+
+
+FIT = """import os, sys
+print(sys.argv[1], open("data/in.txt").read(), *(os.environ.get("LODE_" + name) for name in sys.argv[2:]))
+"""
+SELF = """#!/bin/sh
+#LODE --name own --cores 1 --cpu-time 10m --keep out.txt --array 1-3
+echo "$1 $LODE_ARRAY_INDEX $LODE_CORES $OMP_NUM_THREADS $LODE_ATTEMPT" > out.txt
+env | grep -E "^LODE_(TOKEN|SERVER|JOB_ID|MEMORY_MB)" | sort
+"""
+
+
+def test_commands_and_scripts_are_jobs_that_know_what_they_are(shell: Shell) -> None:
+    (shell.folder / "data").mkdir()
+    (shell.folder / "data" / "in.txt").write_text("taken")
+    (shell.folder / "fit.py").write_text(FIT)
+    (shell.folder / "self.sh").write_text(SELF)
+    job = shell(
+        "submit", "--memory", "300M", "--files", "data", "--array", "10-20:10", "--", sys.executable, "fit.py", "%s",
+        "ARRAY_INDEX", "MEMORY_MB", "CORES", "SITE",
+    )  # fmt: skip
+    assert "takes along fit.py" in shell.err
+    first, last = map(int, job.strip().split("-"))
+    own = shell("submit", "--set", "CPUTime=5m", "self.sh", "given").strip()
+    shell.wait(job.strip(), "Done")
+    shell.wait(own, "Done")
+    site = shell.json("status", str(first))["jobs"][0]["site"]
+    for number, index in ((first, 10), (last, 20)):
+        assert shell("logs", str(number)).split() == [str(index), "taken", str(index), "300", "1", site]
+    shell("output", own, "--dir", "own")
+    began = int(own.partition("-")[0])
+    for index in (1, 2, 3):
+        output = shell.folder / "own" / str(began + index - 1)
+        assert (output / "out.txt").read_text() == f"given {index} 1 1 1\n"
+        assert (output / "std.out").read_text() == f"LODE_JOB_ID={began + index - 1}\n"

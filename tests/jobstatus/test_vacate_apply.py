@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lodesman.jobstatus.applying import OLD_S, Applier
+from lodesman.jobstatus.remembering import VacateMemory
 from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault
 from lodesman.jobstatus.surveying import Look, read_by_command, read_shown, survey, with_status
 from lodesman.jobstatus.vacate.candidates import Candidate, Terms
@@ -32,6 +35,7 @@ class Cluster:
         self.stubborn: set[str] = set()
         self.done: list[str] = []
         self.listings = 0
+        self.memory = VacateMemory(Path("/nowhere/history"), "played", keeps=False)
 
     def add(self, job, kill, *, cores=4, node="n1", ends=None, age=36_000.0):
         self.jobs[job] = Candidate(job, "ada", (node,), cores, self.now - age)
@@ -87,8 +91,8 @@ def applied(cluster, cores, **asked):
     assert plan.is_feasible
     audit = io.StringIO()
     applier = Applier(
-        cluster, cluster.look_at, audit, {one.job: one for one in candidates}, clock=lambda: cluster.now, wait=cluster.wait,
-        do=cluster.do,
+        cluster, cluster.look_at, audit, {one.job: one for one in candidates}, cluster.memory, clock=lambda: cluster.now,
+        wait=cluster.wait, do=cluster.do,
     )  # fmt: skip
     lacking = applier.run(plan)
     return lacking, [json.loads(line) for line in audit.getvalue().splitlines()]
@@ -207,6 +211,28 @@ def test_a_drain_is_watched_until_it_has_gone(cluster):
     assert [one["event"] for one in events] == ["plan", "drain", "gone", "end"]
 
 
+def test_what_drains_and_kills_say_of_their_owner(cluster):
+    """A drain that ended, and one that had to be ended; a kill in time says nothing."""
+    cluster.add("a", 10**6, ends=START + 600)
+    cluster.add("b", 5000, ends=START + 500)
+    cluster.add("c", 10**5)
+    cluster.leaves["a"] = START + 480
+    candidates = survey(cluster, cluster.look_at, cluster.now)
+    cluster.memory.update(candidates, cluster.now, candidates)
+    lacking, _ = applied(cluster, 12, terms=Terms(within=1000))
+    assert (lacking, sorted(cluster.done)) == (None, ["drain a", "drain b", "kill b", "kill c"])
+    early, late = cluster.memory.history.ends["ada"]
+    assert early.error == pytest.approx(math.log(480 / 600), abs=0.02)
+    assert late.error == pytest.approx(math.log(1000 / 500), abs=0.02)
+
+
+def test_what_is_claimed_too_much_is_written_down_for_each_owner(cluster):
+    cluster.add("liar", 10**9)
+    cluster.add("a", 10)
+    _, events = applied(cluster, 4)
+    assert events[0]["claims_too_much"] == {"ada": ["liar"]}
+
+
 def test_after_the_deadline_the_rest_is_planned_again_as_kills(cluster):
     cluster.add("slow", 5000, ends=START + 600)
     cluster.add("dear", 10**5)
@@ -223,8 +249,9 @@ def test_what_does_not_go_in_the_end_is_missing(cluster):
     plan = make_plan(candidates, VacateRequest(ToFree(4)), cluster.now)
     known = {one.job: one for one in candidates}
     applier = Applier(
-        cluster, cluster.look_at, audit, known, clock=lambda: cluster.now, wait=cluster.wait, do=cluster.do
-    )
+        cluster, cluster.look_at, audit, known, cluster.memory, clock=lambda: cluster.now, wait=cluster.wait,
+        do=cluster.do,
+    )  # fmt: skip
     assert applier.run(plan).missing == ToFree(4)
     assert 120 <= cluster.now - START <= 125
 

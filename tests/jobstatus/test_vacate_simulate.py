@@ -5,18 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from bench.rows.vacate import LOSSES
 from bench.vacate_world import CORES, HOUR, NOW, node
 
 from lodesman.jobstatus.simulating import _LINES
-from lodesman.jobstatus.vacate.candidates import Candidate, Confidence, Terms
+from lodesman.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms
 from lodesman.jobstatus.vacate.simulation import (
     Assumed,
     LoggedJob,
     SimulatedJob,
     compare,
+    learned,
     moments,
     read_swf,
     simulate_job,
@@ -52,6 +54,39 @@ def test_the_reference_workload_loses_half_of_youngest_first_and_drains_a_fifth_
     # With ends that are known, each that is in time is drained: as good as can be, but for payloads that outlive a drain.
     sure = losses(1, 150, 0.0, Terms(4 * HOUR, Confidence("expected")))
     assert sure["mixed"] <= 1.1 * sure["best_mixed"]
+
+
+@pytest.mark.slow
+def test_a_risk_that_was_learned_loses_less_than_one_that_is_assumed():
+    """Ends of four owners are known to 0.2 to 0.8; each has ended a hundred jobs."""
+    assumed = Assumed(error=0.6, spread=1.0)
+    ended = [LoggedJob(f"{n}", f"u{n % 4}", "n", 1, 0, 1) for n in range(400)]
+    sigmas = learned(ended, assumed, random.Random(2), NOW)
+    assert [sigmas[f"u{n}"] for n in range(4)] == [
+        pytest.approx(assumed.error_of(f"u{n}"), rel=0.35) for n in range(4)
+    ]
+
+    def lost(terms):
+        rng = random.Random(1)
+        nodes = [node(rng, assumed.error, assumed.spread) for _ in range(150)]
+        return sum(compare(one, 16, NOW, terms).risk for one in nodes)
+
+    terms = Terms(4 * HOUR)
+    assert lost(replace(terms, sigmas=sigmas)) < 0.96 * lost(terms)
+
+
+def test_what_was_learned_of_a_log_is_of_the_jobs_that_have_ended():
+    log, assumed = list(read_swf(LOG.splitlines())), Assumed(error=1.0, spread=0.0)
+    assert learned(log, assumed, random.Random(1), 1000) == {"": SIGMA}
+    assert set(learned(log, assumed, random.Random(1), 2000)) == {"", "8"}
+    assert set(learned(log, assumed, random.Random(1), 4000)) == {"", "7", "8"}
+
+
+def test_owners_differ_and_always_by_the_same():
+    found = {Assumed().error_of(f"{owner}") for owner in range(50)}
+    assert len(found) == 50
+    assert Assumed().error_of("7") == Assumed().error_of("7")
+    assert {Assumed(spread=0).error_of(f"{owner}") for owner in range(50)} == {0.3}
 
 
 def test_nodes_are_full():

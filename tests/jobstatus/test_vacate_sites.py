@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import pwd
 import random
 import subprocess
 import time
@@ -17,6 +19,7 @@ from lodesman.jobstatus.sites.directories import DirectoriesDoor, processes_of
 from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, perform
 from lodesman.jobstatus.vacate.candidates import Candidate
 
+SCRIPTS = Path(__file__).parents[2] / "examples" / "jobstatus"
 DATA = Path(__file__).parents[1] / "data" / "jobstatus"
 MARK = "~0123456789abcdef~"
 NOW = 1_795_738_679.0
@@ -221,6 +224,61 @@ def test_files_of_other_machines_are_written_there(tmp_path):
     assert texts == [f"{NOW + 601:.0f}\n"] * 2
     (act,) = htcondor.CondorDoor(replace(there, write_with="ssh -n {node}")).drain(JOB, NOW, NOW)
     assert act.words[:3] == ("ssh", "-n", "n1")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("7200\n", True),
+        ("60\n", False),
+        ("", False),
+        ("08\n", False),
+        ("a[$(touch odd)]", False),
+        ("9" * 12, False),
+    ],
+)
+def test_a_drain_on_another_machine_keeps_the_grace_of_its_job(tmp_path, monkeypatch, text, is_kept):
+    monkeypatch.chdir(tmp_path)
+    there = JobPlaces(jobfeatures=f"{tmp_path}/{{job}}", write_with="sh -c")
+    (tmp_path / "17").mkdir()
+    (tmp_path / "17" / "grace_secs_job").write_text(text)
+    now = time.time()
+    for act in gridengine.GridEngineDoor(there).drain(JOB, now + 600, now):
+        perform(act)
+    found = int((tmp_path / "17" / "shutdowntime_job").read_text())
+    if is_kept:
+        assert now + 7199 <= found <= time.time() + 7201
+    else:
+        assert found == math.ceil(now + 600)
+    assert not (tmp_path / "odd").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_grace_that_the_job_wrote_is_none(tmp_path):
+    there = JobPlaces(jobfeatures=f"{tmp_path}/{{job}}", write_with="sh -c")
+    (tmp_path / "17").mkdir()
+    (tmp_path / "17" / "grace_secs_job").write_text("7200")
+    os.chown(tmp_path / "17" / "grace_secs_job", 12345, -1)
+    for act in gridengine.GridEngineDoor(there).drain(JOB, NOW, NOW):
+        perform(act)
+    assert int((tmp_path / "17" / "shutdowntime_job").read_text()) == NOW
+
+
+@pytest.mark.parametrize(
+    ("system", "mode"), [("slurm", ""), ("gridengine", ""), ("slurm", "0755"), ("gridengine", "0750")]
+)
+def test_the_prologs_let_no_other_account_lock_what_a_job_writes(tmp_path, system, mode):
+    """Nobody can read, and so lock, used_CPU but the job's account and root; unless the site says so."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    env = {
+        **os.environ, "JOBSTATUS_PARENT": str(tmp_path), "SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(os.geteuid()),
+        "SLURM_JOB_CPUS_PER_NODE": "4", "JOB_ID": "17", "NSLOTS": "4", **({"JOBSTATUS_MODE": mode} if mode else {}),
+    }  # fmt: skip
+    subprocess.run([SCRIPTS / system / "prolog", me], env=env, check=True)
+    assert (tmp_path / "jobstatus" / "17").stat().st_mode & 0o777 == int(mode or "0700", 8)
+    features = tmp_path / "jobfeatures" / "17"
+    assert features.stat().st_mode & 0o777 == 0o755
+    assert [(features / name).read_text() for name in ("allocated_cpu", "allocated_CPU")] == ["4\n"] * 2
 
 
 def test_names_cannot_leave_the_folder_or_the_line():

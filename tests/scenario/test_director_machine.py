@@ -29,7 +29,7 @@ from tests.kits.faulty_batch import Cancels, FaultyBackend, Job, Lists, Takes
 from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import PilotState, StartFault
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
@@ -157,8 +157,8 @@ class Pilots(RuleBasedStateMachine):
         """From now on nothing that the process says is heard."""
         self.dead = True
 
-    def _note(self, queue: QueueId, accepted: bool, reason: str) -> None:
-        self.director.note_outcome(queue, accepted=accepted, reason=reason, now=self.house.clock)
+    def _note(self, queue: QueueId, fault: StartFault | None, reason: str) -> None:
+        self.director.note_outcome(queue, accepted=fault is None, reason=reason, now=self.house.clock)
 
     def _post(self, call, body):
         """A call of the hot process, as it would travel."""

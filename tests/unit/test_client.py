@@ -361,6 +361,19 @@ def test_a_standby_is_passed_over_even_for_what_must_not_be_repeated(serve, conn
     assert len(standby.requests) == len(live.requests) == 1
 
 
+def test_a_person_does_not_wait_for_what_a_person_has_to_mend(serve, connect):
+    """A pilot does: its results must arrive."""
+    silent = json.dumps(
+        {"error": {"code": "unavailable", "message": "It hangs.", "data": {"silent_seconds": 9.0}}}
+    )
+    hangs = (503, silent.encode(), {"Retry-After": "1"})
+    server = serve(hangs, hangs, ok({"done": True}))
+    with pytest.raises(Unavailable, match="It hangs"):
+        connect(server, retry=Retry(rounds=4, patient=False)).request("GET", "/")
+    assert connect(server, retry=Retry(rounds=4)).request("GET", "/") == {"done": True}
+    assert len(server.requests) == 3
+
+
 def test_idempotent_requests_are_repeated_with_growing_jitter(serve, connect):
     server = serve((503, {}, {}), "cut", "half", (503, {}, {"Retry-After": "7"}), ok({"done": True}))
     client = connect(server)

@@ -23,7 +23,7 @@ Answer = type[A] | tuple[type[A], ...]
 Process = Literal["hot", "reading", "inner"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
-    "none", "any", "user", "pilot", "service", "admin",
+    "none", "any", "user", "pilot", "service", "admin", "vo-admin",
     "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read", "site", "site or pilots:read",
 ]  # fmt: skip
 
@@ -76,7 +76,7 @@ class Call(Generic[Q, B, A]):
 
     `upload` and `raw` are media types of an uploaded file, with its SHA-256 in a header, and of an answer that is a file
     or a text. `repeatable`: repeating does no harm. `refused`: statuses beside those that follow from the rest.
-    `timeout`: seconds that a client waits without a byte.
+    `timeout`: seconds that a client waits without a byte. `events`: those of a stream, each with the type of its data.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
@@ -93,6 +93,7 @@ class Call(Generic[Q, B, A]):
     repeatable: bool = False
     refused: tuple[int, ...] = ()
     timeout: float = 30.0
+    events: tuple[tuple[str, type], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 
 from lodesman.answers import (
     accounts,
+    groups,
     hosts,
     inner_calls,
     job_classes,
     jobs,
     nodes,
+    pilot_files,
     pilots,
     plans,
     quotas,
@@ -18,6 +20,8 @@ from lodesman.answers import (
     site_ads,
     site_tests,
     task_queues,
+    usage,
+    waiting,
     why_jobs,
     why_pilots,
     why_queues,
@@ -57,6 +61,15 @@ CONTROL = post(
 CHANGE_JOBS = post(
     "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",
     refused=(404, 422),
+)
+WAIT = get(
+    "/v1/jobs/wait", waiting.WaitQuery, waiting.Waited, "jobs:read", "Wait until jobs have ended", process="hot",
+    refused=(404,), timeout=waiting.LONGEST_WAIT + 30.0,
+)
+EVENTS: Call[waiting.EventsQuery, Nothing, None] = get(
+    "/v1/jobs/events", waiting.EventsQuery, (), "jobs:read", "The changes of jobs as server-sent events",
+    process="hot", raw="text/event-stream", refused=(404,),
+    events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates)),
 )
 JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
 JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
@@ -125,6 +138,11 @@ PILOT_WHY = get(
 PILOT_LOG = get(
     "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
+)
+PILOT_FILES = post(
+    "/v1/pilots/files", pilot_files.PilotFilesBody, pilot_files.PilotFiles, "admin",
+    "Make files of pilots that people start themselves, in a queue with the backend manual", process="reading",
+    refused=(404, 409),
 )
 DRAIN = post(
     "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
@@ -244,6 +262,10 @@ CONFIGURATION = get(
 USAGE = get(
     "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
 )
+USED = get(
+    "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
+    "What jobs used, by user, group, site or VO; kept after jobs are purged",
+)
 DIRECTOR = get(
     "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )
@@ -251,10 +273,10 @@ DIRECTOR = get(
 # --- users and the server -----------------------------------------------------------------------------------------------
 
 ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
-ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-USERS = get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
+ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", repeatable=True)
+USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
-    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "admin", "Disable or enable a user",
+    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
 )
 TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
@@ -262,6 +284,18 @@ ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a
 REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
+)
+GROUPS = get("/v1/groups", Nothing, groups.GroupRows, "jobs:read", "Groups with their shares, and who set them")
+GROUP = get(
+    "/v1/groups/{group}", groups.GroupAt, groups.GroupInFull, "jobs:read", "A group, and what was done to it"
+)
+SET_GROUP_SHARE = post(
+    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "vo-admin", "Set the share of a group, or take it back",
+    refused=(404, 409),
+)
+SET_GROUP_USERS = post(
+    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "vo-admin", "Let users join a group or leave it",
+    refused=(404, 409), repeatable=True,
 )
 AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
 HEALTH = get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from lodesman.answers import accounts, hosts, jsv, nodes, quotas, server, service, shares, task_queues
+from lodesman.answers import accounts, hosts, jsv, nodes, quotas, server, service, shares, task_queues, usage
 from lodesman.answers import requests as ask
 from lodesman.answers.call import REPORT_BODY, SMALL_BODY, SUBMIT_BODY, Call, Nothing, get, post
 
@@ -44,6 +44,7 @@ POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_B
 JUDGE_QUEUES = _service("pool-judgement", service.Judgement, Nothing)
 CLEAN_POOLS = _service("pool-cleaning", service.Cleaning, service.Removed)
 UPLOADED = _service("sandbox", service.UploadedFile, Nothing)
+USAGE_ADDED = _service("usage-days", usage.UsageAdded, Nothing, SUBMIT_BODY)
 PURGE = _service("purge", service.Old, service.Purged)
 TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
 RECONCILE = _service("reconcile", service.Suspects, service.Repaired)

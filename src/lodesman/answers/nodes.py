@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.call import Page
-from lodesman.answers.vocabulary import Level
+from lodesman.answers.vocabulary import BreakerState, Level
 
 Scalar = str | int | float | bool
 # Of a parameter, as configured or asked for.
@@ -177,11 +177,23 @@ class SiteOpened(ClosedQueues):
     staying: int
 
 
+class FailingQueue(Place):
+    """A CE queue whose last pilots did not start, or whose breaker has an order: `failures` in a row with the reason of the
+    last one, and when one pilot tries it again (UNIX seconds), None if others are sent. `order`: by whom, when and why.
+    """
+
+    breaker: BreakerState
+    failures: int
+    retry_at: float | None
+    reason: str
+    order: str
+
+
 class SiteRow(Struct):
     """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
 
-    `max_running_jobs`: how many of all VOs may run there, if that is limited. `ad_at`: when its newest ad came, of one that
-    advertises; `ad_is_too_old`: so its gate is shut.
+    `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all VOs may run there, if that is
+    limited. `ad_at`: when its newest ad came, of one that advertises; `ad_is_too_old`: so its gate is shut.
     """
 
     site: str
@@ -190,6 +202,7 @@ class SiteRow(Struct):
     pilots: dict[str, int]
     running_jobs: int
     closed: list[Closing]
+    failing: list[FailingQueue] = []
     max_running_jobs: int | UnsetType = UNSET
     ad_at: float | UnsetType = UNSET
     ad_is_too_old: bool | UnsetType = UNSET
@@ -212,11 +225,15 @@ class EffectiveValue(Struct):
 
 
 class UsableQueue(Place):
-    """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it."""
+    """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it.
+
+    `failing`: if its last pilots did not start.
+    """
 
     parameters: dict[str, EffectiveValue]
     pilots: dict[str, int]
     closed: list[Closing]
+    failing: FailingQueue | UnsetType = UNSET
 
 
 class Queues(Page):

@@ -78,10 +78,11 @@ class AttemptWork(Struct):
 
 
 class ClaimedJob(AttemptWork):
-    """One attempt handed to a pilot."""
+    """One attempt handed to a pilot. `index`: of a member of an array."""
 
     id: int
     attempt: int
+    index: int | UnsetType = UNSET
 
 
 class ClaimAnswer(Struct):

@@ -280,12 +280,13 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
 
 
 class AccountBody(_Sent):
-    """A user of this server."""
+    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
     vo: Given
     groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
     admin: bool = False
+    vo_admin: bool = False
 
 
 class DisableBody(_Sent):

@@ -123,6 +123,8 @@ class Waking(StrEnum):
     AD = "a"
     """A site has advertised itself."""
     PILOT_ENDED = "p"
+    SHARES = "s"
+    """Groups have other shares."""
 
 
 class BreakerState(StrEnum):
@@ -131,6 +133,19 @@ class BreakerState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half-open"
+
+
+class StartFault(StrEnum):
+    """Why a pilot did not start, or speaks against its queue: the batch system refused it, or did not answer; it ended
+    before it joined, waited too long, or joined where jobs fail at once.
+    """
+
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+    ENDED = "ended-before-it-joined"
+    WAITED = "waited-too-long"
+    BAD_HOST = "host-is-shut"
+    JOBS_FAIL = "jobs-fail-at-site"
 
 
 class PoolOutcome(StrEnum):

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -23,6 +23,7 @@ from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
+from lodesman.api.waits import Waits
 from lodesman.api.wire import Scope
 from lodesman.background.site_matching import GateOptions
 from lodesman.commands.hosts import HostGate
@@ -57,13 +58,14 @@ _INHABITED_SECONDS: Final = 5.0
 @dataclass(slots=True)
 class BackgroundHealth:
     """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
-    times are by the clock that never jumps. Belongs to the event loop.
+    times are by the clock that never jumps. `mute`: it gives no sign of life (`api.pulse`). Belongs to the event loop.
     """
 
     at: float
     has_reported: bool = False
     failing: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
+    mute: bool = False
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
     def reported(self, ticks: float, failing: Mapping[str, str]) -> None:
@@ -72,12 +74,12 @@ class BackgroundHealth:
 
     def ended(self, ticks: float) -> None:
         """The process ended and will be started again."""
-        self.restarts += 1
+        self.restarts, self.mute = self.restarts + 1, False
         self._ended_at.append(ticks)
 
     def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
         """Failing: some of its steps; restarting: again and again."""
-        if ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
+        if self.mute or ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
             return "silent"
         if len(self._ended_at) == _MANY_RESTARTS and ticks - self._ended_at[0] < _RESTARTS_WITHIN:
             return "restarting"
@@ -144,8 +146,10 @@ class Core:
         post = lambda command: self.command(command)  # noqa: E731, PLW0108 - tests replace `command`
         self.turns = Turns(post, lambda: self.journal.commands)
         self.journal = Journal(
-            self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
-        )
+            self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died,
+            moved=lambda commit: self.waits.moved(commit),  # noqa: PLW0108 - they are made after it
+        )  # fmt: skip
+        self.waits = Waits(self.journal, self.writer.database, post)
         self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
         self.second_reader = self.writer.database.reader()
@@ -165,7 +169,7 @@ class Core:
     @property
     def readers(self) -> tuple[Reader, ...]:
         """Its connections that read."""
-        return self.reader, self.second_reader, self.pilot_reader
+        return self.reader, self.second_reader, self.pilot_reader, *self.waits.readers
 
     def start(self) -> None:
         """Called on the event loop."""
@@ -230,6 +234,10 @@ class Core:
         self.sessions[row.id] = PilotSession(row, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
         self.pilots_changed()
+
+    def forget_users(self, names: Collection[str]) -> None:
+        """These have changed: their tokens are read again."""
+        self.principals = {digest: who for digest, who in self.principals.items() if who.name not in names}
 
     def forget_pilot(self, pilot_id: int) -> None:
         """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""

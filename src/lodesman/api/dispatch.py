@@ -124,7 +124,7 @@ def _value(name: str, kind: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise InvalidRequest(f"{name} must be true or false.", parameter=name)
         return text == "true"
-    words = [word for one in get_args(kind) if get_origin(one) is Literal for word in get_args(one)]
+    words = [word for one in (kind, *get_args(kind)) if get_origin(one) is Literal for word in get_args(one)]
     if words:
         if text not in words:
             raise InvalidRequest(f"{name} must be one of {', '.join(words)}.", parameter=name)

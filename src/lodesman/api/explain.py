@@ -45,12 +45,13 @@ from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
 from lodesman.background.site_gates import GateReader
 from lodesman.background.sites import exact_node, find_node
+from lodesman.commands.groups import know_shares
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
 from lodesman.quota.matching import QuotaJob
-from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
 from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -73,7 +74,7 @@ def _explainer(side: ReadSide) -> Explainer:
 @serves(calls.JOB_WHY)
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
-    job, path = side.job(request.query.job, request.who), request.query.queue
+    job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
@@ -139,8 +140,11 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
+    if row.backend == MANUAL:
+        raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
     if row.native_id is None:
-        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it.")
+        why = f" ({row.reason})" if row.reason else ""
+        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it{why}.")
     if watch is None:
         raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
     found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
@@ -244,6 +248,7 @@ async def _plan_gates(side: ReadSide, request: Request[Nothing, PlanGatesBody]) 
 
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
+    know_shares(side.db, side.policy)
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from lodesman.answers import calls, inner_calls
@@ -18,6 +17,7 @@ from lodesman.answers.call import Call, encode
 from lodesman.answers.jsv import Verified, VerifyBody
 from lodesman.api import (
     claims,
+    groups,
     hosts,
     job_classes,
     pilots,
@@ -27,12 +27,14 @@ from lodesman.api import (
     site_ads,
     sites,
     users,
+    waiting,
     wire,
 )
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.fairness import origin_of
+from lodesman.api.pulse import Pulse
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
 from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.errors import InvalidRequest, NotFound, TooOften, Unauthorized, Unavailable
@@ -66,7 +68,19 @@ class HotApp(Dispatcher[Core]):
         on_start: _Life,
         on_stop: _Life,
     ) -> None:
-        modules = (claims, hosts, job_classes, pilots, quotas, service, site_ads, sites, users)
+        modules = (
+            claims,
+            groups,
+            hosts,
+            job_classes,
+            pilots,
+            quotas,
+            service,
+            site_ads,
+            sites,
+            users,
+            waiting,
+        )
         super().__init__("hot", core, modules)
         self.forward = forward
         self._on_start = on_start
@@ -133,18 +147,19 @@ class InnerApp(Dispatcher[Core]):
         raise NotFound(f"No such endpoint: {scope['method']} {scope['path'][:200]}.")
 
 
-async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send) -> None:
-    """Forward one request. Raises Unavailable while the reading process is not there."""
+async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> None:
+    """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life."""
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_LIMIT)
+        reader, writer = await asyncio.open_unix_connection(str(pulse.socket), limit=_HEAD_LIMIT)
     except OSError:
-        raise Unavailable("The part of the server that reads is starting.", hint="Try again.") from None
+        raise _not_there(pulse, "reads") from None
     try:
         writer.write(_head(scope))
         sending = asyncio.ensure_future(_send_body(receive, writer))
         try:
             length = wire.content_length(scope) or 0
-            status, headers = await _answer_head(reader, _ANSWER_SECONDS + length / wire.SLOWEST_BYTES)
+            head = _answer_head(reader, _ANSWER_SECONDS + length / wire.SLOWEST_BYTES)
+            status, headers = await pulse.watch(head)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             size = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
             await _answer_body(reader, send, int(size))
@@ -155,19 +170,29 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
         writer.close()
 
 
-async def ask_verifier(socket: str | Path, token: str, body: VerifyBody) -> Verified:
+def _not_there(pulse: Pulse, does: str) -> Unavailable:
+    """The refusal while there is no such process."""
+    if pulse.health.standing(pulse.ticks()) != "restarting":
+        return Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")
+    return Unavailable(
+        f"The part of the server that {does} ends again and again ({pulse.health.restarts} times), and is started again.",
+        hint="Administrators: see the server's log. Else try again.",
+    )
+
+
+async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> Verified:
     """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
     is not there, or if it ends before it has answered.
     """
     call, raw = inner_calls.VERIFY, encode(body)
     head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_LIMIT)
+        reader, writer = await asyncio.open_unix_connection(str(pulse.socket), limit=_HEAD_LIMIT)
     except OSError:
-        raise Unavailable("The part of the server that checks jobs is starting.", hint="Try again.") from None
+        raise _not_there(pulse, "checks jobs") from None
     try:
         writer.write(head.encode() + raw)
-        status, headers = await _answer_head(reader, call.timeout)
+        status, headers = await pulse.watch(_answer_head(reader, call.timeout))
         content = await reader.readexactly(int(dict(headers)[b"content-length"]))
     except (ConnectionError, asyncio.IncompleteReadError):
         raise Unavailable("The part of the server that checks jobs has ended.", hint="Try again.") from None

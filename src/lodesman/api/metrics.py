@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.vocabulary import BreakerState, StartFault
 from lodesman.store import Reader
 from lodesman.store.hosts import records
 from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
@@ -19,14 +21,16 @@ from lodesman.store.read.why import waiting_by_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepFigures:
-    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault; whether the gates of
-    sites are open.
+    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault; starts of pilots that
+    failed, by queue and cause. And how it stands: whether the gates of sites are open, breakers by queue (absent: closed).
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
     succeeded_at: Mapping[str, float] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
     gates: Mapping[str, bool] = field(default_factory=dict)
+    failed_starts: Mapping[tuple[QueueId, StartFault], int] = field(default_factory=dict)
+    breakers: Mapping[QueueId, BreakerState] = field(default_factory=dict)
 
 
 def database_metrics(db: Reader) -> list[Metric]:
@@ -63,12 +67,28 @@ def render_metrics(
         *database,
         _family("closed_queues", closed, {(): closed_queues}),
         _family("site_gates", "Sites that advertise themselves, by the state of their gates", gates, "state"),
+        *_pilot_starts(upkeep),
         *(_family(name, "Of the hot process", {(): value}) for name, value in hot.items()),
         _family("upkeep_failures_total", "Steps of upkeep that failed", upkeep.failures, "step"),
         _family("upkeep_success_timestamp_seconds", succeeded, upkeep.succeeded_at, "step"),
         _family("reconciled_total", repaired, upkeep.repaired, "fault"),
     ]
     return generate_latest(_Gathered(found))
+
+
+def _pilot_starts(upkeep: UpkeepFigures) -> Iterator[Metric]:
+    """Where pilots do not start. Of the breakers those that are or were not closed: the others are as many as queues."""
+    failed = {(*queue, cause.value): count for (queue, cause), count in upkeep.failed_starts.items()}
+    words = "Starts of pilots that failed, by CE queue and cause"
+    yield _family("failed_pilot_starts_total", words, failed, "site", "ce", "queue", "cause")
+    codes = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+    seen = dict.fromkeys((queue for queue, _ in upkeep.failed_starts), BreakerState.CLOSED)
+    states = {queue: codes[state] for queue, state in {**seen, **upkeep.breakers}.items()}
+    words = "Breakers of CE queues whose pilots failed to start: 0 closed, 1 half-open, 2 open"
+    yield _family("breaker_state", words, states, "site", "ce", "queue")
+    opened = Counter(state.value for state in upkeep.breakers.values() if state is not BreakerState.CLOSED)
+    open_words = "CE queues with a breaker that is not closed, by state"
+    yield _family("breakers", open_words, {"open": 0, "half-open": 0} | opened, "state")
 
 
 class _Gathered(list[Metric], Collector):

@@ -40,6 +40,7 @@ _FOR: Mapping[Who, str] = {
     "user": "users",
     "pilot": "pilots",
     "admin": "administrators",
+    "vo-admin": "administrators, and those of a VO for what is of that VO",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
     "site": "the site itself",
     "site or pilots:read": "the site itself, and users with the scope pilots:read",
@@ -74,6 +75,7 @@ def document() -> JsonObject:
     types: list[Any] = [Error]
     for call in described():
         types += [call.body, *call.answers] if call.has_body else call.answers
+        types += [kind for _, kind in call.events]
     found, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(types, found, strict=True))
     paths: dict[str, JsonObject] = {}
@@ -170,6 +172,9 @@ def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     content = _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}) if kinds else {}
     if call.raw:
         content[call.raw] = {"schema": _BINARY if _is_file(call) else _TEXT}
+        if call.events:
+            # The types of their data: OpenAPI 3.1 has no word for them.
+            content[call.raw]["x-events"] = {name: schemas[kind] for name, kind in call.events}
     found: JsonObject = {"200": {"description": "Done", "content": content}}
     if _is_file(call):
         part = {"description": "The part that was asked for", "content": {call.raw: {"schema": _BINARY}}}

@@ -21,6 +21,7 @@ from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.census import BackendWatch
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
+from lodesman.background.launch import PilotSettings
 from lodesman.background.site_matching import GateOptions
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
@@ -125,6 +126,8 @@ class ReadSide:
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     site_tests: SiteTests = field(default_factory=SiteTests)
     gates: GateOptions = field(default_factory=GateOptions)
+    # Of all pilots, for those that people start themselves.
+    pilot_settings: PilotSettings = field(default_factory=lambda: PilotSettings(servers=(), program=b""))
     # The server's verifier, for plans: submissions bring the one that is configured where they come in.
     jsv: JsvSection = field(default_factory=JsvSection)
     verifier: Verifier = field(init=False)
@@ -165,10 +168,10 @@ class ReadSide:
             self._seen[1][vo] = seen_by(self.policy, vo)
         return self._seen[1][vo]
 
-    def job(self, job_id: int, who: Principal) -> Job:
-        """A job that the caller may see. Raises NotFound."""
+    def job(self, job_id: int, who: Principal, *, for_vo_admins: bool = False) -> Job:
+        """A job that the caller may see; `for_vo_admins`: so may the administrator of its VO. Raises NotFound."""
         job = job_by_id(self.db, job_id)
-        may = may_touch(who, self.policy.sharing_groups())
+        may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
         if job is None or not may(job.owner, job.group, job.vo):

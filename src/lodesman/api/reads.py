@@ -24,8 +24,8 @@ from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
-from lodesman.api import explain, files, site_ads, site_tests
-from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
+from lodesman.api import explain, files, groups, pilot_files, site_ads, site_tests, usage
+from lodesman.api.auth import authenticate, may_touch, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
@@ -35,7 +35,6 @@ from lodesman.background.descriptions import class_of_job, describe_job, eligibl
 from lodesman.background.explain import Explainer
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
-from lodesman.background.usage import usage_for
 from lodesman.commands.job_classes import unknown_classes
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs import write_description
@@ -49,7 +48,7 @@ from lodesman.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.store.read.pilots import list_pilots
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
 from lodesman.store.read.task_queues import list_task_queues
-from lodesman.store.read.usage import count_jobs, usage_facts
+from lodesman.store.read.usage import count_jobs
 from lodesman.store.read.why import waiting_by_reason
 from lodesman.store.sandboxes import used_by
 
@@ -74,6 +73,7 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
         owner=None if asked.all and sees_all(who) else who.name,
         shared=sorted(shared) if asked.all else (),
         vo=who.vo,
+        whole_vo=asked.all and bool(vo_administered(who)),
         states=_words("state", asked.state, JobState),
     )
     _words("reason", asked.reason, MainReason)
@@ -98,7 +98,7 @@ def _after(asked: asks.JobsQuery) -> asks.JobsQuery:
 @serves(calls.JOB_COUNTS)
 async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]) -> jobs.Counts:
     who = request.who
-    may = may_touch(who, side.policy.sharing_groups())
+    may = may_touch(who, side.policy.sharing_groups(), for_vo_admins=True)
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
     counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
@@ -107,7 +107,7 @@ async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing
 
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
-    db, found = side.db, side.job(request.query.job, request.who)
+    db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
     return jobs.JobInFull(
         **asdict(found), job_class=class_of_job(db, found), sites=eligible_sites(db, side.policy, found),
         attempts=attempts_of_job(db, found), events=events_of_job(db, found),
@@ -203,7 +203,7 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), pilots_of=own_vo(request.who),
+        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), now=now, pilots_of=own_vo(request.who),
         origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     asked = request.query
@@ -236,14 +236,6 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
     return found.in_full(side.clock())
 
 
-@serves(calls.USAGE)
-async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Usage:
-    may = may_touch(request.who, side.policy.sharing_groups())
-    vo = own_vo(request.who)
-    facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
-    return usage_for(facts, side.policy, may, vo=vo)
-
-
 @serves(calls.DIRECTOR)
 async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
@@ -258,7 +250,9 @@ async def _last_iteration(
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
     asked, name = request.query, attrgetter("hash")
-    found = list_tokens(side.db, "" if sees_all(request.who) else request.who.name)
+    who = request.who
+    all_in_reach = sees_all(who) or vo_administered(who)
+    found = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
     some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Tokens(some, **more)
 
@@ -266,7 +260,8 @@ async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> a
 @serves(calls.USERS)
 async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
     asked, name = request.query, attrgetter("name")
-    some, more = page(following(list_users(side.db), asked.after, asked.limit, name), asked.limit, name)
+    found = list_users(side.db, vo_administered(request.who))
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Users(some, **more)
 
 
@@ -286,7 +281,14 @@ async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me
     used = used_by(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
     return accounts.Me(
-        who.name, cast("Any", who.kind), who.vo, list(who.groups), who.admin, sorted(who.scopes), inputs
+        who.name,
+        cast("Any", who.kind),
+        who.vo,
+        list(who.groups),
+        who.admin,
+        sorted(who.scopes),
+        inputs,
+        who.vo_admin,
     )
 
 
@@ -309,7 +311,8 @@ class ReadApp(Dispatcher[ReadSide]):
     """The ASGI application of the reading process."""
 
     def __init__(self, side: ReadSide) -> None:
-        super().__init__("reading", side, (sys.modules[__name__], explain, files, site_ads, site_tests))
+        modules = (sys.modules[__name__], explain, files, groups, pilot_files, site_ads, site_tests, usage)
+        super().__init__("reading", side, modules)
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
         """By the tokens in the database."""

@@ -38,6 +38,7 @@ from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.task_queue import key_from_json
+from lodesman.store.accounting import add_usage
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.director import insert_iteration, put_breakers
@@ -256,6 +257,7 @@ _uploaded = _posts(
     ),
 )
 _note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
+_usage_added = _posts(inner_calls.USAGE_ADDED, lambda _, found: Change(add_usage, found))
 _purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
 _tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
 _reconcile = _posts(

@@ -22,7 +22,7 @@ from lodesman.answers.requests import (
     TokenAt,
     TokenBody,
 )
-from lodesman.api.auth import authorise, may_touch, sees_all
+from lodesman.api.auth import authorise, may_touch, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
@@ -47,6 +47,8 @@ from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 _LARGE_TEXT = 1 << 18
 _LARGE_BATCH = 2 << 20
 _EXPRESSION: Final = "constraint"
+# What the administrator of a VO may do with its jobs.
+_OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
 
 
 @serves(calls.SUBMIT)
@@ -117,7 +119,7 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verifi
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
     ranges = _ranges(body.ranges)
-    may = may_touch(who, core.policy.sharing_groups())
+    may = may_touch(who, core.policy.sharing_groups(), for_vo_admins=body.action in _OF_VO_ADMINS)
     act = partial(
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
         most=0 if sees_all(who) else core.limits.waiting_jobs,
@@ -203,29 +205,38 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
-    command = Change(add_account, body.name, body.vo, body.groups, admin=body.admin)
-    detail = f"VO {body.vo}, groups {', '.join(body.groups)}{', administrator' if body.admin else ''}"
+    command = Change(
+        add_account, body.name, body.vo, body.groups, admin=body.admin, vo_admin=body.vo_admin, by=request.who.name,
+        reach=reach_of(request.who),
+    )  # fmt: skip
+    rights = (", administrator" if body.admin else "") + (
+        ", administrator of the VO" if body.vo_admin else ""
+    )
+    detail = f"VO {body.vo}, groups {', '.join(body.groups)}{rights}"
     await core.command(request.audited(command, "user-changed", body.name, detail))
-    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    core.forget_users([body.name])
     return accounts.UserMade(body.name)
 
 
 @serves(calls.DISABLE_USER)
 async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> accounts.UserDisabled:
     body = request.body
-    command = Change(disable_user, body.name, disabled=body.disabled, by=request.who.name)
+    who = request.who
+    command = Change(disable_user, body.name, disabled=body.disabled, by=who.name, reach=reach_of(who))
     action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
     done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
-    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    core.forget_users([body.name])
     return done
 
 
 @serves(calls.ISSUE_TOKEN)
 async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
-    """Users make tokens for themselves, no better than the one that they use; administrators make any."""
+    """Users make tokens for themselves, no better than the one that they use; administrators make any, those of a VO for its
+    users.
+    """
     body, who = request.body, request.who
     if body.account != who.name:
-        authorise(who, "admin")
+        authorise(who, "vo-admin")
     elif not set(body.scopes) <= who.scopes:
         raise Conflict("A token cannot give more than the one it is asked with.")
     seconds = body.seconds or None
@@ -241,6 +252,7 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
         note=body.note,
         parent=who.token or None,
         most=core.limits.tokens,
+        reach=reach_of(who),
     )
     detail = f"{', '.join(body.scopes)}; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
     return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))
@@ -250,9 +262,9 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """Revoke a token, and those that it made for the same user, or for all. Users revoke their own."""
     who, asked = request.who, request.query
-    mine = "" if sees_all(who) else who.name
-    command = Change(revoke_token, asked.prefix, account=mine, with_others=asked.all and not mine)
-    detail = "with all that it made" if asked.all and not mine else ""
+    mine, others = "" if sees_all(who) or vo_administered(who) else who.name, asked.all and sees_all(who)
+    command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
+    detail = "with all that it made" if others else ""
     done: RevokedTokens = await core.command(request.audited(command, "token-revoked", asked.prefix, detail))
     for digest in done.hashes:
         core.principals.pop(digest, None)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import PilotEnd, Unbound
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import PilotState, StartFault
 from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
+from lodesman.background.failed_starts import NoteStart
 from lodesman.batch.backend import CancelOutcome
 from lodesman.director.iteration import Excess
-from lodesman.resources import QueueId
 from lodesman.store import Reader
 from lodesman.store.read import pilots as read
 
@@ -26,12 +26,12 @@ _TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not neede
 class Cancelling:
     """Carries out what an iteration says of pilots: surplus ones, those that waited too long, those whose queue was closed.
 
-    `watches` may be swapped. `note` (queue, accepted, reason) learns of those that waited too long.
+    `watches` may be swapped. `note` learns of those that waited too long.
     """
 
     db: Reader
     post: Post
-    note: Callable[[QueueId, bool, str], None]
+    note: NoteStart
     watches: Mapping[str, BackendWatch]
     _orders: deque[Excess] = field(init=False, default_factory=lambda: deque(maxlen=1))
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
@@ -64,7 +64,7 @@ class Cancelling:
                 self.post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
                 ended += 1
                 if too_old:
-                    self.note(pilot.queue_id, False, reason)
+                    self.note(pilot.queue_id, StartFault.WAITED, reason)
         self._unbind(excess.bound)
         return ended
 
@@ -76,4 +76,4 @@ class Cancelling:
         if left:
             self.post(inner_calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
         for pilot in left:
-            self.note(pilot.submitted_to, False, _TOO_OLD)
+            self.note(pilot.submitted_to, StartFault.WAITED, _TOO_OLD)

@@ -13,14 +13,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Outcomes, PilotEnd, PilotSeen
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import PilotState, StartFault
+from lodesman.background.failed_starts import NoteStart, last_words
 from lodesman.batch.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.batch.credentials import Credential
 from lodesman.errors import LodesmanError
@@ -49,6 +50,9 @@ _SEEN_AGAIN_SECONDS = 600.0
 # An output is kept for this time after the end.
 _KEEP_SECONDS = 86_400.0
 
+# Pilots that end before they join mostly say the same, and each output is a request of its own.
+_WORDS_AT_ONCE = 5
+
 _READ_SECONDS = 5.0
 # A batch system that ends none of them in this time will not: an administrator has to.
 _GIVEN_UP_SECONDS = 7 * 86_400.0
@@ -63,8 +67,8 @@ GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
 class BackendWatch:
-    """The watch of the batch system `name`: `tick` is one poll. `note` (queue, accepted, reason) learns of pilots that
-    joined, which count for their queue, and of those that never did.
+    """The watch of the batch system `name`: `tick` is one poll. `note` learns of pilots that joined, which count for
+    their queue, and of those that never did.
 
     `queues` are those whose loads are asked for, `options` words for each submission, `credential` what it is asked with, if
     that may end; all may be swapped. `started` is when this process began: submissions that were under way before ended
@@ -78,7 +82,7 @@ class BackendWatch:
         *,
         db: Reader,
         post: Post,
-        note: Callable[[QueueId, bool, str], None],
+        note: NoteStart,
         queues: Collection[QueueId] = (),
         started: float = 0.0,
     ) -> None:
@@ -100,6 +104,8 @@ class BackendWatch:
         self._loads: Mapping[QueueId, BatchLoad] = {}
         self._fault = ""
         self._forgotten: set[str] = set()
+        # Of how many more pilots the output is read in this poll.
+        self._words_left = 0
         # Pilot -> (host, since when it is held, when that was stored).
         self._stored: dict[int, tuple[str, float | None, float]] = {}
 
@@ -135,6 +141,7 @@ class BackendWatch:
         finally:
             self.polled.set()
         self._fault = ""
+        self._words_left = _WORDS_AT_ONCE
         ended = self._end(pilots, seen)
         self._store(pilots, seen, now)
         self._lost_pilots.tick(now)
@@ -158,9 +165,10 @@ class BackendWatch:
         shut = pilots_on_shut_hosts(self._db) if new else set()
         for pilot in new:
             if pilot.id not in shut:
-                self._note(pilot.submitted_to, True, "")
+                self._note(pilot.submitted_to, None, "")
             elif (pilot.joined_at or 0.0) >= self._started:
-                self._note(pilot.submitted_to, False, "its pilots start on a host that gets no jobs")
+                words = "its pilots start on a host that gets no jobs"
+                self._note(pilot.submitted_to, StartFault.BAD_HOST, words)
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
@@ -204,11 +212,24 @@ class BackendWatch:
                 continue
             reason = _reason(status)
             if pilot.joined_at is None:
-                self._note(pilot.submitted_to, False, reason)
+                words = self._last_words(pilot)
+                reason = f"{words} ({reason})" if words else reason
+                self._note(pilot.submitted_to, StartFault.ENDED, reason)
             state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
             self._post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
             ended += 1
         return ended
+
+    def _last_words(self, pilot: PilotRow) -> str:
+        """What a pilot that never joined said at its end; '' if that is not known. Only the first of a poll are asked."""
+        if self._words_left <= 0 or pilot.native_id is None:
+            return ""
+        self._words_left -= 1
+        try:
+            return last_words(self.backend.output(pilot.stamp, pilot.native_id) or b"")
+        except LodesmanError as fault:
+            log.info("the output of a pilot cannot be read: %s", fault, extra={"stamp": pilot.stamp})
+            return ""
 
     def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
         """Have stored what is new: where pilots run, since when they are held, and now and then that they were seen."""

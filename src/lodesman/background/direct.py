@@ -110,12 +110,19 @@ class Director:
         What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
         first such fault at the end.
         """
+        found = breakers(self.db)
         if self._stored is None:
-            self._stored = breakers(self.db)
-            self.breakers = {**self._stored, **self.breakers}
+            self.breakers = {**found, **self.breakers}
+        # What is not stored any more was taken out by an administrator: it begins anew.
+        forgotten = {
+            queue for queue, one in (self._stored or {}).items() if one != limits.Breaker()
+        } - found.keys()
+        self._stored = found
         self.orders = breaker_orders(self.db)
         shut_off = {queue for queue, order in self.orders.items() if order.state == "closed"}
-        self.breakers = {queue: one for queue, one in self.breakers.items() if queue not in shut_off}
+        self.breakers = {
+            queue: one for queue, one in self.breakers.items() if queue not in shut_off | forgotten
+        }
         self._states = {queue: one.state for queue, one in self.breakers.items()}
         self._hear()
         seen = self.look(now)

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.hosts import HostEvidence, HostName, HostRecord, HostRow, HostsJudged, HostState
+from lodesman.answers.vocabulary import StartFault
 from lodesman.director.hosts import (
     WINDOW_S,
     Failure,
@@ -68,12 +69,12 @@ class HostWatch:
             self.post(inner_calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
             self._newest = -1
 
-    def weigh(self, queue: QueueId, accepted: bool, reason: str) -> tuple[bool, str]:
+    def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
         """What is said of a queue: that a pilot joined speaks against it where jobs fail at once, and not at other sites."""
-        against = self.failing.get(queue.site) if accepted else None
+        against = None if fault else self.failing.get(queue.site)
         if against is None:
-            return accepted, reason
-        return False, f"jobs fail at once at this site, and not at others: {against.in_short}"
+            return fault, reason
+        return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
 
     def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
         """The failures at suspect sites, if there are suspect hosts, or sites are to be judged again."""

@@ -20,8 +20,10 @@ from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
+from lodesman.answers.vocabulary import StartFault
 from lodesman.background import portions
 from lodesman.background.census import BackendWatch
+from lodesman.background.failed_starts import NoteStart
 from lodesman.batch.backend import Backend, PilotSpec, join_token_of
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
@@ -61,6 +63,27 @@ class PilotSettings:
     ca_file: str = ""
     url_file: str = ""
     mark: str = ""
+
+
+def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
+    """What the files of all pilots of a queue say."""
+    platforms = offer.settings.platforms
+    options = {
+        "cores": offer.request.cores,
+        "memory_mb": offer.settings.memory_mb or 0,
+        "life_seconds": offer.settings.life_seconds(settings.life_seconds),
+        "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
+        "idle_s": settings.idle_seconds,
+        "heartbeat_s": settings.heartbeat_seconds,
+        "jobs_at_once": 0,
+        "jobstatus_directory": settings.jobstatus_directory,
+        # Of several, or of ANY, a node finds out its own.
+        "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
+    }
+    url_file = settings.url_file or None if offer.backend == LOCAL else None
+    return {
+        "servers": settings.servers, "options": options, "ca_file": settings.ca_file, "url_file": url_file
+    }  # fmt: skip
 
 
 class _Pool:
@@ -162,7 +185,7 @@ class SubmissionPools:
         watches: Mapping[str, BackendWatch],
         post: Post,
         settings: PilotSettings,
-        note: Callable[[QueueId, bool, str], None],
+        note: NoteStart,
     ) -> None:
         self.watches = watches
         self._post = post
@@ -258,7 +281,7 @@ class SubmissionPools:
             backend=self._backend(placement, offer), join_seconds=self._join_seconds,
             bound=offer.settings.push, forwards=offer.settings.forwards,
         )  # fmt: skip
-        common, shape = self._common(offer), offer.shape
+        common, shape = common_of(self._settings, offer), offer.shape
         if not offer.settings.forwards:  # else they find out where they are
             common = {**common, **place, **served}
         most = min(watch.backend.sizes.copies, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
@@ -290,26 +313,6 @@ class SubmissionPools:
                 yield replace(spec, count=answer.stored)
             return
 
-    def _common(self, offer: QueueOffer) -> dict[str, object]:
-        """What the files of all pilots of a queue say."""
-        common, platforms = self._settings, offer.settings.platforms
-        options = {
-            "cores": offer.request.cores,
-            "memory_mb": offer.settings.memory_mb or 0,
-            "life_seconds": offer.settings.life_seconds(common.life_seconds),
-            "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
-            "idle_s": common.idle_seconds,
-            "heartbeat_s": common.heartbeat_seconds,
-            "jobs_at_once": 0,
-            "jobstatus_directory": common.jobstatus_directory,
-            # Of several, or of ANY, a node finds out its own.
-            "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
-        }
-        url_file = common.url_file or None if offer.backend == LOCAL else None
-        return {
-            "servers": common.servers, "options": options, "ca_file": common.ca_file, "url_file": url_file
-        }  # fmt: skip
-
     def _run(self, backend: Backend, specs: list[PilotSpec], log: logging.Logger) -> None:
         """One task: submit the parts of a placement. `log`: of its submission pool."""
         for spec in specs:
@@ -327,11 +330,11 @@ class SubmissionPools:
             log.info("a submission was answered", extra={"queue": str(queue), **numbers})
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
-                self._note(queue, False, reason)
+                self._note(queue, StartFault.REFUSED, reason)
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(queue)})
-            self._note(queue, False, fault.message)
+            self._note(queue, StartFault.UNANSWERED, fault.message)
         except Exception as fault:  # its thread has other tasks to do
             log.exception("a submission failed", extra={"queue": str(queue)})
-            self._note(queue, False, f"{type(fault).__name__}: {fault}")
+            self._note(queue, StartFault.UNANSWERED, f"{type(fault).__name__}: {fault}")

@@ -17,6 +17,7 @@ from lodesman.director.supply import PilotStanding
 from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import RequestTable
+from lodesman.resources import MANUAL
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot, PilotRow, attempts_by_pilot, pilots_by_id, pilots_in_short
 from lodesman.store.read.task_queues import keys_by_id
@@ -240,6 +241,8 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
         return PilotStanding.DRAINING if leaves else PilotStanding.SILENT
     if pilot.is_shut:
         return PilotStanding.SHUT
+    if pilot.backend == MANUAL and pilot.joined_at is None:  # a file is no promise
+        return PilotStanding.UNSTARTED
     if pilot.state != "Running":
         return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
     return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE

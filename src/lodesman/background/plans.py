@@ -208,8 +208,19 @@ def corrected_by_usage(policy: Policy) -> list[Remark]:
     """That the shares in the answer are not those of the configuration."""
     if policy.usage is None:
         return []
-    words = "The shares of groups are corrected by usage, before and after. The present factors: lode usage."
+    words = "The shares of groups are corrected by usage, before and after. The present factors: lode usage shares."
     return [Remark(words, source="", section="shares", line=0)]
+
+
+def set_by_command(policy: Policy) -> list[Remark]:
+    """The groups whose shares in the files do not count."""
+    if not policy.set_by_command:
+        return []
+    names = sorted(policy.set_by_command)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(names[:_SHOWN])
+    words = f"Shares set by command hold instead of those of the files: {shown}{more}. See: lode group ls."
+    return [Remark(words, source="", section="group", line=0)]
 
 
 def _outside_shares(state: LiveState) -> list[Remark]:

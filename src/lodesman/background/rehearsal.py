@@ -18,7 +18,7 @@ from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director, pilot_view
-from lodesman.background.plans import LiveState, corrected_by_usage
+from lodesman.background.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.background.site_matching import places_of, wishes_of
 from lodesman.batch.backend import BatchLoad
@@ -95,7 +95,9 @@ def plan_resources(
         task_queues=plan.planned_task_queues(task_queues, limit),
         submit_pools=plan.planned_pools(pools, limit),
         director=_director(state, old, new, task_queues, limit),
-        notices=[Remark(**notice.as_dict()) for notice in after.notices] + corrected_by_usage(policy),
+        notices=[Remark(**notice.as_dict()) for notice in after.notices]
+        + corrected_by_usage(policy)
+        + set_by_command(policy),
     )
 
 

@@ -13,12 +13,15 @@ from msgspec.structs import asdict
 
 from lodesman import resources
 from lodesman.answers import nodes
+from lodesman.answers.vocabulary import BreakerState
+from lodesman.director.limits import Breaker, settle
 from lodesman.director.queues import QueueCaps
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
 from lodesman.resources import Effective, NodePath, PlaceLimit, QueueId, ResourceConfig, ResourceTree
 from lodesman.resources.model import Value as Configured
 from lodesman.store import Reader
+from lodesman.store.director import breaker_orders, breakers
 from lodesman.store.read.pilots import pilots_by_queue, running_jobs_by_site
 from lodesman.store.site_ads import ad_versions
 
@@ -67,7 +70,7 @@ def list_sites(
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
-    running, ads = running_jobs_by_site(db, vo), ad_versions(db)
+    running, ads, failing = running_jobs_by_site(db, vo), ad_versions(db), failing_queues(db, tree, now)
     return [
         nodes.SiteRow(
             site=site.name,
@@ -76,6 +79,7 @@ def list_sites(
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
+            failing=[one for one in failing.values() if one.site == site.name],
             max_running_jobs=most.get(NodePath(site.name), UNSET),
             ad_at=ads[site.name].received_at if site.name in ads else UNSET,
             ad_is_too_old=ads[site.name].is_too_old(now) if site.name in ads else UNSET,
@@ -90,6 +94,7 @@ def list_queues(
     vo: str,
     *,
     closed_by: Callable[[NodePath], Sequence[nodes.Closing]],
+    now: float,
     pilots_of: str = "",
     origin: bool = False,
 ) -> list[nodes.UsableQueue]:
@@ -99,7 +104,7 @@ def list_queues(
     pilots: dict[QueueId, dict[str, int]] = {}
     for queue, state, count in pilots_by_queue(db, pilots_of):
         pilots.setdefault(queue, {})[state] = count
-    config = policy.vo_config(vo)
+    config, failing = policy.vo_config(vo), failing_queues(db, policy.config.tree, now)
     return [
         nodes.UsableQueue(
             *offer.queue,
@@ -108,9 +113,26 @@ def list_queues(
             },
             pilots=pilots.get(offer.queue, {}),
             closed=list(closed_by(offer.queue)),
+            failing=failing.get(offer.queue, UNSET),
         )
         for offer in config.offers
     ]
+
+
+def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
+    """The configured queues whose last pilots did not start, or whose breakers have orders, in their order."""
+    known, orders = breakers(db), breaker_orders(db)
+    found = {}
+    for queue in tree.queue_ids() if known or orders else ():
+        breaker, order = settle(known.get(queue, Breaker()), now=now), orders.get(queue)
+        state = breaker.state if order is None else BreakerState(order.state)
+        if breaker.failures or order is not None:
+            tried = order is None and state is not BreakerState.CLOSED
+            found[queue] = nodes.FailingQueue(
+                *queue, breaker=state, failures=breaker.failures, retry_at=breaker.retry_at if tried else None,
+                reason=breaker.reason, order="" if order is None else order.text,
+            )  # fmt: skip
+    return found
 
 
 def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:

@@ -67,7 +67,7 @@ for name, text in ("pilot.pyz", head), ("pilot.json", tail):
 {pilot_file}
 END-OF-PILOT
 {fetch}
-{run}"$python" pilot.pyz --file pilot.json --copy "$copy" --remove{after}
+{run}"$python" pilot.pyz --file pilot.json --copy "$copy" --remove{notice}{after}
 """
 
 # Grid Engine sends its notices to all processes of a job, some twice: only this shell takes one, once. A second order to
@@ -89,14 +89,21 @@ exit "$code\""""
 
 
 def job_script(
-    spec: PilotSpec, *, copy: str, directives: str = "", file_at: str = "", notices: bool = False
+    spec: PilotSpec,
+    *,
+    copy: str,
+    directives: str = "",
+    file_at: str = "",
+    notices: bool = False,
+    notice_s: int = 0,
 ) -> str:
     """The script for all copies of a submission. `copy` is the shell's expression for the number of the copy, such as
     `${SLURM_ARRAY_TASK_ID}`; `directives` are comment lines for the batch system.
 
     `file_at` is the shell's expression for a file of the account that holds the pilot's file, for batch systems that let
     other accounts read the script: it is not in the script then. `notices`: the batch system sends SIGUSR2 before it
-    kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops processes, which is ignored.
+    kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops processes, which is ignored. `notice_s`: the
+    batch system sends SIGUSR2 to the pilot alone, that number of seconds before the slot ends.
     """
     names = () if spec.forwards else ("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE")
     place = dict(zip(names, spec.queue, strict=False))
@@ -113,6 +120,7 @@ def job_script(
         pilot_file=_packed(b"" if file_at else spec.pilot_file),
         fetch=f"cp {file_at} pilot.json || exit {NO_SCRATCH}" if file_at else "",
         run=_IGNORING if notices else "exec ",
+        notice=f" --notice {notice_s}" if notice_s else "",
         after=_NOTICING if notices else "",
         no_python=NO_PYTHON,
         no_scratch=NO_SCRATCH,

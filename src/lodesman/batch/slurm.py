@@ -28,6 +28,8 @@ _ARGUMENT_BYTES: Final = 64 << 10
 _REFUSES: Final = (1, 255)
 """The exit codes of sbatch for what Slurm or its own options refuse."""
 _NO_COMMAND: Final = (126, 127)
+_NOTICE_S: Final = 120
+"""How long before its end a pilot hears of it. It may not be SIGTERM: an end that comes nearer leaves time for payloads."""
 _LIVE: Final = frozenset({NativeState.WAITING, NativeState.HELD, NativeState.RUNNING})
 
 
@@ -196,7 +198,7 @@ class SlurmBackend:
         """Submit for the first time. Raises BackendFault if it is not known whether Slurm has it now."""
         output = f"{folder.replace('%', '%%')}/%A_%a.out"
         words = [*self._sbatch(spec, output), f"--chdir={folder}"]
-        script = job_script(spec, copy="${SLURM_ARRAY_TASK_ID}").encode()
+        script = job_script(spec, copy="${SLURM_ARRAY_TASK_ID}", notice_s=_NOTICE_S).encode()
         done = self._run(["sh", "-c", SUBMIT_WHOLE, "sh", str(len(script) + 1), *words], stdin=script)
         number, reason = slurm_text.number_of(done.out), slurm_text.refusal_of(done.err)
         if number and not done.code:
@@ -214,7 +216,7 @@ class SlurmBackend:
         words = [
             "sbatch", *spec.options, "--parsable", f"--array=1-{spec.count}", f"--output={output}",
             f"--job-name={self._name(spec.submission)}", f"--partition={spec.queue.queue}", "--no-requeue",
-            "--export=NONE", "--propagate=NONE", "--signal=B:TERM@120",
+            "--export=NONE", "--propagate=NONE", f"--signal=B:USR2@{_NOTICE_S}",
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={max(spec.cores, 1)}",
         ]  # fmt: skip
         words += [f"--time={math.ceil(spec.wall_seconds / 60)}"] if spec.wall_seconds else []

@@ -126,7 +126,22 @@ def read_job(word: str) -> int:
     raise ValueError(f"{word[:60]!r} is not one job; write its number.")
 
 
+def _duration(word: str) -> float:
+    """Seconds of 90s, 10m (or 10min), 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+    from lodesman.resources.model import BadValue
+    from lodesman.resources.units import number_in
+
+    try:
+        seconds = float(number_in(re.sub(r"(?<=[0-9])m$", "min", word), "s"))
+    except (BadValue, OverflowError):
+        seconds = 0.0
+    if not 0.0 < seconds < 1e10:
+        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
+    return seconds
+
+
 JOB = Parsed("job", read_job)
+DURATION = Parsed("time", _duration)
 JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
 PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
 STATE = StateWord(STATES, case_sensitive=False)

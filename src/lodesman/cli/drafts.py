@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,18 +17,30 @@ from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.cli.client_jsv import ClientRequest, client_request, name_client_jsv, stock
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
+from lodesman.cli.job_options import attribute_options, overlaid
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
+from lodesman.cli.taken_files import FilePicker, Taken, folder, pick
 from lodesman.cli.words import plain
-from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge, Unauthorized, Unavailable
+from lodesman.errors import (
+    InvalidJob,
+    InvalidRequest,
+    LodesmanError,
+    SyntaxFault,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
     from lodesman.gridengine.complexes import Complexes
+    from lodesman.jobs import ParsedRecord, Record
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
 _STDIN = "-"
+_NO_DESCRIPTION = "If it is a script, let it begin with #! (as #!/bin/sh) or make it executable."
 _OPTIONS = (
     click.option(
         "--class", "job_class", default="", metavar="NAME", help="The job class, app or app.large, whatever FILE says."
@@ -56,17 +68,22 @@ def description_options(command: F) -> F:
     """What may be said of descriptions, whether they are submitted or planned."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return attribute_options(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The options of one call."""
+    """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given."""
 
+    command: tuple[str, ...] = ()
+    script: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    named_only: bool = False
     group: str = ""
     hold_if_impossible: bool = False
     form: Form | None = None
-    name: str = ""
     ignore_unknown: bool = False
     job_class: str = ""
     jsv: tuple[str, ...] = ()
@@ -94,7 +111,7 @@ class ReadyFile:
 
     label: str
     body: SubmitBody
-    inputs: dict[str, Path]
+    inputs: Mapping[str, Taken]
     as_written: bool = True
 
 
@@ -102,7 +119,7 @@ class ReadyFile:
 class Outcome:
     """What became of all files: what the server made of them, errors by file."""
 
-    made: list[object] = field(default_factory=list)
+    made: list[dict[str, Any]] = field(default_factory=list)
     faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
 
     def each(
@@ -119,13 +136,13 @@ class Outcome:
                 continue
             yield one, answer
 
-    def finish(self, session: Session, name: str) -> int:
-        """Show what there is under that name for programs, and the errors, each with its place; the exit code."""
+    def finish(self, session: Session, name: str, **more: object) -> int:
+        """Show what there is under that name for programs, with `more`, and the errors with their places; the exit code."""
         for _, fault in self.faults:
             advise(fault)
         if session.as_json:
             errors = [{"file": label, **fault.as_dict()} for label, fault in self.faults]
-            emit_json({name: self.made, "errors": errors})
+            emit_json({name: self.made, "errors": errors, **more})
         for label, fault in self.faults:
             note(placed(label, fault))
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
@@ -137,9 +154,10 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
         raise click.UsageError("Standard input can be read only once.")
     ready = []
     request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(_complexes, session))
-    for name in files:
+    for name in files or wanted.command[:1]:
         try:
-            ready.append(_prepare(name, wanted, request))
+            given = _from_file(name, wanted) if files else _from_command(wanted)
+            ready.append(_prepare(given, wanted, request))
         except LodesmanError as fault:
             outcome.faults.append((_label(name), fault))
     return ready
@@ -183,32 +201,92 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
-    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """What is to be submitted, before the options: its record, its text if that is from a file, and where it is from."""
+
+    label: str
+    parsed: ParsedRecord
+    text: str = ""
+    base: Path = Path()
+    taken: Mapping[str, Taken] = field(default_factory=dict)
+
+
+def _from_file(name: str, wanted: Wanted) -> _Draft:
+    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
+    from lodesman.jobs import ARRAY_LIMITS, read_description, read_job
+
+    try:
+        data = _read(name)
+    except InvalidRequest as fault:
+        if name != _STDIN and not Path(name).exists():
+            fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
+        raise
+    try:
+        parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
+    except SyntaxFault as fault:
+        if wanted.form is None and data.lstrip()[:1] not in (b"[", b"{"):
+            fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
+        raise
+    if not wanted.attributes:
+        read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
+    picker = FilePicker()
+    for word in wanted.taken:
+        picker.add_word(word)
+    base = Path() if name == _STDIN else Path(name).parent
+    return _Draft(
+        label=_label(name), parsed=parsed, text=data.decode("utf-8-sig"), base=base, taken=picker.inputs()
+    )
+
+
+def _from_command(wanted: Wanted) -> _Draft:
+    """The job that runs a command or a script. Raises InvalidRequest."""
+    from lodesman.jobs import ParsedRecord
+    from lodesman.jobs.members import has_placeholder
+    from lodesman.jobs.record import NO_POSITIONS
+
+    program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
+    record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
+    if len(wanted.command) > 1:
+        record["Arguments"] = list(wanted.command[1:])
+    if "Parameters" in wanted.attributes and any(map(has_placeholder, wanted.command[1:])):
+        note("In an array %s in the command is the index of each job, and %% is a percent sign.")
+    parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
+    return _Draft(label=program, parsed=parsed, taken=picker.inputs())
+
+
+def _with_options(draft: _Draft, wanted: Wanted) -> Record:
+    """The record of a draft with what the options say, the same object if they say nothing."""
+    said = dict(wanted.attributes)
+    if wanted.keep:
+        said["OutputSandbox"] = list(wanted.keep)
+    record = overlaid(draft.parsed.record, said)
+    if draft.taken:
+        given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
+        others = given if isinstance(given, list) else [given]
+        record = overlaid(record, {"InputSandbox": list(dict.fromkeys([*others, *draft.taken]))})
+    return record
+
+
+def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile:
+    """A draft with all options, checked. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.jobs import ARRAY_LIMITS, input_names, locate, read_description, read_job, write_description
     from lodesman.jobs.record import NO_POSITIONS
 
-    data = _read(name)
-    parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
-    description = read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
-    text, record = data.decode("utf-8-sig"), parsed.record
-    if wanted.name:
-        others = {key: value for key, value in record.items() if key.lower() != "jobname"}
-        record = {"JobName": wanted.name, **others}
-    record, writers, edits = request.apply(record, _label(name))
-    places, as_written = parsed.positions, record is parsed.record
+    parsed = draft.parsed
+    record, writers, edits = request.apply(_with_options(draft, wanted), draft.label)
+    text, places, as_written = draft.text, parsed.positions, bool(draft.text) and record is parsed.record
     if not as_written:
         text, places = write_description(record, parsed.form), NO_POSITIONS
         record = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS).record
-        try:
-            description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
-        except InvalidJob as wrong:
-            name_client_jsv(wrong, writers)
-            raise
-    base = Path() if name == _STDIN else Path(name).parent
+    try:
+        description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
+    except InvalidJob as wrong:
+        name_client_jsv(wrong, writers)
+        raise
     try:
         names = input_names(description.spec, description.members)
-        inputs = {one: _local(one, base) for one in names}
+        inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
     except LodesmanError as fault:
         locate(fault, places)
         raise
@@ -216,19 +294,21 @@ def _prepare(name: str, wanted: Wanted, request: ClientRequest) -> ReadyFile:
         text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
         ignore_unknown=wanted.ignore_unknown, client_jsv=writers, edits=edits,
     )  # fmt: skip
-    return ReadyFile(label=_label(name), body=body, inputs=inputs, as_written=as_written)
+    return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
 
 
-def _local(name: str, base: Path) -> Path:
-    """Where an entry of the InputSandbox is. Raises InvalidJob."""
+def _local(name: str, base: Path) -> Taken:
+    """Where an entry of the InputSandbox is. Raises InvalidJob, InvalidRequest."""
     path = base / name
-    if path.is_file():
+    if path.is_dir() and name.endswith("/"):
+        return folder(path)
+    if path.is_file() and not name.endswith("/"):
         return path
     if path.is_dir():
         problem = "is a directory"
-        hint = "Pack it: tar -czf inputs.tar.gz DIRECTORY, and unpack it in the job."
+        hint = f'Write it with a slash, "{name}/", to take it along whole.'
     elif path.exists():
-        problem, hint = "is not a plain file", "Only plain files can be sent."
+        problem, hint = "is not a plain file", "Only plain files and folders can be sent."
     else:
         problem, hint = "does not exist", "Paths are relative to the directory of the description."
     raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")

@@ -10,53 +10,95 @@ from lodesman.answers import calls
 from lodesman.answers.jobs import Logs
 from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
+from lodesman.answers.waiting import WaitQuery
 from lodesman.cli.arguments import JOB
+from lodesman.cli.faults import INTERRUPTED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, write_text
+from lodesman.cli.wait import Outage, ending, exit_code_of
 from lodesman.cli.words import FINAL
-from lodesman.errors import NotFound
+from lodesman.errors import NotFound, Unavailable
 
 _FOLLOW_SECONDS = 1.0
+_MOST_REST = 10.0
 
 
 @click.command()
 @click.argument("job", type=JOB)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @with_session
-def logs(session: Session, /, *, job: int, follow: bool) -> None:
-    """Show the last 64 kB that a job wrote, live while it runs."""
+def logs(session: Session, /, *, job: int, follow: bool) -> int:
+    """Show the last 64 kB that a job wrote, live while it runs.
+
+    With --follow the exit code is that of the job, as of lode wait.
+    """
     if follow and session.as_json:
         raise click.UsageError("--follow and --json do not go together.")
     if follow:
-        _follow(session, job)
-        return
+        try:
+            return _follow(session, job)
+        except KeyboardInterrupt:
+            note(f"Interrupted. The job goes on; this ends it: lode kill {job}")
+            return INTERRUPTED
     answer = session.answer(calls.JOB_LOGS, JobAt(job))
     write_text(answer.tail)
     if not answer.tail:
         yet = "" if answer.state in FINAL else " yet"
         note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
+    return 0
 
 
-def _follow(session: Session, job: int) -> None:
-    attempt, state, tail = 0, "", ""
+def _follow(session: Session, job: int) -> int:
+    """Until the job has ended; returns its exit code. A server that goes away is asked again."""
+    attempt, state, tail, outage = 0, "", "", Outage()
+    answer = _logs(session, job)
     while True:
-        try:
-            answer = session.call(calls.JOB_LOGS, JobAt(job))
-        except NotFound:
-            # Of a job that has written nothing yet; for one that is not there this raises again.
-            row = session.call(calls.JOB, JobAt(job))
-            answer = Logs(job, row.state, row.attempt, live=False, tail="")
-        if answer.state not in (state, JobState.RUNNING, *FINAL):
-            note(f"Job {job} is {answer.state}.")
+        if answer.state not in (JobState.RUNNING, *FINAL):
+            state = _say_state(session, job, state)
+        elif answer.state not in FINAL:
+            state = answer.state
         if answer.attempt != attempt:
             if tail:
                 note(f"Job {job}: attempt {answer.attempt} begins.")
             tail = ""
         write_text(fresh(tail, answer.tail))
-        attempt, state, tail = answer.attempt, answer.state, answer.tail or tail
+        attempt, tail = answer.attempt, answer.tail or tail
         if answer.state in FINAL:
-            return
+            return _end(session, job)
         time.sleep(_FOLLOW_SECONDS)
+        try:
+            answer = _logs(session, job)
+        except Unavailable as fault:
+            outage.rest(fault, _MOST_REST)
+        else:
+            outage.over()
+
+
+def _logs(session: Session, job: int) -> Logs:
+    try:
+        return session.call(calls.JOB_LOGS, JobAt(job))
+    except NotFound:
+        # Of a job that has written nothing yet; for one that is not there this raises again.
+        row = session.call(calls.JOB, JobAt(job))
+        return Logs(job, row.state, row.attempt, live=False, tail="")
+
+
+def _say_state(session: Session, job: int, before: str) -> str:
+    """Say the state of a job that does not run, and why, if that was not said yet; returns what was said last."""
+    row = session.call(calls.JOB, JobAt(job))
+    why = row.main_reason if row.state == JobState.WAITING else row.reason
+    words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
+    if words != before:
+        more = f" More: lode why {job}" if row.state in (JobState.WAITING, JobState.HELD) else ""
+        note(words + more)
+    return words
+
+
+def _end(session: Session, job: int) -> int:
+    found = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
+    if found.jobs and found.jobs[0].state != JobState.DONE:
+        note(ending(found.jobs[0]))
+    return exit_code_of(found)
 
 
 def fresh(before: str, now: str) -> str:

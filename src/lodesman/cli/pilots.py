@@ -1,9 +1,7 @@
-"""`lode pilot`, `lode usage`: the pilots that run jobs, and what came of it."""
+"""`lode pilot`: the pilots that run jobs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,20 +9,18 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import DrainBody, PilotAt, PilotsQuery
-from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
-from lodesman.answers.shares import ShareCorrection
 from lodesman.cli.arguments import PILOT_RANGES, limit_option, merged, total
+from lodesman.cli.pilot_files import make_files
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
-from lodesman.cli.words import age, counted, number, path_of, percent, plain_lines, span, states
+from lodesman.cli.tables import Cell, emit_json, note, state
+from lodesman.cli.words import age, counted, path_of, plain_lines
 from lodesman.errors import InvalidRequest, NotFound
 
 _MOST_DRAINED = 10_000
-_MOST_OWNERS = 10
 _PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "serves", "remark")
 
 
-pilot = click.Group("pilot", help="List pilots, and let them leave.")
+pilot = click.Group("pilot", help="List pilots, make files of them, let them leave.", commands=[make_files])
 
 
 @pilot.command("ls")
@@ -75,86 +71,3 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
         click.echo(f"{counted(answer.changed, 'pilot')} will finish and leave.")
     if not answer.changed and len(numbers) == 1:
         raise NotFound(f"There is no live pilot {numbers[0]} that was not draining already.")
-
-
-# --- usage --------------------------------------------------------------------------------------------------------------
-
-
-@click.command()
-@with_session
-def usage(session: Session, /) -> None:
-    """Show job states, actual and target shares, sites, times, failures."""
-    answer = session.answer(calls.USAGE)
-    say(f"Jobs: {states(answer.states)}.")
-    for word, times in (("Waited", answer.waiting_seconds), ("Ran", answer.running_seconds)):
-        say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
-    say(f"Attempts: {answer.attempts.attempts:,} of {counted(answer.attempts.jobs, 'job')}.")
-    _show_groups(answer.groups)
-    if answer.correction is not None:
-        _show_correction(answer.correction)
-    _show_sites(answer.sites, answer.pilots)
-    _show_faulty(answer.faulty)
-
-
-def _show_groups(groups: Sequence[GroupClaims]) -> None:
-    compared = sum(group.compared for group in groups)
-    target = sum(group.target for group in groups)
-    rows: list[list[Cell]] = []
-    for one in groups:
-        shares = (percent(one.compared, compared), percent(one.target, target))
-        rows.append([one.group, number(one.share), one.claims, *shares])
-    show_table(("group", ">share", ">job starts", ">actual", ">target"), rows, apart=True)
-    private = sum(group.private for group in groups)
-    starts = sum(group.claims for group in groups) - private
-    if compared < starts:
-        say(
-            f"Actual and target: {compared:,} of {starts:,} starts; with many groups, a random sample of one in 64."
-        )
-    if private:
-        say(
-            f"Not part of actual and target: {counted(private, 'start')} by private pilots, which serve one group."
-        )
-
-
-def _show_correction(found: ShareCorrection) -> None:
-    word = "core-hours" if found.currency == "core-seconds" else "job starts"
-    rows: list[list[Cell]] = []
-    for one in found.groups:
-        factor = f"{one.factor:.3g}"
-        rows.append(
-            [one.group, "", *_used(one.used, found), factor, number(one.share), number(one.corrected)]
-        )
-        for owner in one.owners[:_MOST_OWNERS] if len(one.owners) > 1 else ():
-            factor, weight = f"{owner.factor:.3g}", f"{owner.weight:.3g}"
-            rows.append([one.group, owner.owner, *_used(owner.used, found), factor, "1", weight])
-    used = [f">in {span(one.time_span)}" for one in found.slices]
-    show_table(("group", "owner", *used, ">factor", ">share", ">corrected"), rows, apart=True)
-    say(f"Shares are corrected by usage, in {word}, as of {age(found.at)} ago.")
-
-
-def _used(amounts: Sequence[float], found: ShareCorrection) -> list[str]:
-    by_hours = found.currency == "core-seconds"
-    return [number(amount / 3_600) if by_hours else f"{amount:,.0f}" for amount in amounts]
-
-
-def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> None:
-    live: dict[str, dict[str, int]] = {}
-    for row in pilots:
-        live.setdefault(row.site, {})[row.state] = row.pilots
-    ended = {row.site: row for row in sites}
-    rows: list[list[Cell]] = []
-    for name in sorted({*ended, *live}):
-        outcomes, cpu = (ended[name].outcomes, ended[name].cpu_seconds) if name in ended else ({}, None)
-        rows.append([name, states(outcomes), span(cpu), states(live.get(name, {}))])
-    show_table(("site", "ended attempts", ">cpu", "pilots"), rows, apart=True)
-
-
-def _show_faulty(faulty: Sequence[Faulty]) -> None:
-    counts: Counter[tuple[str, str]] = Counter()
-    for row in faulty:
-        counts[row.state, row.reason] += row.count
-    example: dict[tuple[str, str], str] = {(row.state, row.reason): str(row.id) for row in reversed(faulty)}
-    rows: list[list[Cell]] = [
-        [count, state(name), example[name, why], why] for (name, why), count in counts.most_common(20)
-    ]
-    show_table((">jobs", "state", ">for instance", "reason"), rows, apart=True)

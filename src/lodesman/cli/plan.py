@@ -18,6 +18,7 @@ from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed, limit_option
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.cli.faults import FAILED
+from lodesman.cli.job_command import JobCommand
 from lodesman.cli.plan_gates import GateChange, gate_change, plan_gates
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
@@ -58,25 +59,29 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
         raise click.UsageError("--gate stands alone, and --limit before a command belongs to it.")
 
 
-@plan.command("job")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@plan.command("job", cls=JobCommand)
+@click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
 @description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show every step, suggestion and decision of the director."
+)
 @with_session
-def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:
+def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Plan jobs: show what lode why would show right after they were submitted.
 
-    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON. For each cohort (the members that would
+    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON; or a script or command, as for lode submit.
+    For each cohort (the members that would
     join one task queue): the queues that can run it, what excludes the others, a suggestion if there is none, the pilots
     that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the InputSandbox must
     exist. The exit code is 1 if one FILE would be refused.
     """
-    return plan_files(session, files, Wanted(**options))
+    return plan_files(session, files, Wanted(**options), verbose=verbose)
 
 
-def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
+def plan_files(session: Session, files: Sequence[str], wanted: Wanted, *, verbose: bool = False) -> int:
     """Plan all files; returns the exit code."""
     outcome, refused = Outcome(), False
     ready = read_all(session, files, wanted, outcome)
@@ -88,11 +93,11 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
                 if not session.as_json:
                     if len(outcome.made) > 1:
                         click.echo()
-                    _show_job(one, answer)
+                    _show_job(one, answer, verbose=verbose)
     return outcome.finish(session, "plans") or (FAILED if refused else 0)
 
 
-def _show_job(draft: ReadyFile, answer: JobPlan) -> None:
+def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
     warn(draft.label, answer.notices, as_written=draft.as_written)
     click.echo(_first_line(draft.label, answer))
     cohorts = answer.cohorts
@@ -101,7 +106,7 @@ def _show_job(draft: ReadyFile, answer: JobPlan) -> None:
         there = counted(queue.waiting_before, "waiting job")
         which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {there}"
         click.echo(f"{who} would join {which}.")
-        show_explained(cohorts[0], _members(cohorts[0], answer.count))
+        show_explained(cohorts[0], _members(cohorts[0], answer.count), verbose=verbose)
         return
     show_table(_COHORTS, map(_cohort, cohorts))
     if answer.more_cohorts:

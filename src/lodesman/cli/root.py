@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from lodesman import __version__
+from lodesman.access.tokens import DEFAULT_SERVER
 from lodesman.cli.arguments import FILE
 from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
-from lodesman.cli.session import DEFAULT_SERVER, Session
+from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
@@ -27,15 +28,15 @@ SECTIONS = {
     "Jobs": {
         "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
         "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
-        "change": "change",
+        "change": "change", "wait": "wait",
         "reschedule": "jobs", "delete": "jobs",
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "pilots",
+        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts",
+        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts", "group": "groups",
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {
@@ -46,17 +47,21 @@ SECTIONS = {
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 # Where Python has another use for the name of a command.
 _NAMES = {"class": "job_class"}
+# Set by the shell that asks for completions.
+_COMPLETES = "_LODE_COMPLETE"
 _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
   lode status                       your jobs, the newest first
+  lode wait 12-40                   until they have ended; --any: the first of them
   lode why 17                       why it waits, and what would let it run
   lode output 12-40 --dir results   what they wrote
   lode server --config lode.toml    run a server here
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,
-5 no server answers, 6 conflict, 130 interrupted. LODE_DEBUG=1 shows where an error arose."""
+5 no server answers, 6 conflict, 130 interrupted; lode wait has those of the jobs.
+LODE_DEBUG=1 shows where an error arose."""
 
 
 class _Sections(click.Group):
@@ -71,7 +76,12 @@ class _Sections(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = import_module(f"lodesman.cli.{_MODULES[cmd_name]}")
-        return cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        if _COMPLETES in os.environ:
+            from lodesman.cli.completing import equipped
+
+            command = equipped(command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""
@@ -131,7 +141,7 @@ def completion(context: click.Context, /, *, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  # these three are built in
-    made = kind(context.find_root().command, {}, "lode", "_LODE_COMPLETE")
+    made = kind(context.find_root().command, {}, "lode", _COMPLETES)
     # Not bash's own method: it starts a bash only to ask for its version.
     click.echo(ShellComplete.source(made))
 
@@ -174,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str], session: Session) -> object:
     """Not click's own `main`: it ends the process when a pipe closes."""
-    if "_LODE_COMPLETE" in os.environ:
+    if _COMPLETES in os.environ:
         return lode.main(arguments, prog_name="lode")
     with lode.make_context("lode", arguments, obj=session) as context:
         return lode.invoke(context)

@@ -258,7 +258,7 @@ Slots = {slots}                       # pilots at the same time
 MaxWaitingJobs = 2
 MaxTotalJobs = 4
 NumberOfProcessors = 1          # cores of each
-CPUTime = "1 d"
+CPUTime = "2 d"
 # What is not declared is not offered: jobs that ask for it cannot run here.
 Platform = {platform}
 {memory}

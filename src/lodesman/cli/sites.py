@@ -12,14 +12,23 @@ import click
 from msgspec import UNSET
 
 from lodesman.answers import calls
-from lodesman.answers.nodes import BreakerBody, Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
+from lodesman.answers.nodes import (
+    BreakerBody,
+    Closing,
+    FailingQueue,
+    NodeBelow,
+    Parameter,
+    SiteRow,
+    UsableQueue,
+    utc,
+)
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.cli.arguments import Parsed, named
+from lodesman.cli.arguments import DURATION, Parsed, named
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.site_ads import advertise, gate, site_token
 from lodesman.cli.site_tests import test_site
 from lodesman.cli.tables import Cell, note, say, show_table
-from lodesman.cli.words import age, counted, path_of, shown, states
+from lodesman.cli.words import age, counted, path_of, shown, span, states
 
 # These have a column of their own; all others stand together in the last one.
 _MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
@@ -58,12 +67,14 @@ def _list_sites(session: Session, /) -> None:
     more = [
         *([("ad", _ad)] if any(row.ad_at is not UNSET for row in answer.sites) else []),
         *([("closed", _closed)] if answer.closed else []),
+        *([("failing", _failing)] if any(row.failing for row in answer.sites) else []),
     ]
     rows = ([*_site(row), *(cell(row) for _, cell in more)] for row in answer.sites)
     show_table([*titles, *(title for title, _ in more)], rows)
     if not answer.sites:
         note("No site is configured; see: lode init.")
     _note_closed(answer.closed)
+    _note_failing(one for row in answer.sites for one in row.failing)
 
 
 def _site(row: SiteRow) -> list[Cell]:
@@ -82,6 +93,10 @@ def _ad(row: SiteRow) -> str:
 def _closed(row: SiteRow) -> str:
     parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
     return parts if all(one.ce for one in row.closed) else "all"
+
+
+def _failing(row: SiteRow) -> str:
+    return ", ".join(f"{one.ce}/{one.queue}" for one in row.failing)
 
 
 @site.command("show")
@@ -133,16 +148,19 @@ def _show_origins(queues: Sequence[UsableQueue]) -> None:
 def _show_queues(queues: Sequence[UsableQueue]) -> None:
     used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
     closed = [one for row in queues for one in row.closed]
-    titles = ("queue", *used, "others", "pilots", *(["closed"] if closed else []))
-    show_table(titles, (_queue_cells(row, used)[: len(titles)] for row in queues))
+    failing = [row.failing for row in queues if row.failing is not UNSET]
+    more = [*([("closed", _level)] if closed else []), *([("breaker", _breaker_of)] if failing else [])]
+    titles = ("queue", *used, "others", "pilots", *(title for title, _ in more))
+    show_table(titles, ([*_queue_cells(row, used), *(cell(row) for _, cell in more)] for row in queues))
     _note_closed(closed)
+    _note_failing(failing)
 
 
 def _queue_cells(row: UsableQueue, used: Sequence[str]) -> list[Cell]:
     values = {name: shown(one.value) for name, one in row.parameters.items()}
     others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
     pilots = states(row.pilots) if row.pilots else ""
-    return [path_of(row), *(values.get(name, "") for name in used), others, pilots, _level(row)]
+    return [path_of(row), *(values.get(name, "") for name in used), others, pilots]
 
 
 def _level(row: UsableQueue) -> str:
@@ -152,18 +170,23 @@ def _level(row: UsableQueue) -> str:
     return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
 
 
+def _breaker_of(row: UsableQueue) -> str:
+    return "" if row.failing is UNSET else row.failing.breaker.value
+
+
 @queue.command("breaker")
 @click.argument("name", metavar="SITE/CE/QUEUE")
 @click.argument("order", type=click.Choice(["open", "close", "auto"]))
 @click.option("--reason", default="", help="Why; needed to open or close.")
 @with_session
 def _breaker(session: Session, /, *, name: str, order: str, reason: str) -> None:
-    """Open the breaker of a queue (no pilot is sent), close it (whatever fails there), or let it move by itself again
-    (administrators).
+    """Open the breaker of a queue: no pilot is sent; or close it: pilots are sent, whatever fails (administrators).
+
+    auto, after a repair: its failures are forgotten, pilots are sent, and it moves by itself again.
     """
     body = BreakerBody(path=name, order=cast("Literal['open', 'close', 'auto']", order), reason=reason)
     answer = session.answer(calls.BREAKER, body=body)
-    text = "moves by itself" if answer.now is None else f"is {answer.now.text}"
+    text = "is closed and moves by itself" if answer.now is None else f"is {answer.now.text}"
     say(f"The breaker of {answer.path} {text}, from the director's next iteration on.")
 
 
@@ -244,20 +267,6 @@ def _note_directory(directory: str) -> None:
 # --- closing and opening ------------------------------------------------------------------------------------------------
 
 
-def _duration(word: str) -> float:
-    """Seconds of 90s, 30min, 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
-    from lodesman.resources.model import BadValue
-    from lodesman.resources.units import number_in
-
-    try:
-        seconds = float(number_in(word, "s"))
-    except (BadValue, OverflowError):
-        seconds = 0.0
-    if not 0.0 < seconds < 1e10:
-        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
-    return seconds
-
-
 def _moment(word: str) -> float:
     """UNIX seconds of 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time. Raises ValueError."""
     try:
@@ -269,9 +278,7 @@ def _moment(word: str) -> float:
 @site.command("close", epilog=_CLOSE_EXAMPLES)
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
-@click.option(
-    "--for", "seconds", type=Parsed("time", _duration), metavar="TIME", help="Duration: 30min, 2h, 3d."
-)
+@click.option("--for", "seconds", type=DURATION, metavar="TIME", help="Duration: 30min, 2h, 3d.")
 @click.option(
     "--until", type=Parsed("moment", _moment), metavar="MOMENT", help="End; local time if it names no zone."
 )
@@ -322,6 +329,25 @@ def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 def _note_closed(closings: Iterable[Closing]) -> None:
     for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
         note(text)
+
+
+def _note_failing(queues: Iterable[FailingQueue]) -> None:
+    """Queues that fail alike are said together."""
+    alike: dict[str, list[FailingQueue]] = {}
+    for one in queues:
+        alike.setdefault(one.order or f"the last pilots did not start: {one.reason}", []).append(one)
+    for text, found in alike.items():
+        first = found[0]
+        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        tried = [max(0.0, one.retry_at - time.time()) for one in found if one.retry_at is not None]
+        again = (
+            ""
+            if not tried
+            else f"; the next one is sent in {span(min(tried))}"
+            if min(tried)
+            else "; one tries it"
+        )
+        note(f"{path_of(first)}{others}: {'its breaker is ' if first.order else ''}{text}{again}")
 
 
 def _closing_text(one: Closing) -> str:

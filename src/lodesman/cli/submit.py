@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from lodesman.access.uploads import distinct, measure, upload
 from lodesman.answers import calls
 from lodesman.answers.jobs import Submission
-from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
+from lodesman.answers.requests import FileBody, SubmitBody
 from lodesman.answers.vocabulary import FORMS
-from lodesman.cli.arguments import Range
+from lodesman.cli.arguments import Range, parse_ranges
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
+from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
-from lodesman.errors import LodesmanError, NotFound
+from lodesman.cli.taken_files import packed, scratch_folder
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.command(cls=JobCommand)
+@click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option(
     "--hold-if-impossible",
@@ -33,23 +35,30 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
 )
 @description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
-@click.option("--name", default="", metavar="TEXT", help="The job's name, instead of the one in the file.")
 @click.option(
     "--request-id",
     metavar="ID",
     default="",
     help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
 )
+@click.option(
+    "--wait", is_flag=True, help="Wait until the jobs have ended; the exit code is theirs (see: lode wait)."
+)
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
 @with_session
 def submit(
-    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, **options: Any
+    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, wait: bool, **options: Any
 ) -> int:
     """Submit jobs; prints their ids.
 
     Each FILE ('-' for standard input) is a description in JDL, CFG or JSON and becomes one submission, of one
     job or of up to a million. Files of its InputSandbox are uploaded; their paths are relative to the
     description. If one FILE is wrong, none is submitted.
+
+    Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh. A script begins with #! or is
+    executable; all words after it are its own. Its lines #LODE --memory 4G before the first command hold options of
+    this command, which options of the command line override. Small files here that the command names go along, and
+    are shown; other files and folders by --files.
     """
     wanted = Wanted(**options)
     if dry_run:
@@ -60,13 +69,19 @@ def submit(
     ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
+    if wait and outcome.made and not outcome.faults:
+        from lodesman.cli.wait import Until, wait_for
+
+        waited, code = wait_for(session, parse_ranges(one["jobs"] for one in outcome.made), Until())
+        return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
 
 
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
-    files = measure(path for one in ready for path in one.inputs.values())
-    for number, one in enumerate(ready, 1):
-        one.body.sandboxes = {name: files[path] for name, path in one.inputs.items()}
+    inputs = _local_files(ready)
+    files = measure(path for found in inputs for path in found.values())
+    for number, (one, found) in enumerate(zip(ready, inputs, strict=True), 1):
+        one.body.sandboxes = {name: files[path] for name, path in found.items()}
         # A repeated call does no harm then.
         one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
@@ -75,7 +90,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             pass
     if outcome.faults:
         return
-    upload(session, files)
+    _upload(session, files)
     for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
@@ -92,34 +107,21 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
 
 
+def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
+    """The plain files of each draft by their names; folders are packed first."""
+    if all(isinstance(path, Path) for one in ready for path in one.inputs.values()):
+        return [{name: path for name, path in one.inputs.items() if isinstance(path, Path)} for one in ready]
+    scratch = scratch_folder()
+    return [packed(one.inputs, scratch) for one in ready]
+
+
 def _trial(body: SubmitBody) -> SubmitBody:
     return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
-    """Digest and size of each file. Raises OSError."""
-    from lodesman.client import sha256_of
-
-    return {path: FileBody(sha256_of(path), path.stat().st_size) for path in dict.fromkeys(paths)}
-
-
-def upload(session: Session, files: Mapping[Path, FileBody]) -> None:
-    """Upload what the server does not have yet, each content once. Raises what the client raises, with the file."""
-    distinct = {one.sha256: (path, one) for path, one in files.items()}
-    size = sum(one.size for _, one in distinct.values())
-    large = size > LARGE_BYTES or len(distinct) > MANY_FILES
+def _upload(session: Session, files: Mapping[Path, FileBody]) -> None:
+    found = distinct(files)
+    size = sum(one.size for _, one in found.values())
+    large = size > LARGE_BYTES or len(found) > MANY_FILES
     with progress("uploading", size, shown=large, of_bytes=True) as advance:
-        for path, one in distinct.values():
-            try:
-                session.call(calls.SANDBOX, SandboxAt(one.sha256))
-            except NotFound:
-                _send(session, path, one.sha256)
-            advance(one.size)
-
-
-def _send(session: Session, path: Path, sha256: str) -> None:
-    try:
-        session.client.upload(calls.PUT_SANDBOX.path, path, sha256, method=calls.PUT_SANDBOX.method)
-    except LodesmanError as fault:
-        fault.message = f"{path}: {fault.message}"
-        raise
+        upload(session, files, advance)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import click
@@ -16,7 +19,7 @@ from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
 from lodesman.answers.why_queues import QueueExplained, SentPilot
 from lodesman.cli.arguments import Parsed, read_job
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, coloured, say, show_table, state
+from lodesman.cli.tables import Cell, coloured, is_terminal, say, show_table, state
 from lodesman.cli.words import counted, path_of, plain, span
 
 _STAMP = re.compile(r"[0-9a-f]{24}")
@@ -24,9 +27,15 @@ _KINDS = ("job", "pilot", "queue")
 _STEPS = ("step", "", "what is known", ">age")
 _LATELY = (">pilot", "state", ">sent", ">jobs", "remark")
 _HOLDS = {True: "ok", False: "NO", None: "?"}
+# What fits on half a screen; less is shown of the steps, never of the verdict.
+_MOST_LINES, _FEW = 12, 3
+# Beside the name of a step and its text: what it holds, the age, the gaps.
+_BESIDE = 16
+_Explained = JobExplained | PilotWhy | QueueExplained
 _EXAMPLES = """\b
 Examples:
   lode why 42                           why job 42 waits
+  lode why 42 --verbose                 the whole way, and the director's arithmetic
   lode why 42 --queue LCG.North/ce.north/short   what this queue has against job 42
   lode why 42 --json                    for programs: .verdict, .main_reason, .chain[], .queues.nearest[]
   lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
@@ -66,17 +75,27 @@ def _subject(word: str) -> _Subject:
     help="Explain why no pilots are sent to this queue; of a job, why it cannot run there.",
 )
 @click.option("--vo", metavar="NAME", help="The queue as this VO sees it (administrators); else yours.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show every step, suggestion and decision of the director."
+)
 @with_session
 def why(
-    session: Session, /, *, what: _Subject | None, pilot: str | None, queue: str | None, vo: str | None
+    session: Session,
+    /,
+    *,
+    what: _Subject | None,
+    pilot: str | None,
+    queue: str | None,
+    vo: str | None,
+    verbose: bool,
 ) -> None:
     """Explain why a job waits, why a pilot got nothing, or why no pilots are sent to a queue.
 
     WHAT is a job (42), a pilot (pilot:7, or its stamp) or a CE queue (SITE/CE/QUEUE).
 
-    For a job the whole way to a pilot is shown, step by step, ending in never (as things are configured no queue can run
-    it), not now (something must change first) or now (it is expected next). For a queue the same: may pilots be sent
-    there never, not now, or now. A step that says NO is in the way; the age says how old the fact is.
+    The last line is the verdict. Of a job: never (as things are configured no queue can run it), not now (something must
+    change first) or now (it is expected next); of a queue: whether pilots may be sent there. Above it are the steps on
+    the way from a job to a pilot that say NO, or are not known (?), with the age of the fact.
     """
     # Beside a job the queue only says where.
     is_job = what is not None and what.kind == "job"
@@ -89,48 +108,116 @@ def why(
         raise click.UsageError("--vo belongs to a queue.", click.get_current_context())
     if kind == "queue":
         of_queue = session.answer(calls.QUEUE_WHY, NodeQuery(path=name, vo=vo or ""))
-        show_verdict(of_queue, f"Queue {path_of(of_queue)} for VO {of_queue.vo}", of_queue.chain)
-        show_suggestions(of_queue.work.nearest if of_queue.work else ())
-        _show_director(of_queue)
-        show_table(_LATELY, map(_sent, of_queue.lately), apart=True)
+        nearest = of_queue.work.nearest if of_queue.work else ()
+        _explain(of_queue, f"Queue {path_of(of_queue)} for VO {of_queue.vo}", nearest, verbose=verbose)
     elif kind == "pilot":
         of_pilot = session.answer(calls.PILOT_WHY, PilotAt(name))
-        show_verdict(of_pilot, f"Pilot {of_pilot.id}", of_pilot.chain)
-        show_suggestions(of_pilot.task_queues.nearest if of_pilot.task_queues else ())
+        nearest = of_pilot.task_queues.nearest if of_pilot.task_queues else ()
+        _explain(of_pilot, f"Pilot {of_pilot.id}", nearest, verbose=verbose)
     else:
         of_job = session.answer(calls.JOB_WHY, JobInQueue(int(name), queue=queue or ""))
         if isinstance(of_job, JobWaits):
-            show_explained(of_job, f"Job {of_job.id}", of_job.queue or None)
+            show_explained(of_job, f"Job {of_job.id}", of_job.queue or None, verbose=verbose)
             if of_job.state == JobState.WAITING and of_job.reason:
                 say(f"\nBefore: {of_job.reason}.")
         else:
             click.echo(f"Job {of_job.id}: {of_job.state}. {plain(of_job.summary)}")
 
 
-def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None = None) -> None:
+def show_explained(
+    answer: JobExplained, title: str, queue: QueueForJob | None = None, *, verbose: bool = False
+) -> None:
     """Why a job waits, and all that one queue has against it."""
-    show_verdict(answer, title, answer.chain)
-    show_suggestions(answer.queues.nearest, answer.queues.total)
+    verdict = _verdict(answer, title)
+    room = _room(verdict)
     if queue:
-        click.echo()
         say(f"Queue {path_of(queue)}: {'could run it' if queue.eligible else 'cannot run it'}.")
         for reason in queue.reasons:
             say(f"  {reason}")
         if queue.room is not None:
             gate = f" ({queue.gate})" if queue.gate else ""
             say(f"  free capacity for {counted(queue.room, 'pilot')}{gate}")
-    _show_director(answer)
+    elif verbose:
+        show_table(_STEPS, map(_step, answer.chain))
+        show_suggestions(answer.queues.nearest, answer.queues.total)
+        _show_director(answer)
+    else:
+        _show_briefly(answer, answer.queues.nearest, room, answer.queues.total)
+    _show_verdict(answer, verdict, apart=bool(answer.chain or queue))
 
 
-def show_verdict(
-    answer: JobExplained | PilotWhy | QueueExplained, title: str, chain: Sequence[Step] = ()
+def _explain(
+    answer: PilotWhy | QueueExplained, title: str, changes: Sequence[ResourceChange], *, verbose: bool
 ) -> None:
-    """The verdict, the summary, who can change it, and the steps that lead to it."""
-    verdict, style = state(answer.verdict)
-    click.echo(f"{plain(title)}: {coloured(plain(verdict).upper(), style)}. {plain(answer.summary)}")
+    verdict = _verdict(answer, title)
+    if verbose:
+        show_table(_STEPS, map(_step, answer.chain))
+        show_suggestions(changes)
+        if isinstance(answer, QueueExplained):
+            _show_director(answer)
+            show_table(_LATELY, map(_sent, answer.lately), apart=True)
+    else:
+        _show_briefly(answer, changes, _room(verdict))
+    _show_verdict(answer, verdict, apart=bool(answer.chain))
+
+
+def _verdict(answer: _Explained, title: str) -> list[str]:
+    """The verdict, and who can change it."""
+    lines = [f"{plain(title)}: {plain(answer.verdict).upper()}. {plain(answer.summary)}"]
     if answer.verdict != "now" and not answer.who.startswith("no "):
-        click.echo(f"Who can change that: {plain(answer.who)}.")
-    show_table(_STEPS, map(_step, chain), apart=True)
+        lines.append(f"Who can change that: {plain(answer.who)}.")
+    return lines
+
+
+def show_verdict(answer: _Explained, title: str) -> None:
+    """The verdict, the summary, and who can change it."""
+    _show_verdict(answer, _verdict(answer, title))
+
+
+def _show_verdict(answer: _Explained, lines: list[str], *, apart: bool = False) -> None:
+    if apart:
+        click.echo()
+    word, style = state(answer.verdict)
+    shown = plain(word).upper()
+    click.echo(lines[0].replace(f": {shown}. ", f": {coloured(shown, style)}. ", 1))
+    for line in lines[1:]:
+        click.echo(line)
+
+
+def _room(verdict: Sequence[str]) -> int:
+    """How many lines are left beside the verdict and the blank line before it."""
+    return _MOST_LINES - 1 - sum(map(_height, verdict))
+
+
+def _height(text: str, beside: int = 0) -> int:
+    """How many lines a text takes on this terminal, where other columns take `beside`; in a pipe one."""
+    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
+    return -(-max(1, len(text)) // max(20, width - beside)) if width else 1
+
+
+def _show_briefly(
+    answer: _Explained, changes: Sequence[JobChange | ResourceChange], room: int, queues: int = 0
+) -> None:
+    """The steps that are in the way, and the first suggestions that the summary does not name, in `room` lines."""
+    chain = answer.chain
+    new = (one for one in changes if one.text not in answer.summary)
+    lines = [f"Suggestion: {_suggestion(one, queues)}" for one in islice(new, _FEW)]
+    while lines and sum(map(_height, lines)) > room // 2:
+        lines.pop()
+    room -= sum(map(_height, lines)) + 2  # the titles, and what was left out
+    beside = max((len(one.step) for one in chain), default=0) + _BESIDE
+    shown: set[int] = set()
+    places = (place for place, one in enumerate(chain) if not one.holds)
+    for place in sorted(places, key=lambda place: chain[place].holds is None):
+        room -= _height(chain[place].text, beside)
+        if room < 0:
+            break
+        shown.add(place)
+    show_table(_STEPS, (_step(chain[place]) for place in sorted(shown)))
+    for line in lines:
+        click.echo(line)
+    if len(shown) < len(chain):
+        click.echo(f"(--verbose shows all {len(chain)} steps)")
 
 
 def _step(one: Step) -> list[Cell]:
@@ -143,15 +230,19 @@ def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int 
     if changes:
         click.echo("\nSuggestions:")
     for one in changes:
-        if isinstance(one, JobChange):
-            effect = f"{one.queues:,} of {counted(queues, 'queue')}, for instance {path_of(one.example)}"
-        else:
-            effect = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}, for instance "
-            effect += f"task queue {one.example.task_queue} of {one.example.owner} ({one.example.group})"
-        say(f"  {one.text}: {effect}")
+        say(f"  {_suggestion(one, queues)}")
         for step in one.steps:
             if len(step.options) > 1:
                 say(f"    {step.criterion}: {', '.join(map(_option, step.options))}")
+
+
+def _suggestion(one: JobChange | ResourceChange, queues: int) -> str:
+    if isinstance(one, JobChange):
+        effect = f"{one.queues:,} of {counted(queues, 'queue')}, for instance {path_of(one.example)}"
+    else:
+        effect = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}, for instance "
+        effect += f"task queue {one.example.task_queue} of {one.example.owner} ({one.example.group})"
+    return plain(f"{one.text}: {effect}")
 
 
 def _option(one: Option | ResourceOption) -> str:

@@ -32,9 +32,12 @@ _TOKEN = re.compile(r"[!-~]*")
 
 @dataclass(frozen=True)
 class Retry:
-    """Rounds over all servers, with exponential back-off and full jitter between them."""
+    """Rounds over all servers, with exponential back-off and full jitter between them. `patient`: also where a server says
+    that a part of it has been silent, which takes a person to mend.
+    """
 
     rounds: int = 5
+    patient: bool = True
     base_s: float = 0.25
     cap_s: float = 30.0
 
@@ -181,7 +184,8 @@ class Client:
             except Unavailable as fault:
                 failures += 1
                 self._find_again()
-                if not request.idempotent or failures >= self._retry.rounds:
+                in_vain = not self._retry.patient and "silent_seconds" in fault.data
+                if not request.idempotent or in_vain or failures >= self._retry.rounds:
                     raise
                 at_least = float(fault.data.get("retry_after", 0.0))
                 self._sleep(self._retry.delay(failures, self._rng, at_least=at_least))

@@ -67,6 +67,11 @@ class ServerAddress:
         """Whether tokens cannot be read on their way: by TLS, or on this machine."""
         return self.secure or is_loopback(self.host)
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether other machines may reach it: it is not named as this machine itself."""
+        return not is_loopback(self.host)
+
 
 @dataclass(frozen=True)
 class HttpRequest:

@@ -48,7 +48,7 @@ MOST_KINDS: Final = 100
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _FIXED: Final = {
     "input_sandbox": "the files of a job are uploaded when it is submitted",
-    "group": "it decides whose the job is",
+    **dict.fromkeys(("group", "owner", "vo"), "it decides whose the job is"),
     **dict.fromkeys(
         ("after", "after_ok", "on_parent_failure"), "what a job waits for is said when it is submitted"
     ),
@@ -145,6 +145,7 @@ class ChangePreparation:
             key=dataclasses.replace(key, waits_for_jobs=waits),
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
+            numbered=members is not None,
             max_attempts=after.max_attempts,
             retry=jobs.retry_text(after),
             runs=(),
@@ -216,6 +217,8 @@ class ChangeJobs(RangeAction):
         if self.dry_run:
             return RangeAction.apply(self, tx)
         self._requirements = store_pools(tx, self.live, change.pools)
+        if queues.held:
+            tx.holds_changed()
         out = RangeAction.apply(self, tx)
         for one in change.kinds.values():
             tq_id = queues.index.find(one.key)
@@ -304,7 +307,7 @@ class ChangeJobs(RangeAction):
         """A template of its own for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
         most = self.live.attempts(new.max_attempts)
-        stored.insert_template(tx, number, StoredTemplate(new.expand, most, new.template, new.retry))
+        stored.insert_template(tx, number, StoredTemplate(new.fill, most, new.template, new.retry))
         return number
 
     def _rename(self, tx: Transaction, submission: int) -> None:

@@ -38,7 +38,7 @@ _FORGOTTEN: Final = "what it waited for was not stored"
 log = logging.getLogger(__name__)
 
 
-class Waits(Struct, frozen=True, gc=False):
+class WaitsFor(Struct, frozen=True, gc=False):
     """Members [start, stop) of a submission wait for jobs: `after` until they have ended, `after_ok` until they are Done.
     `cancel`: they are killed if one fails, else held.
     """
@@ -50,7 +50,7 @@ class Waits(Struct, frozen=True, gc=False):
     cancel: bool
 
 
-def waits_of(spec: JobSpec, run: range) -> Waits:
+def waits_of(spec: JobSpec, run: range) -> WaitsFor:
     """What the members of a description wait for. Raises InvalidJob."""
     after, after_ok = parent_ranges(spec.after), parent_ranges(spec.after_ok)
     both = [*after, *after_ok]
@@ -69,11 +69,11 @@ def waits_of(spec: JobSpec, run: range) -> Waits:
                 hint="Give as many, or leave :index out: then each waits for all.",
                 attribute=name,
             )
-    return Waits(run.start, run.stop, after, after_ok, spec.on_parent_failure == "cancel")
+    return WaitsFor(run.start, run.stop, after, after_ok, spec.on_parent_failure == "cancel")
 
 
 def rows_of(
-    tx: Transaction, waits: Iterable[Waits], owner: str, *, base: int, number: int
+    tx: Transaction, waits: Iterable[WaitsFor], owner: str, *, base: int, number: int
 ) -> list[DependencyRow]:
     """Who waits for whom. They exist already, so that no jobs wait for each other. Raises TooLarge, InvalidJob."""
     rows = []

@@ -18,7 +18,7 @@ from lodesman.answers.jobs import Notice, Resolution
 from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
-from lodesman.commands.order import Waits, waits_of
+from lodesman.commands.order import WaitsFor, waits_of
 from lodesman.commands.resolving import Resolver, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
@@ -31,10 +31,11 @@ from lodesman.resources import GroupConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
-from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
+from lodesman.submission import Exclusions, JobDraft, ban_of_nothing, find_exclusions, optimize
 from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
+_MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
 # Characters of what decides a verdict, above which it is not kept.
 _LARGE_KEY = 16 << 10
@@ -65,11 +66,12 @@ class Preparation:
         self.db = db
         self.notices: list[Notice] = []
         self.pools: dict[str, NewPool] = {}
-        self.waits: list[Waits] = []
+        self.waits: list[WaitsFor] = []
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self.uploads: dict[str, tuple[str, int]] = {}
         self._config: VOConfig | None = None
+        self._bans: set[str] = set()
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
 
     def config(self, group: str) -> VOConfig:
@@ -118,6 +120,7 @@ class Preparation:
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
     ) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
+        check_owner(description, self.who)
         if description.warnings:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
@@ -127,6 +130,7 @@ class Preparation:
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
         for cohort in jobs.cohorts(description, places=places):
             key, never = self.judge(cohort, description.members, config)
+            self._warn_of_bans(cohort.spec.banned_sites, config, places)
             if cohort.spec.after or cohort.spec.after_ok:
                 key = replace(key, waits_for_jobs=True)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
@@ -134,12 +138,24 @@ class Preparation:
                 key=key,
                 template=template,
                 expand=expand,
+                numbered=description.members is not None,
                 max_attempts=cohort.spec.max_attempts,
                 retry=jobs.retry_text(cohort.spec),
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,
                 hold=self.holds.get(offset, ""),
             )
+
+    def _warn_of_bans(self, sites: Collection[str], config: VOConfig, places: PositionMap) -> None:
+        """Of sites that are not configured, each once, whatever many cohorts ban it."""
+        for name in sites:
+            if name in self._bans or len(self._bans) >= _MOST_BANS:
+                continue
+            self._bans.add(name)
+            if text := ban_of_nothing(name, config):
+                self.notices.append(
+                    Notice("BannedSite", text, *(jobs.place_of("BannedSite", places) or (0, 0)))
+                )
 
     def judge(
         self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
@@ -198,6 +214,17 @@ class Preparation:
                 )
             self.uploads[name] = announced.sha256, announced.size
         return {name: self.uploads[name] for name in names}
+
+
+def check_owner(description: jobs.Description, who: Principal) -> None:
+    """Whoever a description is for is who sends it. Raises InvalidJob."""
+    for attribute, wanted, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
+        if wanted and wanted != own:
+            raise InvalidJob(
+                f"{attribute}: {shown(wanted)} is not yours; by your token it is {own}.",
+                hint="Leave it out, or submit with the token of that owner.",
+                attribute=attribute,
+            )
 
 
 def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:

@@ -18,6 +18,7 @@ from lodesman.commands.retry import after_failure
 from lodesman.director.hosts import Failure, failed_at_once
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import TERMINAL
+from lodesman.store import accounting
 from lodesman.store.hosts import note_failure
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
@@ -120,10 +121,12 @@ def _after_end(
         if row.state is JobState.WAITING:
             live.queues.left(tx, row.tq_id, 1)
         jobs.force_move(tx, live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
+        accounting.take_out(tx, attempt.id)
         attempts.end_attempt(tx, row.last_attempt, report, again=True)
         count_job(tx, attempt.pilot_id)
         return _accepted(report, "late")
     if report.state != "Running" and is_lost:
+        accounting.take_out(tx, attempt.id)
         attempts.note_late_report(tx, attempt.id, report)
     return _refused(report, "stale attempt" if stale else "already ended")
 

@@ -51,7 +51,7 @@ def _with_memory(tx: Transaction, live: Live, row: JobRow, memory_mb: int) -> Jo
         submit_pools.ask_for_pass(tx)  # whether any queue has that much, no pass has judged
     old, number = stored_template(tx.reader(), row.template_id), live.ids.template()
     body: dict[str, dict[str, Any]] = msgspec.json.decode(old.body)
-    body.setdefault("spec" if old.expand else "limits", {})["memory_mb"] = memory_mb
+    body.setdefault("spec" if old.fill == jobs.Fill.ALL else "limits", {})["memory_mb"] = memory_mb
     jobs.insert_template(tx, number, old._replace(body=msgspec.json.encode(body).decode()))
     jobs.change_row(
         tx, live.ids, row, tq_id=tq_id, template=number, max_attempts=old.max_attempts, attributes=["Memory"]

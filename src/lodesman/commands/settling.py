@@ -87,7 +87,10 @@ class Settle(RangeAction):
         queues.left(tx, cohort.tq_id, len(run))
         self._take_out(tx, cohort, run)
         ids = range(cohort.base + run.start, cohort.base + run.stop)
-        jobs.add_range_event(tx, self.live.ids, ids, self.new.value, reason=self.reason)
+        if self.new is JobState.WAITING:
+            jobs.add_range_event(tx, self.live.ids, ids, self.new.value, reason=self.reason)
+        else:
+            jobs.move_range(tx, self.live.ids, ids, JobState.WAITING, self.new, reason=self.reason)
         if len(run) < self.few:
             self._insert_rows(tx, cohort, ids, tq_id)
             return

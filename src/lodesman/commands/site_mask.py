@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from lodesman.answers.nodes import CLOSED_BY, BreakerOrder, Closing
+from lodesman.answers.service import StoredBreaker
 from lodesman.commands.live import Live
 from lodesman.commands.report import take_back
 from lodesman.director.site_mask import SiteMask, around
@@ -147,10 +148,13 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
 
 
 def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
-    """Give an order for the breaker of a queue, or take it back (None); answers the one before."""
+    """Give an order for the breaker of a queue, or take it back (None): then it begins anew, closed. Answers the order
+    before.
+    """
     before = director.breaker_orders(tx.reader()).get(place)
     if order is None:
         director.delete_breaker_order(tx, place)
+        director.put_breakers(tx, [StoredBreaker(*place, "")])
     else:
         director.put_breaker_order(tx, order)
     return before

@@ -11,7 +11,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.jobs import Submission
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
-from lodesman.commands.order import Waits, rows_of
+from lodesman.commands.order import WaitsFor, rows_of
 from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
@@ -19,7 +19,7 @@ from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import StoredTemplate
 from lodesman.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
 from lodesman.store.write import jobs, submit_pools
-from lodesman.store.write.jobs import NewSubmission, WaitingJob, insert_run
+from lodesman.store.write.jobs import Fill, NewSubmission, WaitingJob, insert_run
 
 _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no job names go a day later."
 
@@ -27,8 +27,9 @@ _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no jo
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
-    `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them; '' if one
-    can. `hold`: why they are Held until they are released.
+    `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
+    indexes. `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them;
+    '' if one can. `hold`: why they are Held until they are released.
     """
 
     key: TaskQueueKey
@@ -39,6 +40,12 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     runs: tuple[tuple[int, int], ...]
     held: str = ""
     hold: str = ""
+    numbered: bool = False
+
+    @property
+    def fill(self) -> Fill:
+        """What is filled in at the claims of its members."""
+        return Fill.ALL if self.expand else Fill.INDEX if self.numbered else Fill.NOTHING
 
     @property
     def jobs(self) -> int:
@@ -71,7 +78,7 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     pools: tuple[NewPool, ...] = ()
     inputs: tuple[str, ...] = ()
     config: str = ""
-    waits: tuple[Waits, ...] = ()
+    waits: tuple[WaitsFor, ...] = ()
 
 
 @dataclass(slots=True)
@@ -203,7 +210,7 @@ class Submit:
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         body = StoredTemplate(
-            cohort.expand, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
+            cohort.fill, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
         )
         known = self._templates.get(body)
         if known is not None:

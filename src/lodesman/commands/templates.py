@@ -19,10 +19,12 @@ from lodesman.jobs import (
     read_retry,
     spec_from_json,
 )
+from lodesman.jobs.members import is_numbered, value_at
 from lodesman.matching import TaskQueueKey, given_of
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
+from lodesman.store.write.jobs import Fill
 
 Uploads = Mapping[str, tuple[str, int]]
 _RUN = attrgetter(*Payload.__struct_fields__)
@@ -43,8 +45,9 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     inputs = []
     for name in spec.input_sandbox:
         sha256, size = uploads[name]
-        file = name.rsplit("/", 1)[-1]
-        inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=False))
+        is_folder = name.endswith("/")
+        file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
+        inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=is_folder))
     return AttemptWork(Payload(*_RUN(spec)), inputs, limits, spec.exclusive)
 
 
@@ -62,9 +65,9 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
     placeholders have to be filled.
     """
-    expand, max_attempts, body, retry = stored_template(db, template)
+    fill, max_attempts, body, retry = stored_template(db, template)
     given = msgspec.json.decode(body)
-    if expand:
+    if fill == Fill.ALL:
         uploads = {name: tuple(file) for name, file in given["uploads"].items()}
         return StoredJob(spec_from_json(given["spec"]), uploads)
     spec = given["spec"]
@@ -152,10 +155,13 @@ class Kept(Generic[V]):
 
 
 class _Array(NamedTuple):
-    """A parametric submission: its first id, its members, and its templates that are ready to be filled."""
+    """A parametric submission: its first id, its members, whether their values are their indexes, and its templates that are
+    ready to be filled.
+    """
 
     base: int
     members: ParametricMembers
+    is_numbered: bool
     fillers: dict[int, tuple[Template, Uploads]]
 
 
@@ -173,13 +179,18 @@ class Templates:
         return b'{"jobs":[' + jobs + b'],"drain":' + (b"true}" if drain else b"false}")
 
     def _job(self, one: Claimed) -> bytes:
-        expand, body = self._bodies.get(one.template_id)
-        if expand:
-            body = self._filled(one, body)
-        return b'{"id":%d,"attempt":%d,' % (one.job_id, one.attempt) + body[1:]
-
-    def _filled(self, one: Claimed, body: bytes) -> bytes:
+        fill, body = self._bodies.get(one.template_id)
+        if not fill:
+            return b'{"id":%d,"attempt":%d,' % (one.job_id, one.attempt) + body[1:]
         array = self._arrays.get(one.submission_id)
+        index = one.job_id - array.base
+        if array.is_numbered:
+            index = value_at(array.members, index)
+        if fill == Fill.ALL:
+            body = self._filled(one, array, body)
+        return b'{"id":%d,"attempt":%d,"index":%d,' % (one.job_id, one.attempt, index) + body[1:]
+
+    def _filled(self, one: Claimed, array: _Array, body: bytes) -> bytes:
         known = array.fillers.get(one.template_id)
         if known is None:
             stored = msgspec.json.decode(body)
@@ -190,11 +201,12 @@ class Templates:
         spec = template.expand(one.job_id - array.base, one.job_id)
         return msgspec.json.encode(payload(spec, uploads))
 
-    def _read_body(self, template_id: int) -> tuple[tuple[bool, bytes], int]:
+    def _read_body(self, template_id: int) -> tuple[tuple[int, bytes], int]:
         found = stored_template(self._db, template_id)
         body = found.body.encode()
-        return (bool(found.expand), body), len(body)
+        return (found.fill, body), len(body)
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
         base, text = stored_members(self._db, submission_id)
-        return _Array(base, msgspec.json.decode(text, type=ParametricMembers), {}), len(text)
+        members = msgspec.json.decode(text, type=ParametricMembers)
+        return _Array(base, members, is_numbered(members), {}), len(text)

@@ -285,6 +285,7 @@ class TaskQueues:
         """Hold the waiting jobs of a task queue. Returns how many were not held before."""
         is_new = tq_id not in self.held
         if is_new:
+            tx.holds_changed()
             self.known_again(tx, tq_id)
             tx.undo.append(partial(self._unblock, tq_id))
             self.index.block(tq_id, _IMPOSSIBLE)
@@ -302,6 +303,7 @@ class TaskQueues:
             return 0
         tx.undo.append(partial(self._block, tq_id))
         tx.drop(self.held, tq_id)
+        tx.holds_changed()
         task_queues.release_queue(tx, self._ids.event() if jobs else None, tq_id, reason)
         self._unblock(tq_id)
         if jobs:

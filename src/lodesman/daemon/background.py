@@ -17,22 +17,26 @@ import time
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.service import Alive
+from lodesman.answers.vocabulary import StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.accounting import UsageAdder
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import local_slots
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
+from lodesman.background.failed_starts import FailedStarts
 from lodesman.background.hosts import HostWatch
-from lodesman.background.launch import PilotSettings, SubmissionPools
+from lodesman.background.launch import SubmissionPools
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
+from lodesman.background.pilot_files import UnstartedPilots
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
@@ -44,10 +48,10 @@ from lodesman.batch.backend import Backend
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
+from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import load_classes
 from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
-from lodesman.config.backends import BackendSection
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import Backends, make_backend
 from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
@@ -89,43 +93,41 @@ class BackgroundProcess:
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
         self._new_client = partial(Client, [hot], token)
-        self._reader = config.database.reader()
+        reader = config.database.reader
+        self._reader = reader()
         self.policy = self._policy(config)
         self._class_section = config.job_classes
-        self._accounts_db = config.database.reader()
+        self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
         self.ads, self.wishes = KnownAds(), KnownWishes()
         self.loops = Loops([])
-        self.list_match = ListMatch()
+        self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
-        self.pilot_settings = self._pilot_settings()
+        self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
-        self.cancelling = Cancelling(
-            config.database.reader(), self.post, self._note_outcome, self.backends.watches
-        )
+        self.cancelling = Cancelling(reader(), self.post, self._note_outcome, self.backends.watches)
         self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
         self._serve_queues(config, self.policy, local_slots(self.policy))
         self.submit_pools = PoolKeeper(
-            config.database.reader(),
+            reader(),
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
             ask_ads=UnfitQueues(self.ads.look, self.wishes.look).look,
         )
-        self.retention = Retention(
-            config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
-        )
+        self.retention = Retention(reader(), self.post, self.side.shelf, keep_days=config.server.keep_days)
         self.reasons = MainReasons(
-            config.database.reader(), self.side.keeper,
+            reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(config.database.reader(), self.post)
-        self.hosts = HostWatch(config.database.reader(), self.post)
-        self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
+        self.reconciler = Reconciler(reader(), self.post)
+        self.hosts = HostWatch(reader(), self.post)
+        self.accounting = UsageAdder(reader(), self.post)
+        self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
 
@@ -151,20 +153,20 @@ class BackgroundProcess:
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
-        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        know_shares(self._reader, policy)
+        return policy
 
     def _backends(self) -> Backends:
+        run = bootstrap.run_directory(self.config)
         return Backends(
             self.local,
-            make=self._make_backend,
+            make=lambda section: make_backend(section, run / "ssh", self.mark),
             watch=self._watched,
             begin=self._poll,
-            kept=bootstrap.run_directory(self.config) / "backends.json",
+            kept=run / "backends.json",
             with_pilots=backends_of_pilots(self._reader),
         )
-
-    def _make_backend(self, section: BackendSection) -> Backend:
-        return make_backend(section, bootstrap.run_directory(self.config) / "ssh", self.mark)
 
     def _watched(self, name: str, backend: Backend) -> BackendWatch:
         reader = self.config.database.reader()
@@ -184,23 +186,6 @@ class BackgroundProcess:
         self.pools.watches = self.director.watches = self.cancelling.watches = self.backends.watches
         self.local.slots = slots
         self.backends.watches[LOCAL].queues = tuple(slots)
-
-    def _pilot_settings(self) -> PilotSettings:
-        config = self.config
-        zipapp = bootstrap.share_directory(config) / "pilot.pyz"
-        build_zipapp(zipapp)
-        return PilotSettings(
-            servers=(config.pilot_url,),
-            mark=self.mark,
-            program=zipapp.read_bytes(),
-            python=config.pilots.python,
-            idle_seconds=config.pilots.idle_seconds,
-            heartbeat_seconds=config.pilots.heartbeat_seconds,
-            life_seconds=config.pilots.life_seconds,
-            jobstatus_directory=config.pilots.jobstatus_directory,
-            ca_file=bootstrap.own_certificates(config),
-            url_file="" if config.server.public_url else str(bootstrap.shared_url_file(config)),
-        )
 
     def _submission_pools(self) -> SubmissionPools:
         return SubmissionPools(
@@ -259,6 +244,7 @@ class BackgroundProcess:
             director=self.director,
             jsv=config.jsv,
             site_tests=self._site_tests(),
+            pilot_settings=self.pilot_settings,
             gates=gate_options(config),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -275,6 +261,7 @@ class BackgroundProcess:
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
+        know_shares(self._reader, self.policy)
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
@@ -289,8 +276,10 @@ class BackgroundProcess:
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
-        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
-        self.side.most_files = config.limits.input_files
+        self.side.quota_bytes, self.side.most_files = (
+            config.server.sandbox_quota_mb << 20,
+            config.limits.input_files,
+        )
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
@@ -303,6 +292,7 @@ class BackgroundProcess:
 
     def _direct(self) -> None:
         """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
+        know_shares(self.director.db, self.policy)
         for watch in self.backends.watches.values():
             watch.polled.wait(_FIRST_POLL_SECONDS)
         self.director.tick(time.time())
@@ -313,9 +303,10 @@ class BackgroundProcess:
         if self.submit_pools.tick(self.policy, time.time()):
             self.loops.wake_soon("director")  # jobs are bound to pilots by SubmitPools
 
-    def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
-        accepted, reason = self.hosts.weigh(queue_id, accepted, reason)
-        self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
+    def _note_outcome(self, queue_id: QueueId, fault: StartFault | None, reason: str) -> None:
+        fault, reason = self.hosts.weigh(queue_id, fault, reason)
+        self.failed_starts.note(queue_id, fault, reason)
+        self.director.note_outcome(queue_id, accepted=fault is None, reason=reason, now=time.time())
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
@@ -357,6 +348,7 @@ class BackgroundProcess:
             stop.set()
 
     def _loops(self) -> list[Loop]:
+        unstarted = UnstartedPilots(self.config.database.reader(), self.post)
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
@@ -368,7 +360,10 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: unstarted.tick(time.time())),
+            Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
+            Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
             Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
         ]  # fmt: skip
@@ -381,6 +376,8 @@ class BackgroundProcess:
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
             repaired=dict(self.reconciler.repaired),
             gates=self.director.gates,
+            failed_starts=dict(self.failed_starts.counts),
+            breakers={queue: one.state for queue, one in self.director.breakers.items()},
         )
 
 

@@ -29,6 +29,7 @@ import uvicorn
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES, AuditNote
 from lodesman.background.candidates import local_slots
+from lodesman.background.launch import PilotSettings
 from lodesman.background.site_matching import GateOptions
 from lodesman.batch.isolation import Isolation, Wishes, find_isolation
 from lodesman.commands.accounts import add_account, issue_token
@@ -109,6 +110,24 @@ def share_directory(config: ServerConfig) -> Path:
 def shared_url_file(config: ServerConfig) -> Path:
     """DATA/share/url: the server's address, for pilots on this machine."""
     return share_directory(config) / "url"
+
+
+def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
+    """What every pilot gets; makes the program that runs. `mark`: that of the database."""
+    zipapp = share_directory(config) / "pilot.pyz"
+    build_zipapp(zipapp)
+    return PilotSettings(
+        servers=(config.pilot_url,),
+        mark=mark,
+        program=zipapp.read_bytes(),
+        python=config.pilots.python,
+        idle_seconds=config.pilots.idle_seconds,
+        heartbeat_seconds=config.pilots.heartbeat_seconds,
+        life_seconds=config.pilots.life_seconds,
+        jobstatus_directory=config.pilots.jobstatus_directory,
+        ca_file=own_certificates(config),
+        url_file="" if config.server.public_url else str(shared_url_file(config)),
+    )
 
 
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:

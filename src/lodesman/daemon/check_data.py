@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from lodesman.answers.nodes import utc
+from lodesman.answers.usage import DAY_SECONDS
 from lodesman.background.upkeep import find_suspects
 from lodesman.config import ServerConfig
 from lodesman.store import Reader, sandboxes
+from lodesman.store.accounting import wrong_usage
 from lodesman.store.shelf import Shelf
 
 _NAMED = 10
@@ -26,6 +29,7 @@ def check_data(config: ServerConfig) -> list[str]:
             # A query on broken pages may say anything.
             return db.broken_parts() or [
                 *_counters(db),
+                *_usage(db),
                 *_files(db, Shelf(config.data / "sandboxes", limit_bytes=0)),
             ]
         finally:
@@ -42,6 +46,12 @@ def _counters(db: Reader) -> Iterator[str]:
         yield f"{len(jobs)} jobs lack a task queue or a live attempt ({_some(jobs)}){repair}."
     if queues:
         yield f"The counters of {len(queues)} task queues are wrong ({_some(queues)}){repair}."
+
+
+def _usage(db: Reader) -> Iterator[str]:
+    if wrong := wrong_usage(db):
+        days = sorted({utc(one.day * DAY_SECONDS)[:10] for one in wrong})
+        yield f"The usage of some days is not what their attempts used ({_some(days)})."
 
 
 def _files(db: Reader, shelf: Shelf) -> Iterator[str]:

@@ -17,10 +17,12 @@ from lodesman.answers.accounts import AuditNote
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, InnerApp, ask_verifier, forward
 from lodesman.api.job_classes import use_configuration
+from lodesman.api.pulse import Pulse
 from lodesman.api.quotas import use_policy
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
+from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
 from lodesman.commands.order import end_batch
@@ -71,10 +73,10 @@ class Server:
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
+        know_shares(writer, policy)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._writer = writer
         isolation = self._isolate()
-        reads = bootstrap.socket_path(config)
         self.core = Core(
             writer=writer,
             live=live,
@@ -91,14 +93,14 @@ class Server:
             limits=config.limits,
             gates=bootstrap.gate_options(config),
             jsv=config.jsv,
-            verify=partial(ask_verifier, reads, bootstrap.service_token(config)),
+            verify=lambda body: ask_verifier(self._pulse, bootstrap.service_token(config), body),
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
             announce=Announcer(lambda: self._background).announce,
         )
         self._leases = Leases(self.core)
-        self._seen_reader = config.database.reader()
-        self._seen_commits = 0
-        self.app = HotApp(self.core, partial(forward, reads), on_start=self.start, on_stop=self.stop)
+        self._seen_reader, self._seen_commits = config.database.reader(), 0
+        self._pulse = self._feel_pulse()
+        self.app = HotApp(self.core, partial(forward, self._pulse), on_start=self.start, on_stop=self.stop)
         self._inner = bootstrap.OwnServer(
             InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET)
         )
@@ -154,6 +156,7 @@ class Server:
             asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
             asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
+            asyncio.create_task(self._again(_SECOND, self._pulse.look), name="pulse"),
             asyncio.create_task(
                 self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
             ),
@@ -168,6 +171,7 @@ class Server:
             return
         self._stopping = True
         self.core.ending = True
+        self.core.waits.close()
         # Without the database no report is taken: there is nothing to wait for.
         gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
         code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)
@@ -210,6 +214,15 @@ class Server:
         for connection in (self._seen_reader, *self.core.readers, self._writer):
             connection.close()
         self._ownership.close()
+
+    def _feel_pulse(self) -> Pulse:
+        reads, core = bootstrap.socket_path(self.config), self.core
+        return Pulse(reads, core.background, core.ticks, lambda: self._background_pid)
+
+    @property
+    def _background_pid(self) -> int | None:
+        process = self._background
+        return None if process is None or process.returncode is not None else process.pid
 
     def _writer_died(self) -> None:
         """On the writer's thread: nothing can be stored any more, so the process ends."""
@@ -258,6 +271,7 @@ class Server:
             policy = await asyncio.to_thread(self._policy, config, bits)
             if config.shares.corrector != "none":
                 policy.know_usage(self.core.policy.usage)
+            know_shares(self.core.reader, policy)
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))

@@ -19,6 +19,7 @@ _WAKES: Final = {
     Waking.JOBS: {"director", "configuration"},
     Waking.AD: {"director", "configuration"},
     Waking.PILOT_ENDED: {"director"},
+    Waking.SHARES: {"director", "configuration"},
 }
 _WORDS: Final = {ord(one.value): loops for one, loops in _WAKES.items()}
 

@@ -147,11 +147,12 @@ def failed(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) ->
     )
 
 
-def describe_breaker(breaker: Breaker, *, now: float) -> str:
-    """One phrase for a clamp's detail and for `why`."""
+def describe_breaker(breaker: Breaker) -> str:
+    """One phrase for a clamp's detail and for `why`: queues that fail alike have the same, so neither numbers nor times."""
     if breaker.state is BreakerState.CLOSED:
         return f"closed, {breaker.failures} failures in a row"
-    why = f"after {breaker.failures} failures: {breaker.reason or 'no reason given'}"
+    why = breaker.reason or "the reason is not known"
     if breaker.state is BreakerState.HALF_OPEN:
-        return f"half-open, {'one probe under way' if breaker.probing else 'one probe allowed'}, {why}"
-    return f"open for {max(0.0, breaker.retry_at - now):.0f} s more {why}"
+        tries = "one tries it now" if breaker.probing else "one may try it"
+        return f"pilots did not start there, and {tries}: {why}"
+    return f"pilots do not start there: {why}"

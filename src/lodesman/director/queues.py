@@ -166,7 +166,7 @@ def queue_limits(
         if queue.order.state == "open":
             yield Limit(name=ClampName.BREAKER, limit=0, detail=queue.order.text)
     elif trusted is not None:
-        yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker, now=now))
+        yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker))
     if not doubts:
         yield from _cap_limits(queue)
     tokens = gates.tokens.get(queue.queue_id.ce_path)

@@ -34,6 +34,7 @@ class PilotStanding(StrEnum):
     SILENT = "silent"
     SHUT = "host shut"
     BOUND = "bound to a job"
+    UNSTARTED = "not started yet by whoever has its file"
 
 
 _NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING})
@@ -50,6 +51,7 @@ class SetAside(StrEnum):
     SILENT = "was not heard for long"
     SHUT = "runs on a host that gets no jobs"
     BOUND = "waits for the job that it is bound to"
+    UNSTARTED = "is not started yet by whoever has its file"
 
 
 _SET_ASIDE = {
@@ -58,6 +60,7 @@ _SET_ASIDE = {
     PilotStanding.SILENT: SetAside.SILENT,
     PilotStanding.SHUT: SetAside.SHUT,
     PilotStanding.BOUND: SetAside.BOUND,
+    PilotStanding.UNSTARTED: SetAside.UNSTARTED,
 }
 
 

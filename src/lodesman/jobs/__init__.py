@@ -4,7 +4,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 `cohorts` (its kinds of job), `Template.expand` (one member). `write_description` leads back to text.
 """
 
-from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate
+from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate, place_of
 from lodesman.jobs.cohorts import CohortSpec, cohorts
 from lodesman.jobs.description import read_description, read_job, write_description
 from lodesman.jobs.members import Template, input_names
@@ -29,6 +29,7 @@ __all__ = [
     "input_names",
     "is_plain_name",
     "locate",
+    "place_of",
     "read_description",
     "read_job",
     "read_retry",

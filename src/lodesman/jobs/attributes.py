@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
+from lodesman.jobs.measures import megabytes, seconds
 from lodesman.jobs.order import on_failure, parents
 from lodesman.jobs.record import PositionMap, shown
 from lodesman.jobs.retries import retry_causes
@@ -35,10 +36,6 @@ class Attribute:
     plain: bool = False
 
 
-def _from_token(_value: Any) -> NoReturn:
-    raise values.Mistake("comes from the token, never from the description")
-
-
 def _submission_pools(value: Any) -> tuple[str, ...]:
     """Without identifiers of SubmitPools (RFC #7), which follow from the Requirements: a stored description names one."""
     return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
@@ -54,21 +51,21 @@ _PLACES = (
 )
 _PRIVATE = '"private", or leave it out'
 _POOLS = "names of submission pools"
-_NOTHING = "no such attribute; `lode whoami` shows who you are"
+_YOURS = "what `lode whoami` shows, or leave it out"
 _ARGUMENTS = 'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}'
 _ANY_FILE = "a file name without '..'"
 _FILE = "a file name relative to the job's directory, without '..'"
-_INPUTS = "files without '..' in their paths, each with its own name"
+_INPUTS = 'files, each with its own name; a folder as "data/"'
 _OUTPUTS = "file names or patterns relative to the job's directory, without '..'"
 _ENVIRONMENT = 'a record, [ A = "b"; ], or a list, {"A=b"}'
 _REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ]'
-_CPU_SECONDS = "whole seconds on the reference machine, from 1 to 1000000000"
+_CPU_SECONDS = 'whole seconds on the reference machine, from 1 to 1000000000, or a time as "2h"'
 _CORES = "a whole number of cores from 1 to 4096"
-_MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"
+_MEMORY = 'whole megabytes (2^20 bytes) from 0 to 1073741824, or a size as "4 GB"'
 _CONSUMABLES = 'amounts of resources, as in "matlab=1, scratch=20G" or {"matlab=1", "scratch=20G"}'
-_OUTPUT = "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000"
-_WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
-_EXPECTED = "whole seconds from 0 (unknown) to 1000000000"
+_OUTPUT = 'whole megabytes (2^20 bytes) from 0 (no limit) to 1000000, or a size as "4 GB"'
+_WALL_SECONDS = 'whole seconds from 0 (no limit) to 1000000000, or a time as "2h"'
+_EXPECTED = 'whole seconds from 0 (unknown) to 1000000000, or a time as "2h"'
 _PRIORITY = "a whole number from 0 (background) to 10"
 _VACATE = "a whole number from -1000000000 to 1000000000; higher is kept longer"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
@@ -101,8 +98,10 @@ ATTRIBUTES: Final = (
     Attribute("JobClass", "job_class", "key", values.name(), _A_NAME, plain=True),
     Attribute("Variant", "variant", "key", values.name(), _A_NAME, plain=True),
     Attribute("OwnerGroup", "group", "fixed", values.name(), "one of your groups", plain=True),
-    Attribute("Owner", "owner", "fixed", _from_token, _NOTHING, ("OwnerDN", "OwnerName")),
-    Attribute("VO", "vo", "fixed", _from_token, _NOTHING, ("VirtualOrganization", "VirtualOrganisation")),
+    Attribute("Owner", "owner", "fixed", values.name(), _YOURS, ("OwnerName",), plain=True),
+    Attribute(
+        "VO", "vo", "fixed", values.name(), _YOURS, ("VirtualOrganization", "VirtualOrganisation"), plain=True
+    ),
     # Where it can run.
     Attribute("Site", "sites", "key", values.names("ANY", of_places=True), _PLACES, ("Sites",)),
     Attribute("BannedSite", "banned_sites", "key", values.names(of_places=True), _PLACES, ("BannedSites",)),
@@ -113,15 +112,15 @@ ATTRIBUTES: Final = (
     Attribute("ForceGeneric", "force_generic", "key", values.flag, "true or false"),
     Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
-    Attribute("CPUTime", "norm_cpu_seconds", "key", values.whole(1, 10**9), _CPU_SECONDS),
+    Attribute("CPUTime", "norm_cpu_seconds", "key", seconds(1, 10**9), _CPU_SECONDS),
     Attribute("NumberOfProcessors", "cores", "key", values.whole(1, 4096), _CORES),
-    Attribute("Memory", "memory_mb", "key", values.whole(0, 2**30), _MEMORY, ("MaxRAM",)),
+    Attribute("Memory", "memory_mb", "key", megabytes(0, 2**30), _MEMORY, ("MaxRAM",)),
     Attribute("Requirements", "requirements", "key", values.requirements, _REQUIREMENTS),
     Attribute("PE", "pe", "key", values.name(), _A_NAME, ("ParallelEnvironment",), plain=True),
     Attribute("Consumables", "consumables", "key", values.amounts, _CONSUMABLES),
-    Attribute("ExpectedTime", "expected_seconds", "key", values.whole(0, 10**9), _EXPECTED),
-    Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
-    Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
+    Attribute("ExpectedTime", "expected_seconds", "key", seconds(0, 10**9), _EXPECTED),
+    Attribute("WallTime", "wall_seconds", "limit", seconds(0, 10**9), _WALL_SECONDS),
+    Attribute("MaxOutput", "max_output_mb", "limit", megabytes(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
     Attribute("RetryOn", "retry_on", "fixed", retry_causes, _RETRY_ON),
     Attribute("RetryMemoryFactor", "retry_memory_factor", "fixed", values.real(1, 10), _FACTOR),
@@ -163,7 +162,7 @@ def invalid(
     """The error for the attribute that the text calls `name`; `right` completes "Give ..."."""
     label = shown(name)
     below = mistake.below if isinstance(mistake, values.Mistake) else ""
-    place = _place_of(f"{name}/{below}" if below else name, places)
+    place = place_of(f"{name}/{below}" if below else name, places)
     where = ""
     if place is not None:
         line, column = place
@@ -180,7 +179,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
     The sentence of an InvalidJob has them too; that of a refusal (Impossible) stays what `lode why` says.
     """
     attribute = wrong.data.get("attribute")
-    place = _place_of(attribute, places) if attribute and "line" not in wrong.data else None
+    place = place_of(attribute, places) if attribute and "line" not in wrong.data else None
     if place is None:
         return
     line, column = place
@@ -189,7 +188,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
         wrong.message = f"{wrong.message.removesuffix('.')} (line {line}, column {column})."
 
 
-def _place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
+def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     """The position of an attribute, however the text spells it (case, aliases); else of what it is part of, or None.
 
     A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
@@ -200,7 +199,7 @@ def _place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     wanted = _canonical(attribute)
     found = next((places[path] for path in places if _canonical(path) == wanted), None)
     above, slash, _ = wanted.partition("/")
-    return found or (_place_of(above, places) if slash else None)
+    return found or (place_of(above, places) if slash else None)
 
 
 def _canonical(path: str) -> str:

@@ -155,9 +155,9 @@ def read_job(
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
     if unknown:
         fields["extra"] = unknown
-    group = fields.pop("group", "")
+    whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
     warnings = (*warnings, *kept)
-    return Description(record=record, spec=JobSpec(**fields), members=members, warnings=warnings, group=group)
+    return Description(record=record, spec=JobSpec(**fields), members=members, warnings=warnings, **whose)
 
 
 def _sort_out(

@@ -59,6 +59,7 @@ _TABLE: Final = {
     "Prologue PrologueArguments Epilogue EpilogueArguments PreCmd PostCmd": "Let the Executable call it.",
     "Array ArrayInx Queue MaxMaterialize MaxIdle JobSteps": "Give Parameters: one description for many jobs.",
     "Nice NiceUser": "Give Priority = 0.",
+    "OwnerDN OwnerCN UserDN": "Your token says who you are: leave it out.",
     "MyProxyServer X509UserProxy UseX509UserProxy ProxyFile": "Your token says who you are; give a proxy in InputSandbox.",
     "PerusalFileEnable PerusalTimeInterval PerusalFilesDestURI": "Output is live by itself: lode logs --follow JOB.",
 }  # fmt: skip

@@ -153,11 +153,7 @@ class _JdlReader:
             raise self.unexpected(token, "a value")
         if word.lower() in ("true", "false"):
             return bool(word.lower() == "true")
-        after = self.text[token.end() :].lstrip(" \t")[:1]
-        if "." in word or (after and after in "(<>=!&|+-*/?"):
-            raise tokens.expression_fault(self.text, token.start("word"))
-        message = f"{word[:40]} stands without quotes"
-        raise self.fault(token, message, f'Text stands in double quotes: "{word[:40]}".')
+        raise tokens.unquoted_fault(self.text, token.start("word"))
 
     def odd_name(self, token: _Match, name: str | None) -> str:
         if name is None:

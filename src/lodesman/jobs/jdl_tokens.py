@@ -66,6 +66,10 @@ def unescape(text: str, start: int, stop: int) -> str:
     return _ESCAPE.sub(letter, text[start:stop])
 
 
+_UNQUOTED = re.compile(r"[^;,{}\[\]\"'\n\\]++")
+_OPERATOR = re.compile(r"\A[(!~]|[=<>&|?]|[ \t][-+*/%][ \t]|\A[^ \t]*\(")
+
+
 def quote(text: str) -> str:
     """A string literal that reads as `text`."""
     return f'"{text.translate(_IN_TEXT)}"'
@@ -116,9 +120,9 @@ def fault_of_junk(text: str, offset: int) -> SyntaxFault:
     found = _NUMBER_WORD.match(text, offset)
     if found:
         message = f"{_short(found[0])} is not a number"
-        return fault_at(text, offset, message, hint="Units are fixed (s, MB); put text in double quotes.")
+        return fault_at(text, offset, message, hint=f'Put it in double quotes: "{_short(found[0])}".')
     if mark in "()<>=!&|+-*/%?:~^":
-        return expression_fault(text, offset)
+        return unquoted_fault(text, offset)
     shown = mark if mark.isprintable() else f"U+{ord(mark):04X}"
     return fault_at(text, offset, f"unexpected character {shown}", hint="Put text in double quotes.")
 
@@ -149,8 +153,16 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
     return fault_at(text, start - 1, f"the name {shown(name)} stands in double quotes", hint=hint)
 
 
-def expression_fault(text: str, offset: int) -> SyntaxFault:
-    """An expression where only a value can stand."""
+def unquoted_fault(text: str, offset: int) -> SyntaxFault:
+    """A text without quotes, or an expression, where only a value can stand."""
+    found = _UNQUOTED.match(text, offset)
+    run = found[0].rstrip() if found else ""
+    begins = text[:offset].rstrip()[-1:] in ("=", "{", ",")
+    if run and begins and not _OPERATOR.search(run):
+        words = run if len(run) <= 40 else f"{run[:36]}..."
+        return fault_at(
+            text, offset, f"{words} stands without quotes", hint=f'Text stands in double quotes: "{words}".'
+        )
     hint = (
         'An expression stands in quotes: Requirements = [ Memory = 4000; Constraint = "Disk >= 5 || GPU"; ].'
     )

@@ -59,6 +59,18 @@ def value_at(sequence: ValueSequence, index: int) -> Any:
     return float(_DECIMAL.add(_DECIMAL.multiply(first, growth), _DECIMAL.multiply(add, steps)))
 
 
+def has_placeholder(text: str) -> bool:
+    """Whether something in a text of an array is filled in."""
+    return _PLACEHOLDER.search(text) is not None
+
+
+def is_numbered(members: ParametricMembers) -> bool:
+    """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from 0."""
+    given = members.values
+    parts = (members.start, members.step, members.factor) if given is None else given
+    return members.unnamed and all(type(part) is int for part in parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """A value with placeholders, ready to be filled, and the tokens it needs."""

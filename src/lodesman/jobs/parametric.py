@@ -27,6 +27,7 @@ _MAX_MEMBERS = 1_000_000
 _MAX_NAMED = 100
 _LABEL = re.compile(r"[a-z0-9_.-]*\Z")
 _LARGEST = 1e100
+_GLITE = "_PARAM_"
 _STEPS = 200
 _COUNT = whole(1, _MAX_MEMBERS)
 _COUNT_RIGHT = f"a whole number from 1 to {_MAX_MEMBERS}, or a list with one value for each member"
@@ -153,6 +154,9 @@ def split_fields(
     """The fields of the template of a parametric description, and warnings. Raises InvalidJob."""
     splitter = _Splitter(members)
     for attribute, name, value in given.values():
+        if _GLITE in str(value):
+            message = f"has {_GLITE}, the placeholder of gLite"
+            raise invalid(name, message, places, right="%s for the value, %n for the number from 0")
         try:
             splitter.add(attribute, value)
         except Mistake as mistake:

@@ -103,7 +103,8 @@ class Description:
     """A whole description: the template and, if parametric, its members (None for a single job).
 
     `record` is what was read, for lossless conversion; the placeholders of `spec` are not filled. `group` is the
-    group asked for (`OwnerGroup`), empty if none; the token may refuse it.
+    group asked for (`OwnerGroup`), empty if none; the token may refuse it. `owner` and `vo`: whom it says that it is for,
+    empty if it does not say; the token decides.
     """
 
     record: Record
@@ -111,6 +112,8 @@ class Description:
     members: ParametricMembers | None = None
     warnings: Sequence[Notice] = ()
     group: str = ""
+    owner: str = ""
+    vo: str = ""
 
 
 _EMPTY = JobSpec(executable="")

@@ -32,6 +32,9 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
 _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*+\Z")
+_FACTS = "LODE_"
+_NO_NAMES = frozenset({"", ".", ".."})
+_REMOTE = re.compile(r"(?i:(?:lfn|sb|guid):|(?:pfn|srm|root|gsiftp|davs?|https?|s3)://)")
 _WORD = re.compile(
     r"""(?P<blank>[ \t\r\n]++) | (?P<word>(?:[^ \t\r\n"'\\]++|'[^']*+'|"(?:[^"\\]++|\\.)*+"|\\.)+) | (?P<broken>.)""",
     re.VERBOSE | re.DOTALL,
@@ -219,12 +222,22 @@ def file_name(default: str = "", *, absolute: bool = False) -> Reader:
     return lambda value: _path(value, absolute=absolute) if value != "" else default
 
 
+def _input(value: Any) -> str:
+    """A file, or a folder with `/` at its end, of which only the last part is known on the node."""
+    path = text(value)
+    if path.rstrip("/").rpartition("/")[2] in _NO_NAMES:
+        raise Mistake(f"has {shown(path)!r}, which names no file")
+    if _REMOTE.match(path):
+        raise Mistake(f"has {shown(path)!r}: only local files are taken along; let the payload fetch it")
+    return path
+
+
 def files(*, absolute: bool) -> Reader:
     """A list of files; two may not end in the same name if they come from anywhere (`absolute`)."""
 
     def read(value: Any) -> tuple[str, ...]:
         found = (value,) if isinstance(value, str) else _listed(value)
-        paths = tuple([_path(part, absolute=absolute) for part in found if part != ""])
+        paths = tuple([_input(part) if absolute else _path(part) for part in found if part != ""])
         seen: set[str] = set()
         for path in paths if absolute and len(paths) > 1 else ():
             last = path.rstrip("/").rpartition("/")[2]
@@ -239,8 +252,10 @@ def files(*, absolute: bool) -> Reader:
     return read
 
 
-def _path(value: Any, *, absolute: bool) -> str:
+def _path(value: Any, *, absolute: bool = False) -> str:
     path = text(value)
+    if _REMOTE.match(path):
+        raise Mistake(f"has {shown(path)!r}: nothing is copied to storage; let the payload copy it")
     if ".." in path and ".." in path.split("/"):
         raise Mistake(f"has {shown(path)!r}, which leaves its directory")
     if path[0] == "/" and not absolute:
@@ -308,6 +323,8 @@ def environment(value: Any) -> dict[str, str]:
             raise Mistake(f"has {shown(str(variable))!r}, which names no variable")
         if variable in found:
             raise Mistake(f"sets {shown(variable)} twice")
+        if variable.startswith(_FACTS):
+            raise Mistake(f"sets {shown(variable)}; a job cannot set what begins with {_FACTS}")
         if not (isinstance(content, (str, float)) or _is_whole(content)):
             raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
         found[variable] = str(content)

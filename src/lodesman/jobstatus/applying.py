@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, TextIO
 
+from lodesman.jobstatus.remembering import VacateMemory
 from lodesman.jobstatus.sites.door import Act, SiteDoor, SiteFault, perform
 from lodesman.jobstatus.surveying import LookAt, with_status
 from lodesman.jobstatus.vacate.candidates import DRAIN, KILL, Candidate, Terms, price, silent_rate
@@ -26,7 +27,7 @@ OLD_S = 2.0
 
 @dataclass
 class Applier:
-    """One call of `vacate --apply`. settle_s: how long jobs that were killed may take to be gone.
+    """One call of `vacate --apply`. settle_s: how long jobs that were killed may take to be gone. memory: what was learned.
 
     known: the jobs as they were read last, by id; acted: those that were made to go, and when; failed: those that would not.
     """
@@ -35,6 +36,7 @@ class Applier:
     look_at: LookAt
     audit: TextIO
     known: dict[str, Candidate]
+    memory: VacateMemory
     poll_s: float = 10.0
     settle_s: float = 120.0
     clock: Callable[[], float] = time.time
@@ -48,8 +50,11 @@ class Applier:
 
     def run(self, plan: VacatePlan) -> VacatePlan | None:
         """Carry it out. Returns a plan that says what is missing in the end; None: all is free. Raises SiteFault."""
+        too_much: dict[str, list[str]] = {}
+        for job in plan.clamped:
+            too_much.setdefault(self.known[job].owner, []).append(job)
         self._note(
-            "plan", cost=plan.cost, victims=[one.job for one in plan.victims], claims_too_much=plan.clamped
+            "plan", cost=plan.cost, victims=[one.job for one in plan.victims], claims_too_much=too_much
         )
         self.read_at = plan.made_at
         parts = list(_parts(plan))
@@ -104,14 +109,18 @@ class Applier:
         for job in went:
             del self.known[job]
         came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
-        self.known.update((one.job, with_status(one, self.look_at, now)) for one in came)
+        looked = [with_status(one, self.look_at, now) for one in came]
+        if came or is_old:
+            history = self.memory.update(running.values(), now, looked)
+            self.known.update((one.job, history.judged(one)) for one in looked)
         if is_old:
             self.read_at, self.reading_s = now, self.clock() - now
         return not came and all(job in self.acted for job in went)
 
     def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:
         """Read a job again: whether it costs another sum than the plan says."""
-        self.known[victim.job] = one = with_status(self.known[victim.job], self.look_at, now)
+        one = with_status(self.known[victim.job], self.look_at, now)
+        self.known[victim.job] = one = self.memory.history.judged(one)
         found = price(one, terms, silent_rate(self.known.values(), terms, now), now)
         return found.action != victim.action or abs(found.cost - victim.cost) > MOVED * victim.cost
 
@@ -136,6 +145,8 @@ class Applier:
         acts = self.door.kill(one) if victim.action == KILL else self.door.drain(one, ends, now)
         facts = {name: value for name, value in asdict(victim).items() if name not in ("action", "commands")}
         self._note(victim.action, commands=[str(act) for act in acts], **facts)
+        if victim.action == KILL:
+            self.memory.update(self.known.values(), now, killed=(one.job,))
         try:
             if not acts and victim.action == KILL:
                 raise SiteFault("There is no way to kill it.")
@@ -156,6 +167,7 @@ class Applier:
         while True:
             with suppress(SiteFault):  # it may answer the next time
                 running = {one.job: one for one in self.door.running()}
+                self.memory.update(running.values(), self.clock())
                 for job in [
                     job for job in self.acted if job in self.known and self._has_gone(job, running.get(job))
                 ]:

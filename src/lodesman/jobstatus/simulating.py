@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TextIO
 
 from lodesman.jobstatus.vacate.candidates import Terms
-from lodesman.jobstatus.vacate.simulation import Assumed, Losses, compare, moments, read_swf, simulate_job
+from lodesman.jobstatus.vacate.simulation import (
+    Assumed,
+    Losses,
+    compare,
+    learned,
+    moments,
+    read_swf,
+    simulate_job,
+)
 
 _WORDS = "Compare youngest first with the choice by $JOBSTATUS, on a log in the Standard Workload Format."
 _EPILOG = """\
@@ -26,6 +34,7 @@ _NAMES = {
     "kills": "by $JOBSTATUS, kills now",
     "best_kills": "  the best kills there are",
     "mixed": "by $JOBSTATUS, kills and drains",
+    "risk": "  the same with --confidence risk",
     "best_mixed": "  the best kills and drains",
 }
 _LINES = {
@@ -35,6 +44,7 @@ _LINES = {
     "commits": "{:.0%} of the other jobs save their work every hour, the rest never",
     "silent": "{:.0%} of all jobs publish nothing",
     "error": "expected times left are wrong by a factor of exp({:g}) (one standard deviation)",
+    "spread": "owners differ in that error by a factor of exp({:g}) (one standard deviation)",
 }
 
 
@@ -90,11 +100,11 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"vacate: {options.swf} cannot be read: {fault}\n")
         return 1
     rng = random.Random(options.seed)
-    terms = Terms(within=options.hours * 3600)
     found: list[Losses] = []
     for now, running in moments(log, options.moments, rng):
         jobs = [simulate_job(one, assumed, rng, now) for one in running]
         cores = max(1, round(options.part * sum(one.cores for one in running)))
+        terms = Terms(within=options.hours * 3600, sigmas=learned(log, assumed, rng, now))
         losses = compare(jobs, cores, now, terms)
         found += [losses] if losses else []
     if not found or not any(one.youngest for one in found):

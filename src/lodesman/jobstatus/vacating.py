@@ -10,12 +10,14 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TextIO
 
 from lodesman.jobstatus import simulating
 from lodesman.jobstatus.applying import Applier
 from lodesman.jobstatus.reader import take_snapshot
+from lodesman.jobstatus.remembering import VacateMemory
 from lodesman.jobstatus.saying import as_json, in_words, missing_in_words
 from lodesman.jobstatus.sites.directories import DirectoriesDoor
 from lodesman.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault
@@ -26,7 +28,6 @@ from lodesman.jobstatus.surveying import Look, LookAt, read_by_command, read_her
 from lodesman.jobstatus.vacate.candidates import (
     KILL,
     MARGIN,
-    SIGMA,
     SILENT_FACTOR,
     Candidate,
     Confidence,
@@ -112,7 +113,7 @@ def _megabytes(word: str) -> int:
 
 def _confidence(word: str) -> Confidence:
     kind, equals, text = word.partition("=")
-    defaults = {"expected": 0.0, "max": 0.0, "margin": MARGIN, "risk": SIGMA}
+    defaults = {"expected": None, "max": None, "margin": MARGIN, "risk": None}
     if kind not in defaults or (equals and kind in ("expected", "max")):
         raise argparse.ArgumentTypeError(f"{word!r} is none of expected, max, margin=X, risk, risk=SIGMA")
     return Confidence(kind, _fraction(text) if equals else defaults[kind])
@@ -140,7 +141,8 @@ def declare(found: argparse.ArgumentParser) -> None:
     add("--within", type=_span, default=0.0, metavar="T", help="for drains: 30m, 4h (default: now, by kills)")
     add("--confidence", type=_confidence, default=Confidence(), metavar="HOW",
         help="when a drain is in time: expected (its expected end), max (its enforced end), margin=X (either its expected "
-        f"end in X times T or its enforced end in T; default: {MARGIN}), risk=SIGMA (weigh the chance to be late)")
+        f"end in X times T or its enforced end in T; default: {MARGIN}), risk (weigh the chance to be late, by how "
+        "well each owner knew his ends so far), risk=SIGMA (the same for all owners)")
     add("--priority", choices=(TIEBREAK, STRICT, OFF), default=TIEBREAK,
         help="priority among jobs of one owner: at equal cost and up to a fifth more (default), always, or never")
     add("--silent-factor", type=_fraction, default=SILENT_FACTOR, metavar="X",
@@ -162,6 +164,8 @@ def declare(found: argparse.ArgumentParser) -> None:
     add("--apply", action="store_true", help="do it; without it, nothing is done")
     add("--audit", type=Path, default=Path(AUDIT), metavar="FILE",
         help="where --apply adds a line for each step (default: %(default)s)")
+    add("--history", type=Path, metavar="FILE",
+        help="what was learned of owners and jobs; --apply makes it, all calls add to it (default: FILE.history of --audit)")
     # fmt: on
 
     found.set_defaults(run=run, refuse=found.error)
@@ -191,17 +195,23 @@ def run(options: argparse.Namespace) -> int:
     request = request_of(options)
     if request.priority == STRICT and (request.need.memory_mb or request.need.gpus):
         options.refuse("--priority strict goes with cores alone, not with --memory or --gpus")
-    door, look_at = door_of(options), look_of(options)
+    door, look_at, memory = door_of(options), look_of(options), _memory(options)
     try:
         now = time.time()
         candidates = survey(door, look_at, now)
+        history = memory.update(candidates, now, candidates)
+        candidates = [history.judged(one) for one in candidates]
+        request = replace(request, terms=replace(request.terms, sigmas=history.sigmas()))
         plan = make_plan(candidates, request, now, _commands(door, request, now))
         sys.stdout.write(
             as_json(plan) if options.as_json else "".join(f"{line}\n" for line in in_words(plan))
         )
         sys.stdout.flush()
+        if memory.fault:
+            sys.stderr.write(f"vacate: the history is not used: {memory.fault}\n")
         if options.apply and plan.is_feasible:
-            return _apply(door, look_at, plan, candidates, options.audit)
+            known = {one.job: one for one in candidates}
+            return _apply(plan, options.audit, lambda file: Applier(door, look_at, file, known, memory))
     except BrokenPipeError:
         raise
     except (SiteFault, OSError) as fault:
@@ -214,11 +224,14 @@ def run(options: argparse.Namespace) -> int:
     return DONE if plan.is_feasible else INFEASIBLE
 
 
-def _apply(
-    door: SiteDoor, look_at: LookAt, plan: VacatePlan, candidates: Sequence[Candidate], audit: Path
-) -> int:
+def _memory(options: argparse.Namespace) -> VacateMemory:
+    path = options.history or options.audit.with_name(f"{options.audit.name}.history")
+    return VacateMemory(path, options.backend, keeps=options.apply)
+
+
+def _apply(plan: VacatePlan, audit: Path, applier: Callable[[TextIO], Applier]) -> int:
     with audit.open("a", encoding="utf-8") as file:
-        lacking = Applier(door, look_at, file, {one.job: one for one in candidates}).run(plan)
+        lacking = applier(file).run(plan)
     if lacking is None:
         return DONE
     sys.stderr.writelines(f"vacate: {line}\n" for line in missing_in_words(lacking))

@@ -14,6 +14,7 @@ from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, MaskColumn, Values
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources.settings import processor_tags
 
 _SHOWN: Final = 5
 
@@ -147,6 +148,12 @@ def _class_text(key: TaskQueueKey, request: ResourceRequest) -> str:
     return f"jc_list of the queue has {_some(request.job_classes)}: it takes no {jobs}"
 
 
+def _tags_of(key: TaskQueueKey) -> Values:
+    """The tags of a job, and those that its cores give it."""
+    added = processor_tags(key.cores)
+    return key.tags if not added else tuple(dict.fromkeys((*key.tags, *added)))
+
+
 def _lacking(wanted: Values, offered: Values) -> list[str]:
     return [value for value in wanted if value not in offered]
 
@@ -249,10 +256,10 @@ WHERE: Final = (
     MatchCriterion(
         name="required_tag",
         relation=CONTAINS,
-        of_key=lambda k: k.tags,
+        of_key=_tags_of,
         of_request=lambda r: r.required_tags,
         sentence=lambda k, r: (
-            f"the resource takes only jobs with tag {_some(_lacking(r.required_tags, k.tags))}"
+            f"the resource takes only jobs with tag {_some(_lacking(r.required_tags, _tags_of(k)))}"
         ),
     ),
 )

@@ -31,6 +31,7 @@ from lodesman.resources import (
     fold,
     queue_settings,
 )
+from lodesman.resources.settings import with_processor_tags
 
 UNLIMITED = 10**9
 MEMORY = (fold("MaxRAM"), fold("Memory"))
@@ -167,7 +168,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
                 ce=queue.ce,
                 queue=queue.queue,
                 platforms=settings.platforms,
-                tags=settings.tags,
+                tags=with_processor_tags(settings.tags, settings.processors or 1),
                 required_tags=settings.required_tags,
                 job_classes=None if lists is None else offered_classes(lists.anywhere),
                 cores=settings.processors or 1,

@@ -206,7 +206,8 @@ class Policy:
     queues to which none is ever sent. `submission_pools`: the director's pools, None if they are unknown;
     `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
-    `usage`: what corrects the shares; None: they are as configured. `vocabulary`: that of Grid Engine.
+    `usage`: what corrects the shares; None: they are as configured. `set_by_command`: shares that hold instead of those of
+    the files, as of `shares_version`. `vocabulary`: that of Grid Engine.
     """
 
     config: ResourceConfig
@@ -220,6 +221,8 @@ class Policy:
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
     verdicts: dict[tuple[Any, ...], JudgedJob] = field(default_factory=dict)
     usage: KnownUsage | None = None
+    set_by_command: Mapping[str, float] = field(default_factory=dict)
+    shares_version: int = -1
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
@@ -265,6 +268,11 @@ class Policy:
         self.usage = usage
         self._shares = self.corrected(self.configured_shares())
 
+    def know_shares(self, version: int, shares: Mapping[str, float]) -> None:
+        """Let these groups have these shares from now on, whatever the files say."""
+        self.set_by_command, self.shares_version = shares, version
+        self.know_usage(self.usage)
+
     def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:
         """What would be drawn by if these shares were configured."""
         return shares if self.usage is None else corrected_shares(shares, self.usage)
@@ -274,14 +282,19 @@ class Policy:
         return self._shares
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
-        """Shares and settings of all configured groups."""
-        return {
+        """Shares and settings of all groups that are configured, or have a share by command."""
+        found = {
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
         }
+        for name, share in self.set_by_command.items():
+            found[name] = replace(found.get(name, DEFAULT_GROUP), share=share)
+        return found
 
     def share_of(self, group: str) -> float:
-        """The configured share of a group, the default one if it is not configured."""
+        """The configured share of a group, or that set by command; the default one if it has neither."""
+        if group in self.set_by_command:
+            return self.set_by_command[group]
         found = self.config.groups.get(group)
         return DEFAULT_SHARE if found is None else found.share
 

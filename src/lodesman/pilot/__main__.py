@@ -1,5 +1,5 @@
-"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove]`; exit codes stand in
-`loop`.
+"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`, or
+`python3 FILE` for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
 """
 
 from __future__ import annotations
@@ -15,27 +15,42 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman import kernel
 from lodesman.pilot.warden import Nursery
+
+if TYPE_CHECKING:
+    from lodesman.pilot.loop import PilotProcess
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a pilot to its end; returns its exit code."""
     parser = argparse.ArgumentParser(prog="pilot.pyz", description="A pilot of Lodesman.")
-    parser.add_argument("--file", type=Path, required=True, help="the pilot's own file; it is removed")
+    parser.add_argument(
+        "--file", type=Path, help="the pilot's own file, which is removed (default: the one in its archive)"
+    )
     parser.add_argument("--copy", type=int, default=0, help="which copy of its submission this is, from 1")
     parser.add_argument("--remove", action="store_true", help="remove the directory at the end")
-    parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
+    parser.add_argument(
+        "--dir", type=Path, help="where to work (default: here; without --file, a folder that is removed)"
+    )
+    parser.add_argument("--notice", type=int, default=0, help="how soon the slot ends after SIGUSR2")
     options = parser.parse_args(arguments)
-    directory: Path = options.dir.resolve()
+    if options.file is None and options.dir is None:
+        import tempfile  # noqa: PLC0415 - as below
+
+        options.dir, options.remove = Path(tempfile.mkdtemp(prefix="lodesman-")), True
+    directory = Path(options.dir or ".").resolve()
     nursery: Nursery | OSError
     try:
         nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
     except OSError as fault:
         nursery = fault
     try:
-        return _run(options.file, directory, nursery, copy=options.copy)
+        # Not before: what the nursery forks has no secret.
+        text = _own_text if options.file is None else lambda: _take_text(options.file)
+        return _run(text, directory, nursery, copy=options.copy, notice_s=options.notice)
     finally:
         if options.remove:
             import shutil  # noqa: PLC0415 - as below
@@ -44,11 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) -> int:
+def _run(
+    text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *, copy: int, notice_s: int
+) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
     from lodesman.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
-    from lodesman.pilot.features import FeatureReader  # noqa: PLC0415
+    from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
     from lodesman.pilot.node import describe_node  # noqa: PLC0415
     from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
@@ -57,7 +74,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
     try:
         if isinstance(nursery, OSError):
             raise nursery
-        pilot_file = parse_pilot_file(_take_text(file), copy)
+        pilot_file = parse_pilot_file(text(), copy)
         (directory / ".probe").write_bytes(b"")
         (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:
@@ -67,9 +84,9 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
     if not hide_memory():
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
-    features = reader.start(chosen.features_s)
+    found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
-        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
+        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
     )
     context = PilotContext(
         pilot_file=pilot_file,
@@ -78,6 +95,7 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
         environment=dict(os.environ),
         log=log,
         features=lambda: reader.latest,
+        read_features=reader.stir,
         nursery=nursery,
     )
     pilot = PilotProcess(context)
@@ -87,10 +105,17 @@ def _run(file: Path, directory: Path, nursery: Nursery | OSError, *, copy: int) 
         log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
         pilot.crash()
 
+    threading.excepthook = on_fault
+    _obey(pilot, notice_s)
+    return pilot.run()
+
+
+def _obey(pilot: PilotProcess, notice_s: int) -> None:
+    """Take signals for what they mean."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: pilot.terminate())
-    threading.excepthook = on_fault
-    return pilot.run()
+    if notice_s:
+        signal.signal(signal.SIGUSR2, lambda *_: pilot.notice(notice_s))
 
 
 def _made(folder: Path) -> str:
@@ -107,6 +132,14 @@ def _open_nursery(work: str, outbox: str) -> Nursery:
     nursery = Nursery(work, outbox)
     nursery.open()
     return nursery
+
+
+def _own_text() -> str:
+    """The pilot's own file in the archive that runs. Its join token is good once, so it stays. Raises OSError."""
+    loader: Any = globals().get("__loader__")
+    if not hasattr(loader, "archive"):
+        raise OSError(errno.EINVAL, "--file is needed, for this is no pilot file")
+    return str(loader.get_data(f"{loader.archive}{os.sep}pilot.json").decode("utf-8", "replace"))
 
 
 def _take_text(file: Path) -> str:

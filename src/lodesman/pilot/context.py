@@ -46,7 +46,7 @@ class PilotOptions:
     join_patience_s: float = 600.0
     flush_s: float = 10.0
     watch_s: float = 1.0
-    features_s: float = 60.0
+    features_s: float = 0.0
     retire_s: float = 1800.0
     jobstatus_directory: str = ""
 
@@ -109,7 +109,8 @@ def _identity(submission: str, secret: str, copy: int) -> dict[str, str]:
 class PilotContext:
     """One pilot and where it runs. `clock` gives UNIX seconds, `ticker` monotonic ones.
 
-    `features` gives what the site declares now. `nursery` makes the wardens of payloads.
+    `features` gives what the site declares now, and `read_features` has it read again. `nursery` makes the wardens of
+    payloads.
     """
 
     pilot_file: PilotFile
@@ -120,6 +121,7 @@ class PilotContext:
     nursery: Nursery = field(default_factory=Nursery)
     rng: random.Random = field(default_factory=random.SystemRandom)
     features: Callable[[], Features] = Features
+    read_features: Callable[[], object] = Features
     clock: Callable[[], float] = time.time
     ticker: Callable[[], float] = time.monotonic
 

@@ -32,6 +32,8 @@ _MOST_BYTES = 64
 _ANSWER_S = 3.0
 # The first values are waited for: the pilot describes itself by them.
 _FIRST_S = 10.0
+# Between two readings: of a directory that costs next to nothing, but one web server may have all pilots of a site.
+_DIRECTORY_S, _WEB_S = 10.0, 60.0
 _GONE = (http.client.NOT_FOUND, http.client.GONE)
 
 
@@ -67,6 +69,11 @@ class Features:
         if self.wall_limit_secs is not None:
             ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
         return min((at for at in ends if at is not None), default=None)
+
+
+def reading_s(environment: Mapping[str, str]) -> float:
+    """How often to read what the environment names, in seconds."""
+    return _WEB_S if any(environment.get(name, "").startswith("http") for name in _NAMES) else _DIRECTORY_S
 
 
 def read_features(environment: Mapping[str, str], known: Features = Features()) -> Features:
@@ -163,7 +170,8 @@ class FeatureReader:
         self._read = read
         self._every_s: Any = None
         self._first = threading.Event()
-        self._closed = threading.Event()
+        self._stirred = threading.Event()
+        self._closed = False
 
     def start(self, every_s: float, *, patience_s: float = _FIRST_S) -> Features:
         """Begin, to read every `every_s` seconds; the first values, or what is known of them when the patience ends."""
@@ -174,11 +182,17 @@ class FeatureReader:
 
     def run(self) -> None:
         """The thread; ends after `close`."""
-        while not self._closed.is_set():
+        while not self._closed:
+            self._stirred.clear()
             self.latest = self._read(self._environment, self.latest)
             self._first.set()
-            self._closed.wait(self._every_s)
+            self._stirred.wait(self._every_s)
+
+    def stir(self) -> None:
+        """Read now."""
+        self._stirred.set()
 
     def close(self) -> None:
         """End the thread, when what it reads now has answered."""
-        self._closed.set()
+        self._closed = True
+        self._stirred.set()

@@ -7,6 +7,7 @@ published. Nothing here may harm payloads: what cannot be written is tried again
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import threading
 from collections.abc import Mapping
@@ -31,13 +32,27 @@ _GIVEN_UP_S = 60.0
 _LEAVE_S = 5.0
 # What batch systems call the cores that they allocated.
 _ALLOCATED = ("SLURM_CPUS_ON_NODE", "NSLOTS", "NCPUS")
+_CPUS = re.compile(r"^\s*Cpus\s*=\s*([0-9]{1,9})\s*$", re.IGNORECASE | re.MULTILINE)
+_MOST_OF_AD = 1 << 20
 
 
-def allocated_cores(declared: int | None, environment: Mapping[str, str], cores: int) -> int:
-    """The cores of the slot, whether the pilot uses them or not; `declared`: allocated_cpu of the Job Features."""
-    words = (environment.get(name, "") for name in _ALLOCATED)
-    named = (int(word) for word in words if word.isascii() and word.isdigit() and int(word))
-    return declared or next(named, cores)
+def allocated_cores(environment: Mapping[str, str]) -> int | None:
+    """The cores of the slot by the batch system, whether the pilot uses them or not; None: it does not say."""
+    words = [environment.get(name, "") for name in _ALLOCATED]
+    words.insert(2, _cores_of_condor(environment))
+    return next((int(word) for word in words if word.isascii() and word.isdigit() and int(word)), None)
+
+
+def _cores_of_condor(environment: Mapping[str, str]) -> str:
+    """`Cpus` of the slot's ad, which HTCondor leaves in a file; empty: there is none."""
+    scratch = environment.get("_CONDOR_SCRATCH_DIR")
+    path = environment.get("_CONDOR_MACHINE_AD") or (scratch and f"{scratch}/.machine.ad")
+    with contextlib.suppress(OSError):
+        if path and Path(path).is_file():
+            with Path(path).open(encoding="utf-8", errors="replace") as file:
+                found = _CPUS.search(file.read(_MOST_OF_AD))
+            return found[1] if found else ""
+    return ""
 
 
 def running(payload: PayloadRun, committed: float | None, allowance: Allowance, now: float) -> Running:
@@ -64,6 +79,7 @@ class StatusWriter:
         self._context = context
         self._roster = roster
         self._promises = promises
+        self._allocated = allocated_cores(context.environment)
         self._made: Path | None = None
         self._directory = self._find()
         self._publication: Publication | None = None
@@ -124,7 +140,7 @@ class StatusWriter:
             slot = self._roster.slot
             allowance = Allowance(slot, context.options.kill_grace_s, context.ticker() - now)
             facts = Facts(
-                allocated=allocated_cores(features.allocated_cpu, context.environment, slot.cores),
+                allocated=features.allocated_cpu or self._allocated or slot.cores,
                 running=[running(one, commits.get(one.job.key), allowance, now) for one in standing.payloads],
                 pending_waste=standing.pending_waste,
                 slot_ends=allowance.slot_ends,
@@ -174,7 +190,7 @@ class StatusWriter:
             return None
         self._made = self._context.directory / base / self._context.pilot_file.stamp
         with contextlib.suppress(OSError):  # _open says what is wrong
-            self._made.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._made.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._made
 
     def _open(self) -> bool:

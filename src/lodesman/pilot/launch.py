@@ -33,6 +33,8 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "MA
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The status of the pilot is the pilot's own (JOBSTATUS).
 _RESERVED = frozenset({MARK, STAMP, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
+# What a job knows of itself begins so, and nothing else does.
+_FACTS = "LODE_"
 
 # The threads that a job may have besides so many for each of its cores: enough for any program, not for a flood.
 _PROCESSES = 500
@@ -50,10 +52,14 @@ class NotStarted(LodesmanError, code="not-started"):
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def prepare(job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str) -> Launch:
-    """Find the executable and open the streams. `environment` and `stamp` are the pilot's. Raises NotStarted."""
+def prepare(
+    job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
+) -> Launch:
+    """Find the executable and open the streams. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
+    NotStarted.
+    """
     (directory / TEMPORARY).mkdir(mode=0o700, exist_ok=True)
-    own = _environment_for(job, directory, environment, stamp)
+    own = {**_environment_for(job, directory, environment, stamp), **_facts_of(job, site)}
     argv = (_find_executable(job.executable, directory, own["PATH"]), *job.arguments)
     if any("\0" in argument for argument in argv):
         raise NotStarted("An argument of the job contains a NUL character.")
@@ -66,21 +72,30 @@ def prepare(job: AssignedJob, directory: Path, environment: Mapping[str, str], s
 def _environment_for(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str
 ) -> dict[str, str]:
-    """The payload's whole environment. Raises NotStarted for names and values that cannot be set."""
+    """The payload's environment, but for the facts. Raises NotStarted for names and values that cannot be set."""
     values = {name: environment[name] for name in _PASSED_ON if name in environment}
     values.setdefault("PATH", _DEFAULT_PATH)
     values["HOME"] = str(directory)
     values["TMPDIR"] = str(directory / TEMPORARY)
+    values["OMP_NUM_THREADS"] = str(job.cores)
     for name, value in job.environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise NotStarted(f"The job's environment variable {name[:100]!r} cannot be set.")
-        if name not in _RESERVED:
+        if name not in _RESERVED and not name.startswith(_FACTS):
             values[name] = value
     values[MARK] = str(job.key)
     values[STAMP] = stamp
     values["JOBID"] = str(job.key.id)
     values["LODESMAN_COMMIT"] = str(directory / COMMIT)
     return values
+
+
+def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
+    """What the job can know of itself; what is unknown, or is not so, is left out."""
+    facts = {"JOB_ID": job.key.id, "ATTEMPT": job.key.attempt, "CORES": job.cores, "ARRAY_INDEX": job.index}
+    facts["MEMORY_MB"] = job.memory_mb or None
+    found = {f"{_FACTS}{name}": str(value) for name, value in facts.items() if value is not None}
+    return {**found, f"{_FACTS}SITE": site} if site else found
 
 
 def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:

@@ -61,6 +61,7 @@ class PilotProcess:
         self._due = 0.0
         self._signals = 0  # how often SIGTERM came
         self._signals_seen = 0
+        self._notices: list[float] = []  # in how many seconds the slot ends
         self._crashed = False
         self._why = ""
         self._deadline = float("inf")
@@ -111,6 +112,11 @@ class PilotProcess:
     def terminate(self) -> None:
         """End in good order; called again: at once. Safe in a signal handler."""
         self._signals += 1
+        self._wake.ring()
+
+    def notice(self, seconds: float) -> None:
+        """The batch system ends the slot in `seconds`, or a little later. Safe in a signal handler."""
+        self._notices.append(seconds)
         self._wake.ring()
 
     def crash(self) -> None:
@@ -170,9 +176,15 @@ class PilotProcess:
         return over or self._roster.slot.seconds_left(now) <= 0
 
     def _follow_slot(self, now: float) -> None:
-        """Take up what the site declares of the slot's end."""
+        """Take up what the site declares of the slot's end, and a notice of the batch system."""
         features, context = self._context.features(), self._context
-        if features is not self._features:
+        noticed = bool(self._notices)
+        while self._notices:
+            seconds = self._notices.pop()
+            context.log("notice", seconds=seconds)
+            context.read_features()  # the site may say more exactly when
+            self._known.notice(seconds, context.clock())
+        if noticed or features is not self._features:
             self._features = features
             if self._known.follow(features, clock=context.clock(), tick=now):
                 slot = self._known.slot
@@ -200,7 +212,9 @@ class PilotProcess:
         self._terms = terms
         self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
-        payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
+        payloads = PayloadContext(
+            context, self._reaper, self._outbox, lambda: session.client(rounds=10), terms.site
+        )
         self._roster = Roster(self._known.slot, payloads, on_change=self._on_change, promises=self._promises)
         self._writer = StatusWriter(context, self._roster, self._promises)
         self._watch = Watch(context, self._reaper, session)

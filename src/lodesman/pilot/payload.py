@@ -47,6 +47,7 @@ class PayloadContext:
     reaper: Reaper
     outbox: Outbox
     new_client: Callable[[], Client]
+    site: str = ""
 
 
 class PayloadRun:
@@ -208,7 +209,8 @@ class PayloadRun:
     def _start(self) -> None:
         """Start the first process. Raises NotStarted, NeverStarted, NodeFault, and Aborted if it was stopped before."""
         context, pilot = self._context, self._context.pilot
-        self._launch = prepare(self.job, self._home, pilot.environment, pilot.pilot_file.stamp)
+        stamp = pilot.pilot_file.stamp
+        self._launch = prepare(self.job, self._home, pilot.environment, stamp, site=context.site)
         with self._lock:
             if self._stop is not None:
                 raise Aborted("The payload was stopped.")

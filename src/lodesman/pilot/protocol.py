@@ -43,7 +43,7 @@ class AttemptKey(NamedTuple):
 @dataclass(frozen=True)
 class JoinReply:
     """What the server grants at the join; times in seconds. `sandbox_mb`: the largest output of one job. `bound_job`: the
-    only job that it runs, 0: any that fits.
+    only job that it runs, 0: any that fits. `site`: where it runs, '' if it was sent nowhere in particular.
     """
 
     token: str = field(default="", repr=False)
@@ -53,6 +53,7 @@ class JoinReply:
     idle_s: float = 120.0
     sandbox_mb: float = 200.0
     bound_job: int = 0
+    site: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class AssignedJob:
     """One attempt of one job, claimed for this pilot.
 
     `expected_seconds` of wall time, at most the limit; 0: unknown. `vacate_priority`: what is higher is kept longer.
+    `index`: of a member of an array, None for other jobs.
     """
 
     key: AttemptKey
@@ -115,6 +117,7 @@ class AssignedJob:
     exclusive: bool = False
     vacate_priority: Priority = 0
     expected_seconds: float = 0
+    index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,9 @@ def parse_join(answer: Any, default: JoinReply) -> JoinReply:
     """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
     record = read_record(answer, "a join's answer")
     known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
-    terms = read_as(JoinReply, known, token=read_value(record, "token", "str"))
+    place = record.get("place")
+    site = read_value(place, "site", "str", "") if isinstance(place, dict) else default.site
+    terms = read_as(JoinReply, known, token=read_value(record, "token", "str"), site=site)
     heartbeat_s, sandbox_mb = max(0.1, terms.heartbeat_s), terms.sandbox_mb or default.sandbox_mb
     return replace(terms, heartbeat_s=heartbeat_s, sandbox_mb=sandbox_mb)
 
@@ -228,6 +233,7 @@ def _job(key: AttemptKey, record: Mapping[str, Any], scaling: float, sandbox_mb:
         inputs=tuple(read_as(SandboxFile, item) for item in read_records(record, "input")),
         limits=read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb),
         exclusive=record.get("exclusive") is True,
+        index=None if record.get("index") is None else read_value(record, "index", "Priority"),
         expected_seconds=min(expected_seconds, wall_seconds or expected_seconds),
     )
 

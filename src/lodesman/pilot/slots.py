@@ -14,6 +14,8 @@ from lodesman.pilot.protocol import AssignedJob
 _SAME_S = 1.0
 # A limit is noticed that much later.
 _NOTICED_S = 1.0
+# Slurm looks once in half a minute which jobs end soon, and gives a notice up to a minute too early.
+_EARLY_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,18 @@ class KnownSlot:
         self._habits = habits
         self._first = features
         self._clock, self._tick = clock, tick
+        self._noticed: float | None = None
+        self._announced_at = tick
         self.slot = slot
         self.follow(features, clock=clock, tick=tick)
 
     def follow(self, features: Features, *, clock: float, tick: float) -> bool:
         """Whether the slot has changed, by what the site declares now."""
-        found = self._found(features, tick - clock)
+        if self._is_explained(features, tick - clock):
+            self._noticed = None
+        if self._noticed is not None:
+            features = replace(features, shutdowntime_job=int(self._noticed))
+        found = self._found(features, tick - clock, tick)
         same = all(
             _same(getattr(found, end), getattr(self.slot, end)) for end in ("ends", "shutdown", "retires")
         )
@@ -54,23 +62,38 @@ class KnownSlot:
             self.slot = found
         return not same
 
-    def _found(self, features: Features, ahead: float) -> Slot:
+    def notice(self, seconds: float, clock: float) -> None:
+        """The batch system says that the slot ends in `seconds`, or a little later. `follow` goes by it, as if the site had
+        announced it for this job, unless an end that it knows explains the notice.
+        """
+        self._noticed = clock + seconds
+
+    def _is_explained(self, features: Features, ahead: float) -> bool:
+        end = self._end(features, ahead)
+        return self._noticed is not None and end is not None and end - ahead <= self._noticed + _EARLY_S
+
+    def _end(self, features: Features, ahead: float) -> float | None:
         """`ahead`: monotonic seconds less UNIX seconds."""
-        habits, ends = self._habits, []
-        if habits.life_seconds:
-            ends.append(self._tick + habits.life_seconds)
-        at = features.slot_ends(self._clock)
+        ends, at = [], features.slot_ends(self._clock)
+        if self._habits.life_seconds:
+            ends.append(self._tick + self._habits.life_seconds)
         if at is not None:
             ends.append(at + ahead)
-        end = min(ends, default=None)
+        return min(ends, default=None)
+
+    def _found(self, features: Features, ahead: float, tick: float) -> Slot:
+        habits, end = self._habits, self._end(features, ahead)
         if end is None:
             return replace(self.slot, ends=None, reserve_s=0.0, shutdown=None, retires=None)
         reserve, shutdown = reserve_s(end - self._tick), self._announced(features)
         if shutdown is None:
             return replace(self.slot, ends=end, reserve_s=reserve, shutdown=None, retires=None)
         if _same(end, shutdown + ahead):
-            # No one reckoned with it: what runs is ended, and handed in, before it.
-            reserve = habits.grace_s + max(reserve, habits.flush_s)
+            # No one reckoned with it: what runs is ended, and handed in, before it. The shorter the notice, the less of
+            # it is kept back: what ends in time shall go on.
+            if not _same(self.slot.shutdown, end):
+                self._announced_at = tick
+            reserve = habits.grace_s + max(reserve_s(end - self._announced_at), habits.flush_s)
         retires = self._retires(features, shutdown)
         return replace(
             self.slot, ends=end, reserve_s=reserve, shutdown=shutdown + ahead, retires=retires + ahead

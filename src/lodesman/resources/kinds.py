@@ -136,6 +136,7 @@ def kind_of_word(word: str) -> Kind | None:
     return KIND_WORDS.get(word.strip().lower())
 
 
+_QUOTED = re.compile(r'"([^"]*)"')
 _TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
@@ -174,8 +175,8 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
 def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = False) -> Value:
     """The value: numbers in the declared unit, lists as tuples, texts without outer blanks; ANY stays.
 
-    With `commas`, a text with commas is a list of values unless it is declared a string. An undeclared text
-    stays a text even if it spells a number. Raises BadValue.
+    With `commas` (CFG), a text with commas is a list of values, and one in quotes is one text; what the program itself
+    takes for one text stays one. An undeclared text stays a text even if it spells a number. Raises BadValue.
     """
     is_list = declared is not None and declared.kind is Kind.LIST
     many = isinstance(raw, list | tuple)
@@ -184,18 +185,22 @@ def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = F
         items = [
             part for item in items for part in (model.split_list(item) if isinstance(item, str) else [item])
         ]
-    elif (
-        commas and isinstance(raw, str) and "," in raw and (not declared or declared.kind is not Kind.STRING)
-    ):
-        items = model.split_list(raw)
+    elif commas and isinstance(raw, str) and not _is_one_text(declared):
+        quoted = _QUOTED.fullmatch(raw.strip())
+        items = [quoted[1]] if quoted else model.split_list(raw) if "," in raw else items
     scalars = [_scalar(item, declared) for item in items]
     return scalars[0] if len(scalars) == 1 and not (is_list or many) else model.without_repetition(scalars)
+
+
+def _is_one_text(declared: ParameterType | None) -> bool:
+    """Whether commas in a text of CFG mean nothing: the program itself reads it."""
+    return declared is not None and declared.kind is Kind.STRING and fold(declared.name) in WELL_KNOWN_BY_NAME
 
 
 def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
     if not isinstance(raw, str | int | float):
         raise BadValue("expected a text, a number, a truth value or a list of these")
-    if isinstance(raw, str) and raw.strip() == model.ANY:
+    if isinstance(raw, str) and raw.strip().upper() == model.ANY:
         return model.ANY
     if isinstance(raw, float) and not math.isfinite(raw):
         raise BadValue(f"{raw!r} is not a finite number")

@@ -21,7 +21,7 @@ from lodesman.resources.load_cfg import CFG_SECTIONS, fill_from_cfg, note_vos
 from lodesman.resources.load_toml import fill_from_toml, parse_toml
 from lodesman.resources.model import BadValue, FilePosition
 from lodesman.resources.place_limits import PlaceLimit, place_limits
-from lodesman.resources.settings import check_value
+from lodesman.resources.settings import check_value, queue_settings, with_processor_tags
 from lodesman.resources.units import number_in
 
 _LEAST_SHARE = 0.001  # DIRAC's floor of a priority: a share of 0 would mean "never"
@@ -274,6 +274,8 @@ def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[
             required, offered = params.get(_REQUIRED_TAG), _texts(params.get(_TAG))
             if required is None or model.ANY in offered:
                 continue
+            cores = queue_settings(params, types).processors or 1
+            offered = with_processor_tags(offered, cores)
             lacking = tuple(tag for tag in _texts(required) if tag not in offered)
             place = required.source or queue
             if lacking and (place, lacking) not in found:

@@ -13,7 +13,7 @@ from lodesman.answers.nodes import NodePath, QueueId
 Scalar = str | int | float | bool
 Value = Scalar | tuple[Scalar, ...]
 
-ANY = "ANY"  # in a resource, exactly so spelled: fits every requirement
+ANY = "ANY"  # in a resource, in any letter case: fits every requirement
 
 
 class BadValue(ValueError):

@@ -7,9 +7,11 @@ the `Memory` of the node. A memory, a time or a number of processors of 0 is, as
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from lodesman.answers.vocabulary import GateMode, Kind
 from lodesman.gridengine.jclist import QueueJcLists, read_jc_list
@@ -28,6 +30,9 @@ _GATE_MODE = fold("GateMode")
 _JC_LIST = fold("JcList")
 _MODE = fold("Mode")
 _MODES = ("pull", "push")
+MULTI_PROCESSOR: Final = "MultiProcessor"
+_PROCESSORS: Final = re.compile(r"[1-9][0-9]*Processors")
+_MOST_PROCESSORS: Final = 1024  # as DIRAC
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
 
@@ -164,6 +169,26 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         push=reader.text("Mode").lower() == _MODES[1],
         forwards=reader.value("Forwards") is True,
     )
+
+
+def processor_tags(cores: int) -> tuple[str, ...]:
+    """The tags that the matcher of DIRAC gives a job with this number of cores."""
+    return (f"{cores}Processors", MULTI_PROCESSOR) if cores > 1 else ()
+
+
+def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
+    """The tags of a queue whose pilots have this number of cores, with those that DIRAC's matcher adds: MultiProcessor,
+    2Processors, 3Processors ...
+    """
+    if cores < 2:
+        return tags
+    added = (f"{number}Processors" for number in range(2, min(cores, _MOST_PROCESSORS) + 1))
+    return tuple(dict.fromkeys((*tags, MULTI_PROCESSOR, *added)))
+
+
+def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Those that say nothing of cores."""
+    return tuple(tag for tag in tags if tag != MULTI_PROCESSOR and not _PROCESSORS.fullmatch(tag))
 
 
 def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
 
 from lodesman.errors import LodesmanError, Unavailable
+from lodesman.jobs.followed import HOLDS_CHANGED, Moved, MovedInCommit
 from lodesman.store.database import CommitInDoubt, DatabaseGone, Reader, Writer
 from lodesman.store.doubt import STATE, was_committed
 from lodesman.store.memory import MemoryChanges
@@ -57,21 +58,27 @@ class Transaction(MemoryChanges):
 
     `later` collects rows per statement and runs them as one executemany before anything is read and
     before the commit. `undo` holds inverse operations on memory; `answer` answers a parked claim after the
-    commit, and `afterwards` runs there. `now` is the time of the batch; `ended`: the jobs that have ended in it, as
-    (submission, first, last).
+    commit, and `afterwards` runs there. `now` is the time of the batch. `moves`: the changes of jobs' states, None if no
+    client waits for jobs; `ended`: the jobs that have ended, as (submission, first, last).
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "ended", "now")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "ended", "moves", "now")
 
-    def __init__(self, db: Writer, now: float) -> None:
+    def __init__(self, db: Writer, now: float, *, follows: bool = False) -> None:
         super().__init__()
         self.db = db
         self.now = now
+        self.moves: list[Moved] | None = [] if follows else None
         self._pending: dict[str, list[Sequence[Any]]] = {}
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
         self.ended: list[tuple[int, int, int]] = []
+
+    def holds_changed(self) -> None:
+        """Jobs that wait in some task queue are Held with it from now on, or not any more."""
+        if self.moves is not None:
+            self.moves.append(HOLDS_CHANGED)
 
     def later(self, sql: str, row: Sequence[Any]) -> None:
         """Add one row to the set statement `sql`."""
@@ -142,7 +149,7 @@ class Journal:
     deliver: called once per batch with [(answer callable, result), ...] after the commit; the caller hands
     them to its own event loop. Results that are exceptions are refusals. at_end: called with the transaction
     of each batch after its commands (parked requests are served there). died: called on the writer's thread when
-    it ends otherwise than by `close`.
+    it ends otherwise than by `close`. moved: delivered with the changes of jobs' states (MovedInCommit) while `follows`.
     """
 
     def __init__(
@@ -153,12 +160,16 @@ class Journal:
         deliver: Callable[[list[tuple[Answer, Any]]], None] | None = None,
         at_end: Callable[[Transaction], None] | None = None,
         died: Callable[[], None] | None = None,
+        moved: Answer | None = None,
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._deliver = deliver or _deliver_here
         self._at_end = at_end
         self._died = died
+        self._moved = moved
+        # Set by any thread: whether batches that begin from now on keep the changes of jobs' states.
+        self.follows = False
         self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         # Of the server and of its last commit: what the database is asked by after a lost connection.
@@ -266,7 +277,7 @@ class Journal:
 
     def _apply(self, batch: list[tuple[Command, Answer]]) -> None:
         """Apply a batch; on a failing database replay it in halves."""
-        tx = Transaction(self._writer, self._clock())
+        tx = Transaction(self._writer, self._clock(), follows=self.follows)
         try:
             self._writer.begin()
         except DatabaseGone:
@@ -345,6 +356,8 @@ class Journal:
         self.commits += 1
         self.commands += len(batch)
         out.extend(tx.answers)
+        if tx.moves and self._moved is not None:
+            out.append((self._moved, MovedInCommit(self._batch, tx.moves)))
         return out
 
     def _commit(self) -> None:

@@ -93,13 +93,12 @@ def unknown_names(
     job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
 ) -> Iterator[UnknownNames]:
     """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them, but
-    a banned site is a misspelling then, and so is a name of a site or a CE that is not a plain one (`is_plain_name`).
+    a name of a site or a CE that is not a plain one (`is_plain_name`) is a misspelling then. Bans are not asked about.
     """
     pools = None if hold or config.pools is None else frozenset(config.pools)
     for attribute, field, known, odd_only in (
         ("Site", "sites", config.sites, hold),
         ("SubmitPool", "submission_pools", pools, False),
-        ("BannedSite", "banned_sites", config.sites, False),
         ("GridCE", "grid_ces", config.ces, True),
     ):
         unknown = () if known is None else tuple(one for one in getattr(job, field) if one not in known)

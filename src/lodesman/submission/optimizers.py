@@ -32,9 +32,7 @@ _WAIT: Final = (
 )
 _WAITED_FOR: Final = ("Site", "SubmitPool")
 _KINDS: Final = {"SubmitPool": "submission pool", "GridCE": "CE"}
-_LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the sites.") | {
-    "GridCE": "lode queue ls lists the CEs."
-}
+_LISTED: Final = {"Site": "lode site ls lists the sites.", "GridCE": "lode queue ls lists the CEs."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +51,7 @@ class JobDraft:
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
     """Refuse sites and submission pools that are not configured, and suggest the nearest name.
 
-    A job that may be Held waits for them. A banned site that is not configured is a misspelling, and so is a name
-    that is not a plain one (`is_plain_name`).
+    A job that may be Held waits for them. A name that is not a plain one (`is_plain_name`) is a misspelling.
     """
     for unknown in unknown_names(draft.spec, config, hold=draft.hold):
         name, attribute = unknown.names[0], unknown.attribute
@@ -67,6 +64,14 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
             hint=f"{_nearest(name, unknown.known) or there_are} {action}",
             attribute=attribute,
         )
+
+
+def ban_of_nothing(name: str, config: VOConfig) -> str:
+    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling."""
+    if name in config.sites:
+        return ""
+    near = _nearest(name, config.sites)
+    return f"BannedSite: there is no site {name!r} for VO {config.vo}; the ban is kept.{near and f' {near}'}"
 
 
 def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:

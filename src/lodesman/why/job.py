@@ -311,7 +311,7 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
     if reason is MainReason.CLOSED:
         return verdict.who_opens((), closings)
     if reason is MainReason.NO_ROOM:
-        return verdict.who_opens((gate.name for gate, _ in facts.gates), closings)
+        return verdict.who_opens(facts.openers, closings)
     named = facts.exclusions.key.submission_pools
     unknown = named and not any(outcome in _PASSING for _, outcome in facts.refusals)
     if reason is MainReason.NO_SUBMISSION_POOL and unknown:
@@ -338,7 +338,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
-        gates="; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2]),
+        gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
         refusals=_refusals(facts),
         sites=_sites(facts),
         undecided=facts.undecided(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from lodesman.answers.service import Limited
 from lodesman.answers.vocabulary import MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
-from lodesman.masks.bits import Plane, passing
+from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
-from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
+from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, opener_of, verdict_of
 
 
 class Started(NamedTuple):
@@ -98,6 +98,13 @@ class JobFacts(SnapshotFacts):
     def gates(self) -> list[tuple[Gate, int]]:
         """What leaves eligible queues no free capacity, with these queues; most queues first."""
         return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
+
+    @property
+    def openers(self) -> Iterator[str]:
+        """The gates as `who_opens` knows them."""
+        offers = self.exclusions.config.by_bit
+        for gate, mask in self.gates:
+            yield opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
 
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:

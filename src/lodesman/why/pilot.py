@@ -22,6 +22,8 @@ from lodesman.matching import ANY, ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
 from lodesman.matching.policy import Policy
+from lodesman.resources import MANUAL
+from lodesman.resources.settings import without_processor_tags
 from lodesman.why.survey import ruled_out, suggestion
 from lodesman.why.verdict import WHO, counted, sentence, since, span
 
@@ -119,6 +121,8 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     who = WHO[verdict]
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         who = "its batch system, by starting it"
+        if facts.row.backend == MANUAL:
+            who = "whoever has its file, by starting it: python3 FILE"
     elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:
         who = "an administrator: lode host open"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
@@ -206,6 +210,7 @@ def _life(case: PilotCase) -> PilotStep:
     if row.joined_at is None or not now.joined:
         sent = max(0.0, now.at - (row.submitted_at or row.created_at))
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
+        what = "its file waits to be started for" if row.backend == MANUAL else what
         leaves = f"; it will leave at once{why}" if why else ""
         text = f"{what} {where}, since {span(sent)}{leaves}"
         return PilotStep("pilot", False, text, sent)
@@ -273,7 +278,8 @@ def _offers(now: PilotNow) -> PilotStep:
     request = now.request
     named = bool(request.platforms) and ANY not in request.platforms
     platform = f"platform {', '.join(request.platforms)}" if named else "no platform"
-    tags = f", tags {', '.join(request.tags)}" if request.tags else ""
+    named_tags = without_processor_tags(request.tags)
+    tags = f", tags {', '.join(named_tags)}" if named_tags else ""
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
     if request.job_classes is not None:
         only += f", jc_list {', '.join(request.job_classes) or 'lets no job in'}"

@@ -31,7 +31,7 @@ _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",
     QueueReason.NO_WORK: "No job waits that could be run there{lost}",
-    QueueReason.MANUAL: "{work}; pilots there are started manually, none is sent",
+    QueueReason.MANUAL: "{work}; pilots there are started manually, by files of lode pilot file",
     QueueReason.NOT_DECIDED: "{work}; {undecided}",
     QueueReason.DIRECTOR_OFF: "{work}; the director sends no pilots: its target is 0",
     QueueReason.ENOUGH_PILOTS: "{work}; for all of them enough pilots wait or are idle already",
@@ -133,7 +133,9 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     """The answer."""
     reason, gate, who = facts.reason, facts.gate, verdict.WHO[facts.reason]
     if reason is QueueReason.NO_ROOM:
-        who = verdict.who_opens((name for name, _ in facts.limits), facts.closings)
+        backends = [] if facts.offer is None else [facts.offer.backend]
+        names = [verdict.opener_of(name, text, backends) for name, text in facts.limits]
+        who = verdict.who_opens(names, facts.closings)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),
@@ -237,12 +239,7 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
     text = f"free capacity for {room} now ({limits})"
     yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
-    breaker = gate.breaker
-    text = f"its breaker is {breaker.state.value}"
-    text += f" for {span(breaker.retry_seconds)} more" if breaker.retry_seconds is not None else ""
-    text += f", after {counted(breaker.failures, 'failure')} in a row" if breaker.failures else ""
-    text += f": {breaker.reason}" if breaker.reason else ""
-    yield QueueStep("breaker", breaker.state != "open", text, 0.0)
+    yield QueueStep("breaker", gate.breaker.state != "open", _breaker(gate.breaker), 0.0)
     free = sum(not one.full for one in gate.submission_pools)
     names = [
         f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
@@ -250,6 +247,19 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     ]
     text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} take pilots now"
     yield QueueStep("submission_pools", free > 0, text, 0.0)
+
+
+def _breaker(breaker: answers.QueueBreaker) -> str:
+    """What became of the last pilots, and when the next one tries it."""
+    text = f"its breaker is {breaker.state.value}"
+    if breaker.state == "half-open":
+        text += ", and one pilot tries it now" if breaker.probing else ", and one pilot may try it"
+    elif breaker.retry_seconds is not None:
+        text += f", and one pilot tries it in {span(breaker.retry_seconds)}"
+    if not breaker.failures:
+        return text
+    last = "the last pilot" if breaker.failures == 1 else f"the last {breaker.failures} pilots"
+    return f"{text}; {last} did not start{f': {breaker.reason}' if breaker.reason else ''}"
 
 
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:

@@ -21,13 +21,15 @@ from lodesman.gridengine.jclist import NO_JC
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason, entering
 from lodesman.matching.offers import SUBMISSION_POOLS, WithoutPilots
-from lodesman.resources import MANUAL
+from lodesman.resources import LOCAL, MANUAL
 from lodesman.why.turns import FIRST, Turn
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3_600.0
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
 """Why an iteration left a queue no free capacity, where no clamp did."""
+BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
+"""A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
 NO_ACTION: Final = "no action needed"
 _SITES: Final = "the site administrator"
 _SERVER: Final = "the server administrator"
@@ -35,6 +37,8 @@ _BATCH: Final = "the administrator of the batch system"
 _POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
 _SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
+_STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone can start there"
+_MENDED: Final = "; then: lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then)"
 _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
 Judged = MainReason | QueueReason | PilotVerdict
@@ -64,7 +68,7 @@ WHO: Final[Mapping[Judged, str]] = {
     QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
     QueueReason.NEVER_RUN: f"{_SITES}: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or {_BATCH}",
     QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
-    QueueReason.MANUAL: "the person who starts pilots there",
+    QueueReason.MANUAL: _STARTS_PILOTS,
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
     QueueReason.PILOTS_EXPECTED: NO_ACTION,
     PilotVerdict.ENDED: "no one: it has ended",
@@ -105,14 +109,16 @@ the next start.
 """
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
-    ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
+    ClampName.NO_BACKEND: f"{_STARTS_PILOTS}; or {_SITES}: Backend",
     ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
     ClampName.NO_POOL: _POOLS,
     ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
     ClampName.RAMP: "time, twice as many pilots may come as run there",
-    ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
+    ClampName.BREAKER: f"{_SITES} or {_BATCH}, by mending what stops the pilots{_MENDED}",
+    BREAKER_HERE: f"{_SERVER}, on whose machine these pilots start, by mending what stops them{_MENDED}",
+    BREAKER_ORDERED: "an administrator: lode queue breaker SITE/CE/QUEUE auto",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
     ClampName.SITE_GATE: _SITE_OPENS,
     NOT_CONSIDERED: _NEXT_ITERATION,
@@ -120,6 +126,8 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
 }
 """What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
 _CLOSINGS_SHOWN: Final = 3
+# As `answers.nodes.BreakerOrder.text` begins.
+_BY_ORDER: Final = "open by order of "
 
 
 def verdict_of(reason: MainReason | QueueReason) -> Verdict:
@@ -136,6 +144,15 @@ def who_opens(gates: Iterable[str], closings: Sequence[Closing] = ()) -> str:
     more = len(closings) - _CLOSINGS_SHOWN
     names += [f"likewise for {more} more"] if more > 0 else []
     return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
+
+
+def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
+    """What `who_opens` knows the gate of queues with these backends by."""
+    if gate != ClampName.BREAKER:
+        return gate
+    if text.startswith(_BY_ORDER):
+        return BREAKER_ORDERED
+    return BREAKER_HERE if set(backends) == {LOCAL} else gate
 
 
 def _who_reopens(closing: Closing) -> str:

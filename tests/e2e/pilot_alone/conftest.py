@@ -298,10 +298,10 @@ def fake():
 
 @pytest.fixture
 def start(fake, pilot_archive, tmp_path):
-    """Start a pilot: `start(cores=2, ...)` with options of the pilot's file."""
+    """Start a pilot: `start(cores=2, ...)` with options of the pilot's file; words: more arguments."""
     started: list[Started] = []
 
-    def begin(*, join_token="join-token", environment=None, interpreter="", **options) -> Started:
+    def begin(*, join_token="join-token", environment=None, interpreter="", words=(), **options) -> Started:
         directory = tmp_path / f"pilot{len(started)}"
         directory.mkdir()
         content = {
@@ -320,6 +320,7 @@ def start(fake, pilot_archive, tmp_path):
                     str(pilot_archive),
                     "--file",
                     str(file),
+                    *words,
                 ],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,

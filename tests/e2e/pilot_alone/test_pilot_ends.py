@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
@@ -21,6 +22,20 @@ def test_sigterm_ends_payloads_and_gives_their_jobs_back(fake, start, job):
     assert fake.end_of(2)["signal"] == 9
     assert fake.outputs == {}
     assert [leave["reason"] for leave in fake.leaves] == ["sigterm"]
+
+
+def test_after_a_notice_payloads_end_that_do_so_in_time(fake, start, job, gate):
+    pilot = start(cores=2, words=("--notice", "300"))
+    fake.submit(job(1, "sh", "-c", f"{gate.wait}; true"))
+    fake.until(lambda: fake.running(1))
+    pilot.process.send_signal(signal.SIGUSR2)
+    fake.until(lambda: fake.beats and fake.beats[-1]["state"] == "draining")
+    fake.submit(job(2, "true"))
+    gate.open()
+    assert pilot.end() == 0
+    assert fake.end_of(1)["state"] == "Done"
+    assert (2, 1) not in fake.ends()
+    assert [leave["reason"] for leave in fake.leaves] == ["drained"]
 
 
 def test_drain_finishes_payloads_and_leaves(fake, start, job, gate):

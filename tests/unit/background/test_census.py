@@ -13,7 +13,7 @@ from tests.unit.background.conftest import record
 
 from lodesman.answers.hosts import HostName, HostRecord, HostState
 from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import PilotState, StartFault
 from lodesman.background import census
 from lodesman.background.census import (
     _GIVEN_UP_SECONDS,
@@ -46,6 +46,8 @@ class Batch:
         self.asked: list[str] = []
         self.loads_of: dict[QueueId, BatchLoad] = {}
         self.is_deaf = False
+        self.outputs: dict[str, bytes | BackendFault] = {}
+        self.read: list[str] = []
         self.cancelled: list[str] = []
         self.outcomes: dict[str, CancelOutcome] = {}
 
@@ -68,6 +70,13 @@ class Batch:
         self.asked += pilots.values()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=0.0)
         return {stamp: self.states.get(native, unknown) for stamp, native in pilots.items()}
+
+    def output(self, stamp, _native):
+        self.read.append(stamp)
+        found = self.outputs.get(stamp)
+        if isinstance(found, BackendFault):
+            raise found
+        return found
 
     def census(self):
         self._hear()
@@ -142,7 +151,7 @@ def test_an_ended_pilot_is_reported_once_as_lost_if_it_had_joined(world):
     world.batch.says("native-a", NativeState.ENDED, exit_code=137, detail="killed by a signal")
     assert world.tick() == 1
     assert world.posted == [("ended", {"pilot": number, "state": "Lost", "reason": "killed by a signal"})]
-    assert world.told == [(SHORT, True, "")]  # it had joined: the queue works
+    assert world.told == [(SHORT, None, "")]  # it had joined: the queue works
 
 
 def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
@@ -150,10 +159,10 @@ def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
     world.pilot("b")
     for _ in range(3):
         world.tick()
-    assert world.told == [(SHORT, True, "")]
+    assert world.told == [(SHORT, None, "")]
     world.pilot("c", joined=True)
     world.tick()
-    assert world.told == [(SHORT, True, "")] * 2
+    assert world.told == [(SHORT, None, "")] * 2
 
 
 def test_a_pilot_that_joined_on_a_host_without_jobs_speaks_against_its_queue(world):
@@ -165,12 +174,12 @@ def test_a_pilot_that_joined_on_a_host_without_jobs_speaks_against_its_queue(wor
         world.pilot(stamp)
         base.do(Change(join_pilot, base.live, f"join-{stamp}", "nonce", {"host": host}))
     world.tick()
-    bad = (SHORT, False, "its pilots start on a host that gets no jobs")
-    assert world.told == [bad, (SHORT, True, "")]
+    bad = (SHORT, StartFault.BAD_HOST, "its pilots start on a host that gets no jobs")
+    assert world.told == [bad, (SHORT, None, "")]
     later = World(base)
     later.watches["local"]._started = base.clock + 1.0
     later.tick()
-    assert later.told == [(SHORT, True, "")]
+    assert later.told == [(SHORT, None, "")]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +205,28 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     assert world.posted == [
         ("ended", {"pilot": number, "state": "Aborted", "reason": "ended with exit code 2"})
     ]
-    assert world.told == [(SHORT, False, "ended with exit code 2")]
+    assert world.told == [(SHORT, StartFault.ENDED, "ended with exit code 2")]
+
+
+def test_a_pilot_that_never_joined_ends_with_its_last_words(world):
+    """Its breaker and `lode why` say the same; an output that cannot be read changes nothing."""
+    words = b"cannot start '/usr/bin/python9': No such file or directory\n"
+    world.batch.outputs = {"a": words, "b": BackendFault("it is gone", transient=True)}
+    for stamp in ("a", "b"):
+        world.pilot(stamp)
+        world.batch.says(f"native-{stamp}", NativeState.ENDED, exit_code=127)
+    world.tick()
+    said = "cannot start '/usr/bin/python9': No such file or directory (ended with exit code 127)"
+    assert [reason for *_, reason in world.told] == [said, "ended with exit code 127"]
+    assert [end["reason"] for _, end in world.posted] == [said, "ended with exit code 127"]
+
+
+def test_of_many_pilots_that_end_at_once_the_outputs_of_a_few_are_read(world):
+    for n in range(20):
+        world.pilot(f"p{n}")
+        world.batch.says(f"native-p{n}", NativeState.ENDED, exit_code=1)
+    assert world.tick() == 20
+    assert len(world.batch.read) == 5
 
 
 @pytest.mark.parametrize("joins", [True, False])
@@ -217,7 +247,7 @@ def test_a_pilot_that_joined_or_left_while_its_batch_system_was_asked_did_so(wor
     assert world.tick() == int(joins)
     ended = [("ended", {"pilot": number, "state": "Lost", "reason": "ended with exit code 1"})]
     assert world.posted == (ended if joins else [])
-    assert all(accepted for _, accepted, _ in world.told)
+    assert all(fault is None for _, fault, _ in world.told)
 
 
 def test_pilots_whose_end_is_known_are_asked_no_more(world):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ from tests.unit.background.conftest import record
 
 from lodesman.answers import inner_calls
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import NewPilot, StoredBreaker
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.cancelling import Cancelling
 from lodesman.background.candidates import OwnQueue
@@ -77,7 +76,7 @@ class World:
         self.launched: list[Any] = []
         self.pool = PoolState(name="Local", running=0, queued=0, max=5, total=50)
         self.pilots, self.now = 0, 1_000.0
-        watches, post = {"local": cast("Any", self.batch)}, partial(record, self.posted)
+        watches, post = {"local": cast("Any", self.batch)}, self.post
         self.cancelling = Cancelling(base.db, post, self.note, watches)
         self.director = Director(
             db=base.db, policy=policy, options=read_options({"extraPilots": 0}), watches=watches,
@@ -86,8 +85,14 @@ class World:
             cancel=self.cancelling.order, rng=random.Random(2),
         )  # fmt: skip
 
-    def note(self, queue, accepted, reason):
-        self.director.note_outcome(queue, accepted=accepted, reason=reason, now=self.now)
+    def post(self, call, body):
+        """Breakers are stored, as the hot process does."""
+        if call is inner_calls.BREAKERS:
+            self.base.do(Change(put_breakers, body))
+        return record(self.posted, call, body)
+
+    def note(self, queue, fault, reason):
+        self.director.note_outcome(queue, accepted=fault is None, reason=reason, now=self.now)
 
     def submit(self, count=50, pools=(), **key):
         one = self.make_key(**key)
@@ -621,8 +626,7 @@ def test_breakers_outlive_the_director(world):
     for _ in range(3):
         world.director.note_outcome(SHORT, accepted=False, reason="it is down", now=1_000.0)
     world.tick(1_001.0)
-    (changed,) = [body for name, body in world.posted if name == "breakers"]
-    world.base.do(Change(put_breakers, [StoredBreaker(*one) for one in changed]))
+    assert [name for name, _ in world.posted].count("breakers") == 1
     again = replace(world.director, breakers={})
     again.tick(1_001.5)
     assert again.breakers == world.director.breakers
@@ -632,6 +636,5 @@ def test_breakers_outlive_the_director(world):
     assert "breakers" not in [name for name, _ in world.posted]
     world.director.breakers = {}
     world.tick(1_003.0)
-    (changed,) = [body for name, body in world.posted if name == "breakers"]
-    world.base.do(Change(put_breakers, [StoredBreaker(*one) for one in changed]))
+    assert [name for name, _ in world.posted].count("breakers") == 1
     assert breakers(world.base.db) == {}

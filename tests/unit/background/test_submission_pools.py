@@ -19,6 +19,7 @@ from tests.unit.background.conftest import record
 from lodesman.answers import inner_calls
 from lodesman.answers.service import Prepared
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
+from lodesman.answers.vocabulary import StartFault
 from lodesman.background import launch, list_match
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import Sizes, SubmitRefusal, SubmitResult, join_token_of
@@ -304,7 +305,7 @@ def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world)
     )
     world.launch(2)
     world.end()
-    assert world.told == [(SHORT, False, "no such queue")]
+    assert world.told == [(SHORT, StartFault.REFUSED, "no such queue")]
 
 
 def test_unknown_pools_are_not_an_answer(world):
@@ -317,7 +318,7 @@ def test_unknown_pools_are_not_an_answer(world):
     world.launch(2)
     world.end()
     assert [name for name, _ in world.diary] == ["pilots"]
-    assert world.told == [(SHORT, False, "cannot be reached")]
+    assert world.told == [(SHORT, StartFault.UNANSWERED, "cannot be reached")]
 
 
 def test_a_pilot_that_cannot_be_stored_is_not_submitted(world):
@@ -550,8 +551,7 @@ def test_every_failure_of_a_submission_is_reported_and_counts_against_the_queue(
     world.batch.answer = broken
     world.launch(2)
     world.end()
-    ((queue_id, accepted, reason),) = world.told
-    assert (queue_id, accepted, reason) == (SHORT, False, f"{type(fault).__name__}: {fault}")
+    assert world.told == [(SHORT, StartFault.UNANSWERED, f"{type(fault).__name__}: {fault}")]
     assert [name for name, _ in world.diary] == ["pilots"]  # the census finds out what became of them
     assert world.pools.states()["Local"].running == 0
     assert "Traceback" in caplog.text

@@ -82,6 +82,18 @@ def test_a_notice_becomes_one_order_to_end(tmp_path):
         assert process.returncode == 7
 
 
+def test_a_pilot_learns_what_a_notice_to_it_alone_means(tmp_path):
+    with started(tmp_path, a_script(notice_s=120)) as process:
+        first = process.stdout.readline()
+        assert (
+            first
+            == "pilot.pyz ['--file', 'pilot.json', '--copy', '3', '--remove', '--notice', '120'] hush 384\n"
+        )
+        assert process.stdout.readline() == "[False, False, False]\n"
+        process.terminate()
+        assert process.wait(30) == 7
+
+
 @pytest.mark.parametrize(("code", "seen"), [(0, 0), (42, 42), (140, 140), (99, 1), (100, 1)])
 def test_the_exit_code_comes_through_if_it_is_no_command_for_the_engine(tmp_path, code, seen):
     with started(tmp_path, a_script(notices=True, pilot=f"raise SystemExit({code})")) as process:

@@ -109,7 +109,7 @@ def test_one_command_submits_all():
     assert words[1:3] == ["-A", "x"], "what an administrator gave does not outdo what is asked for here"
     assert {
         "--parsable", "--array=1-1000", "--job-name=lode-s", "--no-requeue", "--export=NONE",
-        "--propagate=NONE", "--signal=B:TERM@120",
+        "--propagate=NONE", "--signal=B:USR2@120",
         "--partition=pilots", "--cpus-per-task=4", "--mem=500M", "--time=2", "--nodes=1", "--ntasks=1",
         "--output=/home/pilot/.lodesman/output/s/%A_%a.out",
     } <= set(words)  # fmt: skip

@@ -8,8 +8,10 @@ import re
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -85,7 +87,7 @@ def completed(asked: Asked, value: Any) -> Any:
     found = call_of(asked)
     if found is None or not isinstance(value, dict) or re.search("/director", asked.path):
         return value
-    kinds = [inspect.type_info(kind) for kind in found.answers]
+    kinds = [described(kind) for kind in found.answers]
     return filled(next(kind for kind in kinds if fits(kind, value)), value)
 
 
@@ -96,6 +98,9 @@ def fits(kind: Any, value: Any) -> bool:
     if isinstance(kind, inspect.DictType):
         return isinstance(value, dict)
     return isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list)
+
+
+described: Callable[[Any], Any] = cache(inspect.type_info)
 
 
 def filled(kind: Any, value: Any) -> Any:
@@ -123,14 +128,14 @@ def typed(kind: type[T], value: Any) -> T:
 
 def full(kind: Any, value: Any) -> Any:
     """A value with all members that a type has, as JSON holds it."""
-    return filled(inspect.type_info(kind), value)
+    return filled(described(kind), value)
 
 
 def empty(kind: Any) -> Any:
     """The least value of a type."""
     plain: dict[Any, Any] = {
         inspect.StrType: "", inspect.IntType: 0, inspect.FloatType: 0.0, inspect.BoolType: False,
-        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None,
+        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None, inspect.BytesType: "",
     }  # fmt: skip
     if isinstance(kind, inspect.Metadata):
         return empty(kind.type)
@@ -151,7 +156,7 @@ def poisoned(asked: Asked, value: Any) -> Any:
     assert found
     for kind in found.answers:
         with suppress(msgspec.ValidationError):
-            return _poisoned(inspect.type_info(kind), full)
+            return _poisoned(described(kind), full)
     raise AssertionError(full)
 
 
@@ -278,6 +283,16 @@ def at(lode, server):
     return run
 
 
+def waited(
+    *, failed: Any = None, jobs: Any = (), unknown: int = 0, over: bool | None = None, **states: int
+) -> dict[str, Any]:
+    """An answer to a wait, with these states."""
+    final = {"Done", "Failed", "Killed", "Deleted"}
+    left = sum(count for name, count in states.items() if name not in final)
+    return {"over": not left if over is None else over, "left": left, "states": states, "unknown": unknown,
+            "failed": failed, "jobs": list(jobs), "more": False}  # fmt: skip
+
+
 def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     """A job as the server lists it."""
     row = dict.fromkeys(
@@ -288,7 +303,7 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     row |= {"id": number, "state": "Waiting", "attempt": 0, "since": 1_000.0, "reason": "", "owner": "ann"}
     row |= {"group": "physics", "vo": "lab", "name": "hello", "submitted_at": 1_000.0, "task_queue": 7}
     row |= {"template": 1, "submission": 3, "base": number, **changes}
-    found: dict[str, Any] = filled(inspect.type_info(Job), row)
+    found: dict[str, Any] = filled(described(Job), row)
     return found
 
 

@@ -7,7 +7,7 @@ import time
 
 import click
 import pytest
-from tests.unit.cli.conftest import full, job_row, typed
+from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
@@ -360,26 +360,42 @@ DIRECTOR = {
 }
 
 
-def test_why_begins_with_the_verdict_and_goes_step_by_step(at, server):
+def test_why_ends_with_the_verdict_below_what_is_in_the_way(at, server):
     server.on("GET", "/v1/jobs/9/why", WHY)
     lines = at("why", "9").out.splitlines()
-    assert lines[0] == "Job 9: NEVER. No queue of VO lab can run it."
-    assert lines[1] == "Who can change that: you, by changing the job."
-    assert lines[3].split() == ["STEP", "WHAT", "IS", "KNOWN", "AGE"]
-    assert lines[4].split()[:3] == ["access", "ok", "ann"]
-    assert (lines[5].split()[:2], lines[5].endswith(" 90 s")) == (["requirements", "NO"], True)
-    assert lines[6].split()[:2] == ["gates", "?"]
+    assert lines[0].split() == ["STEP", "WHAT", "IS", "KNOWN", "AGE"]
+    assert (lines[1].split()[:2], lines[1].endswith(" 90 s")) == (["requirements", "NO"], True)
+    assert lines[2].split()[:2] == ["gates", "?"]
+    assert lines[3:] == [
+        "Suggestion: Requirements.Memory 8000 -> 2000: 2 of 4 queues, for instance North/ce/q",
+        "(--verbose shows all 3 steps)",
+        "",
+        "Job 9: NEVER. No queue of VO lab can run it.",
+        "Who can change that: you, by changing the job.",
+    ]
+    assert at("why", "9", "--json").json == full(JobWaits, WHY)
+
+
+def test_why_in_full_goes_step_by_step(at, server):
+    server.on("GET", "/v1/jobs/9/why", WHY)
+    lines = at("why", "9", "--verbose").out.splitlines()
+    assert lines[1].split()[:3] == ["access", "ok", "ann"]
+    assert (lines[2].split()[:2], lines[2].endswith(" 90 s")) == (["requirements", "NO"], True)
+    assert lines[3].split()[:2] == ["gates", "?"]
     text = "\n".join(lines)
     assert "  Requirements.Memory 8000 -> 2000: 2 of 4 queues, for instance North/ce/q" in text
     assert "    Requirements.Memory: 4000 (1), 2000 (2)" in text
-    assert at("why", "9", "--json").json == full(JobWaits, WHY)
+    assert lines[-2:] == [
+        "Job 9: NEVER. No queue of VO lab can run it.",
+        "Who can change that: you, by changing the job.",
+    ]
 
 
 def test_why_shows_what_the_director_did(at, server):
     now = {**WHY, "verdict": "now", "queues": {**WHY["queues"], "nearest": []}, "director": DIRECTOR}
     server.on("GET", "/v1/jobs/9/why", now)
-    out = at("why", "9").out
-    assert out.startswith("Job 9: NOW. ")
+    out = at("why", "9", "-v").out
+    assert out.splitlines()[-1].startswith("Job 9: NOW. ")
     assert "Who can change that" not in out
     assert "Director (decided 12 s ago):\n  pilots: 2 of 6 asked were placed\n" in out
     assert "\x1b" not in out
@@ -405,7 +421,7 @@ def test_why_before_the_director_ever_decided(at, server):
         "room": None,
     }
     server.on("GET", "/v1/jobs/9/why", {**WHY, "director": never})
-    assert "Director (never decided):" in at("why", "9").out
+    assert "Director (never decided):" in at("why", "9", "-v").out
 
 
 # --- logs
@@ -456,10 +472,13 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr("lodesman.cli.logs.time.sleep", waits.append)
     server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
-    server.on("GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0})
+    server.on(
+        "GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0, "main_reason": "queued-behind"}
+    )
+    server.on("GET", "/v1/jobs/wait", waited(Done=1))
     result = at("logs", "-f", "5")
-    assert result.out == "one\ntwo\nagain\nend\n"
-    assert "Job 5 is Waiting." in result.err
+    assert (result.code, result.out) == (0, "one\ntwo\nagain\nend\n")
+    assert "Job 5 is Waiting: queued-behind. More: lode why 5" in result.err
     assert "attempt 2 begins" in result.err
     assert len(waits) == 4
 

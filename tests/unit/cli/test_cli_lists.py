@@ -120,7 +120,7 @@ def test_sites(at, server):
         },
         {"site": HOSTILE, "ces": 0, "queues": 0, "pilots": {}, "running_jobs": 0},
     ]
-    sites = [{**one, "closed": []} for one in sites]
+    sites = [{**one, "closed": [], "failing": []} for one in sites]
     server.on("GET", "/v1/sites", {"sites": sites})
     out = at("site", "ls").out
     assert out.splitlines()[1].split() == ["North", "1", "2", "1,234", "3", "Running,", "1", "Submitted"]
@@ -392,7 +392,7 @@ USAGE = {
 
 def test_how_things_stand(at, server):
     server.on("GET", "/v1/usage", USAGE)
-    out = at("usage").out
+    out = at("usage", "shares").out
     lines = out.splitlines()
     assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
     assert lines[1] == "Waited: half at most 50 s, 95 % at most 95 s."
@@ -406,7 +406,7 @@ def test_how_things_stand(at, server):
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
     assert "\x1b" not in out
-    assert at("usage", "--json").json == {**USAGE, "claims": []}
+    assert at("usage", "shares", "--json").json == {**USAGE, "claims": []}
 
 
 def correction(**changes):
@@ -429,7 +429,7 @@ def correction(**changes):
 
 def test_shares_that_are_corrected(at, server):
     server.on("GET", "/v1/usage", {**USAGE, "correction": correction()})
-    out = at("usage").out
+    out = at("usage", "shares").out
     assert "Shares are corrected by usage, in job starts, as of 60 s ago." in out
     table = [line.split() for line in out.splitlines()]
     assert ["GROUP", "OWNER", "IN", "7", "D", "IN", "24.0", "H", "FACTOR", "SHARE", "CORRECTED"] in table
@@ -440,7 +440,7 @@ def test_shares_that_are_corrected(at, server):
     assert not any(line[1:2] in (["u01"], ["u00"]) for line in table)
     assert "\x1b" not in out
     server.on("GET", "/v1/usage", {**USAGE, "correction": correction(currency="core-seconds")})
-    out = at("usage").out
+    out = at("usage", "shares").out
     assert "in core-hours" in out
     assert any(line.split()[-5:-3] == ["2", "0"] for line in out.splitlines())
 
@@ -456,5 +456,52 @@ def test_nothing_stands_anywhere_yet(at, server):
         "waiting_seconds": NO_TIMES,
     }
     server.on("GET", "/v1/usage", nothing)
-    result = at("usage")
+    result = at("usage", "shares")
     assert (result.code, len(result.out.splitlines())) == (0, 4)
+
+
+def failing(queue, **more):
+    said = "cannot start '/usr/bin/python9': No such file or directory"
+    return {
+        "site": "North", "ce": "ce", "queue": queue, "breaker": "open", "failures": 3, "retry_at": time.time() + 301.0,
+        "reason": said, "order": "", **more,
+    }  # fmt: skip
+
+
+def test_sites_where_pilots_do_not_start(at, server):
+    """Queues that fail alike are named together, with what the pilots said."""
+    queues = [failing("q"), failing("r"), failing("s", breaker="half-open", retry_at=0.0, reason="no route")]
+    north = {
+        "site": "North",
+        "ces": 1,
+        "queues": 4,
+        "pilots": {},
+        "running_jobs": 0,
+        "closed": [],
+        "failing": queues,
+    }
+    server.on("GET", "/v1/sites", {"sites": [north, {**north, "site": "South", "failing": []}], "closed": []})
+    done = at("site", "ls")
+    lines = done.out.splitlines()
+    assert lines[0].split()[-1] == "FAILING"
+    assert lines[1].endswith("ce/q, ce/r, ce/s")
+    assert lines[2].split()[-1] == "-"
+    said = "cannot start '/usr/bin/python9': No such file or directory"
+    assert done.err.splitlines() == [
+        f"lode: North/ce/q and 1 more: the last pilots did not start: {said}; the next one is sent in 5 min",
+        "lode: North/ce/s: the last pilots did not start: no route; one tries it",
+    ]
+
+
+def test_queues_where_pilots_do_not_start_and_orders_for_breakers(at, server):
+    order = "open by order of root since 2026-11-21 21:30 UTC: a new disk"
+    rows = [
+        {**QUEUES[0], "failing": failing("q")},
+        {**QUEUES[1], "failing": {**failing("q", order=order, retry_at=None, failures=0), "site": "South"}},
+        {**QUEUES[1], "queue": "r"},
+    ]
+    server.on("GET", "/v1/queues", {"queues": [{**row, "closed": []} for row in rows]})
+    done = at("queue", "ls")
+    lines = done.out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["BREAKER", "open", "open", "-"]
+    assert done.err.splitlines()[1] == f"lode: South/ce/q: its breaker is {order}"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cli import output as unpacking
-from lodesman.cli.output import DamagedArchive, _refusal, unpack
+from lodesman.access import outputs as unpacking
+from lodesman.access.outputs import DamagedArchive, _refusal, unpack
 from lodesman.errors import TooLarge
 
 

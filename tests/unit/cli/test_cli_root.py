@@ -12,8 +12,8 @@ import click
 import pytest
 
 from lodesman import errors
+from lodesman.access.caller import RETRY_ROUNDS
 from lodesman.cli import faults, root
-from lodesman.cli.session import RETRY_ROUNDS
 from lodesman.client import Aborted
 
 SOURCE = str(Path(root.__file__).parents[2])
@@ -189,7 +189,7 @@ def test_interrupted(lode, monkeypatch):
     def interrupt(*_arguments, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.cli.session.Session._fetch", interrupt)
+    monkeypatch.setattr("lodesman.access.caller.Caller.fetch", interrupt)
     result = lode("site", "ls")
     assert (result.code, result.err.strip()) == (130, "lode: interrupted")
 

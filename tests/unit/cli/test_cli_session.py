@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.cli.session import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
+from lodesman.access.tokens import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
 from lodesman.errors import InvalidConfig, Unauthorized
 
 

@@ -170,7 +170,7 @@ def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words
 
 def test_a_lost_answer_is_reported_once(lode, home, accepting, monkeypatch):
     fault = Unavailable("http://x does not answer (gone).", sent=True)
-    monkeypatch.setattr("lodesman.cli.session.Session.call", lambda *_, **__: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr("lodesman.access.caller.Caller.call", lambda *_, **__: (_ for _ in ()).throw(fault))
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     result = lode("--server", accepting.url, "submit", "a.jdl", "--json")
     assert (result.code, result.err.count("It may have been carried out")) == (5, 1)
@@ -192,7 +192,7 @@ def test_percent_signs_in_names_of_input_files(at, accepting, home):
     [
         ('"nothere"', "nothere does not exist"),
         ('"folder"', "is a directory"),
-        ('"/dev/zero"', "/dev/zero is not a plain file. Only plain files can be sent."),
+        ('"/dev/zero"', "/dev/zero is not a plain file. Only plain files and folders can be sent."),
         ('"data_%s.txt"', "data_1.txt does not exist"),
         ('"data_%(X)s.txt"', "data_a.txt does not exist"),
     ],
@@ -252,7 +252,9 @@ def test_a_fault_is_reported_with_its_position_before_anything_is_sent(at, accep
     assert lines[0].startswith("lode: bad.jdl:3:")
     assert "CPUTime" in lines[0]
     assert lines[1].startswith("lode: worse.jdl:2:")
-    assert lines[2] == "lode: gone.jdl: cannot be read: No such file or directory."
+    assert lines[2].startswith(
+        "lode: gone.jdl: cannot be read: No such file or directory. A command stands after"
+    )
     assert "line 3" not in lines[0]
     assert accepting.asked == []
 
@@ -406,7 +408,7 @@ def test_large_uploads_show_a_bar_to_people_only(monkeypatch, tmp_path):
     monkeypatch.setenv("TERM", "xterm")
     for stream in (terminal, plain):
         monkeypatch.setattr("sys.stderr", stream)
-        submit.upload(Session(_client=Nothing(["http://127.0.0.1"])), files)
+        submit._upload(Session(_client=Nothing(["http://127.0.0.1"])), files)
     assert "uploading" in terminal.getvalue()
     assert plain.getvalue() == ""
 

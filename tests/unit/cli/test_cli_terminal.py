@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.unit.cli.test_cli_jobs import WHY
 
 from lodesman.cli import root
 from lodesman.cli.tables import progress
@@ -26,11 +27,11 @@ PATIENCE = 60.0
 
 
 class Screen:
-    """A program at a terminal of 60 columns."""
+    """A program at a terminal."""
 
-    def __init__(self, *words, url, **environ):
+    def __init__(self, *words, url, columns=60, **environ):
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 60, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.terminal = ours
         self.process = subprocess.Popen(
             [sys.executable, "-c", LODE, "--server", url, *words], stdin=theirs, stdout=theirs, stderr=theirs,
@@ -99,6 +100,32 @@ def test_the_verdict_is_coloured(screen, server):
     shown.read()
     assert "NOW" in shown.text
     assert "\x1b[32m" in shown.text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_why_has_at_most_twelve_lines_however_much_is_in_the_way(screen, server, columns):
+    steps = [{"step": "gates", "holds": False, "text": "in the way " * 9} for _ in range(13)]
+    near = [
+        {
+            "text": f"Memory {one} -> 2",
+            "queues": 2,
+            "steps": [],
+            "example": {"site": "N", "ce": "c", "queue": "q"},
+        }
+        for one in range(5)
+    ]
+    answer = {
+        "summary": "No queue can run it. " * 6,
+        "chain": steps,
+        "queues": {**WHY["queues"], "nearest": near},
+    }
+    server.on("GET", "/v1/jobs/9/why", WHY | answer)
+    shown = screen("why", "9", columns=columns)
+    shown.read()
+    heights = [max(1, -(-len(line) // columns)) for line in shown.lines()]
+    assert 8 <= sum(heights) <= 12, shown.text
+    assert shown.lines()[-1] == "Who can change that: you, by changing the job."
+    assert shown.lines()[-2].startswith("Job 9: NEVER. ")
 
 
 def test_watching_goes_on_until_interrupted(screen, server, row):

@@ -41,3 +41,9 @@ def test_an_input_file_arrives_under_its_plain_name(name):
 def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
     with pytest.raises(KeyError):
         payload(JobSpec(executable="x", input_sandbox=("a",)), {})
+
+
+def test_a_folder_is_unpacked_on_the_node():
+    spec = JobSpec(executable="x", input_sandbox=("../a/data/", "b/one"))
+    files = payload(spec, {"../a/data/": ("0" * 64, 1), "b/one": ("1" * 64, 2)}).input
+    assert [(one.name, one.unpack) for one in files] == [("data/", True), ("one", False)]

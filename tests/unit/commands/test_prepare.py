@@ -285,7 +285,8 @@ def test_any_text_is_prepared_or_refused(ready, text, form):
 WRONG = [
     ('Site = "Nroth"', "Site", InvalidJob, "Did you mean North?"),
     ('sites = "Nroth"', "Site", InvalidJob, "Did you mean North?"),
-    ('bannedsite = {"Nroth"}', "BannedSite", InvalidJob, "Did you mean North?"),
+    ('ownername = "bob"', "Owner", InvalidJob, "Leave it out"),
+    ('vo = "other"', "VO", InvalidJob, "Leave it out"),
     ('submitpools = "Gird"', "SubmitPool", InvalidJob, "Did you mean Grid?"),
     ('SubmitPool = "Zzz"', "SubmitPool", InvalidJob, "There are Grid, Local."),
     ('Requirements = [ Memory = "lots" ]', "Requirements.Memory", InvalidJob, "Give a number (MB"),
@@ -384,9 +385,21 @@ def test_one_name_of_several_is_enough_to_wait_for(policy, base, more):
         prepare(body(jobs=[{**TRUE, **more}]), ANN, here, base.db, NO_CLASSES)
 
 
-def test_a_banned_site_that_is_not_there_is_misspelled_whatever_is_wanted(ready):
-    with pytest.raises(InvalidJob, match="BannedSite: there is no site 'Nroth'"):
-        ready(jobs=[{**TRUE, "BannedSite": "Nroth"}], hold_if_impossible=True)
+def test_a_ban_of_a_site_that_is_not_there_is_kept_with_a_warning(ready):
+    text = '[ Executable = "x"; CPUTime = 10;\n Bannedsites = {"Nroth", "%s"}; Parameters = {"Nroth", "South"}; ]'
+    found, notices = ready(text=text)
+    assert [cohort.key.banned_sites for cohort in found.cohorts] == [("Nroth",), ("Nroth", "South")]
+    (notice,) = notices
+    assert (notice.attribute, notice.line, notice.column) == ("BannedSite", 2, 2)
+    assert "there is no site 'Nroth'" in notice.message
+    assert "Did you mean North?" in notice.message
+
+
+def test_who_it_is_for_may_be_said_if_it_is_true(ready):
+    found, notices = ready(text='Owner = "ann"; VO = "lab"; Executable = "x"; CPUTime = 10;')
+    assert (found.owner, notices) == ("ann", [])
+    with pytest.raises(InvalidJob, match="Owner: bob is not yours; by your token it is ann"):
+        ready(text='Owner = "bob"; Executable = "x"; CPUTime = 10;')
 
 
 def test_the_identifier_of_a_submit_pool_is_no_submission_pool(ready, policy):

@@ -110,7 +110,7 @@ def trim(model, most):
 def array(base, make_key):
     """Submit an array of `/bin/echo VALUE`, in `cohorts` cohorts, or, without `expand`, of equal jobs."""
 
-    def put(values, *, cohorts=1, expand=True):
+    def put(values, *, cohorts=1, expand=True, **members):
         count, key = len(values), make_key()
         spec = JobSpec(executable="/bin/echo", arguments=("%s",), norm_cpu_seconds=60)
         stored = (
@@ -118,12 +118,13 @@ def array(base, make_key):
         )
         made = tuple(
             PreparedCohort(
-                key=key, template=json.dumps({**stored, "n": at}), expand=expand, max_attempts=1,
+                key=key, template=json.dumps({**stored, "n": at}), expand=expand, max_attempts=1, numbered=True,
                 runs=((at * count // cohorts, (at + 1) * count // cohorts),),
             )
             for at in range(cohorts)
         )  # fmt: skip
-        members = msgspec.json.encode(ParametricMembers(count=count, values=tuple(values)))
+        given = members or {"values": tuple(values)}
+        members = msgspec.json.encode(ParametricMembers(count=count, **given))
         return base.do(Submit(base.live, PreparedSubmission(
             owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="",
             members=members.decode(), count=count, cohorts=made,
@@ -157,6 +158,38 @@ def arguments(templates, *claimed):
     return [job["spec"]["arguments"] for job in told(templates, *claimed)["jobs"]]
 
 
+@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize(
+    ("values", "members", "indexes"),
+    [
+        ([10, 15, 20], {"start": 10, "step": 5}, [10, 15, 20]),
+        ([7, -3], {}, [7, -3]),
+        # What is no number cannot be an index.
+        (["a", "b"], {}, [0, 1]),
+        ([1, 2.5], {}, [0, 1]),
+        ([1, 2], {"unnamed": False}, [0, 1]),
+    ],
+)
+def test_each_member_knows_its_index(array, read, expand, values, members, indexes):
+    array(values, expand=expand, **members)
+    jobs = told(read[0], *(Claimed(1 + at, 1, 1, 1) for at in range(len(values))))["jobs"]
+    assert [job["index"] for job in jobs] == indexes
+
+
+def test_a_job_by_itself_has_no_index_and_costs_no_look_at_members(base, read, make_key):
+    spec = msgspec.to_builtins(payload(JobSpec(executable="/bin/true"), {}))
+    one = PreparedCohort(
+        key=make_key(), template=json.dumps(spec), expand=False, max_attempts=1, runs=((0, 1),)
+    )
+    base.do(Submit(base.live, PreparedSubmission(
+        owner=one.key.owner, group=one.key.group, vo=one.key.vo, name="", form="json", record="", members=None, count=1,
+        cohorts=(one,),
+    )))  # fmt: skip
+    templates, done = read
+    assert "index" not in told(templates, Claimed(1, 1, 1, 1))["jobs"][0]
+    assert done == [("body", 1)]
+
+
 def test_each_member_gets_its_own_value(array, read):
     templates, done = read
     first = array(["a", "b", "c"]).first
@@ -174,7 +207,7 @@ def test_claims_of_equal_jobs_share_the_stored_body(array, read):
     templates, done = read
     array(["a", "b"], expand=False)
     assert arguments(templates, Claimed(1, 1, 1, 1), Claimed(2, 1, 1, 1)) == [["%s"], ["%s"]]
-    assert done == [("body", 1)]
+    assert done == [("body", 1), ("members", 1)]
 
 
 def test_nothing_to_run(read):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,7 +67,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(bootstrap, "build_zipapp", lambda _: None)
+    monkeypatch.setattr(bootstrap, "build_zipapp", lambda target: target.write_bytes(b""))
     return Files(tmp_path)
 
 
@@ -134,6 +135,7 @@ def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files
     assert found["list-match slurm"].step() == 0, "nothing is wanted"
 
 
+@pytest.mark.slow
 def test_a_batch_system_that_has_pilots_is_polled_from_the_start(files, monkeypatch):
     """Whether it is configured or not any more."""
     files.start()
@@ -160,3 +162,31 @@ def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
     background._reload()
     assert background.usage.options.corrector == "usage"
     assert background.side.policy.drawn_share("a") < 1000 < background.side.policy.drawn_share("b")
+
+
+def test_shares_by_command_hold_from_the_start_and_after_a_change_of_the_files(files):
+    def change(what, share):
+        writer = files.load().database.writer()
+        values = (what, share)
+        writer.execute(
+            "INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (1, 'g', ?, ?, '', 'ann', 'x')",
+            values,
+        )
+        writer.close()
+
+    files.start()
+    change("share-set", 7)
+    background = files.start()
+    assert background.policy.shares()["g"].share == 7
+    files.write("Slots = 7")
+    background._reload()
+    assert (background.local.slots, background.director.policy.shares()["g"].share) == ({Q: 7}, 7)
+    change("share-reset", None)
+    background._reload()
+    assert background.policy.shares()["g"].share == 1000
+    change("share-set", 8)
+    background.director = SimpleNamespace(db=background.director.db, tick=lambda _: None)
+    for watch in background.backends.watches.values():
+        watch.polled.set()
+    background._direct()
+    assert background.policy.shares()["g"].share == 8

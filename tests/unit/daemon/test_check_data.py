@@ -54,6 +54,12 @@ def test_counters_that_are_wrong_are_named(config, db):
     assert fault.startswith("The counters of 1 task queues are wrong (7); the server repairs")
 
 
+def test_usage_that_no_attempt_has_used_is_named(config, db):
+    db.execute("INSERT INTO usage_day VALUES (20000, 'ann', 'g', 'vo', 'S', 'ok', 1, 1, 5, 5, 5, 5)")
+    db.close()
+    assert check_data(config) == ["The usage of some days is not what their attempts used (2024-10-04)."]
+
+
 def test_pages_that_are_overwritten_are_found(config, db):
     db.execute("CREATE TABLE note (text TEXT)")
     with db:

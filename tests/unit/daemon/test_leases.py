@@ -222,21 +222,23 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
 
 
 @pytest.mark.parametrize(("corrector", "share"), [("usage", 500.0), ("none", 1000.0)])
-def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no_corrector(
+def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_unless_it_has_no_corrector(
     monkeypatch: pytest.MonkeyPatch, corrector: str, share: float
 ) -> None:
     monkeypatch.setattr(server_module, "keep", lambda *_: None)
     monkeypatch.setattr(server_module, "kept_file", lambda _: None)
+    by_command = lambda _, policy: policy.know_shares(1, {"set": 5.0})  # noqa: E731
+    monkeypatch.setattr(server_module, "know_shares", by_command)
     resources = load_resources([("g.toml", "[group.a]\n[group.b]\n")])
     slices = [SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})]
     known = KnownUsage(
         at=0.0, currency="starts", most=5.0, slices=slices, arenas=[Arena([""], ["a", "b"])], owners={}
     )
-    state, drawn = ConfigurationState(), []
+    state, drawn = ConfigurationState(), list[float]()
 
     async def command(change: Any) -> Any:
         if change.change is set_shares:
-            drawn.append(change.values[1]["a"].share)
+            drawn.extend(change.values[1][name].share for name in ("a", "set"))
         return {}
 
     async def note(_notes: list[AuditNote]) -> None:
@@ -257,7 +259,7 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     )
     live = SimpleNamespace(queues=SimpleNamespace(packs=True))
     core = SimpleNamespace(
-        note=note, command=command, live=live, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
+        note=note, command=command, live=live, reader=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
     )  # fmt: skip
     server = Server.__new__(Server)
@@ -267,7 +269,7 @@ def test_a_changed_configuration_keeps_what_corrects_the_shares_unless_it_has_no
     monkeypatch.setattr(server, "_policy", lambda *_: Policy(resources))
     monkeypatch.setattr(server, "_offer_anew", offer_anew)
     asyncio.run(server._watch_config())
-    assert drawn == [share]
+    assert drawn == [share, 5.0]
     assert core.jsv.is_set
     assert core.gates.lifetime_s == 60.0
     assert not live.queues.packs

@@ -109,16 +109,19 @@ def test_a_queue_broken_for_ever_overflows_nothing():
     ("breaker", "text"),
     [
         (Breaker(failures=2), "closed, 2 failures in a row"),
-        (trip(Breaker(), now=0.0), "open for 60 s more after 3 failures: qsub: no"),
-        (settle(trip(Breaker(), now=0.0), now=100.0), "half-open, one probe allowed, after 3 failures"),
+        (trip(Breaker(), now=0.0), "pilots do not start there: qsub: no"),
+        (
+            settle(trip(Breaker(), now=0.0), now=100.0),
+            "pilots did not start there, and one may try it: qsub: no",
+        ),
         (
             Breaker(state=BreakerState.HALF_OPEN, failures=3, probing=True),
-            "half-open, one probe under way, after 3 failures: no reason given",
+            "pilots did not start there, and one tries it now: the reason is not known",
         ),
     ],
 )
 def test_it_describes_itself(breaker, text):
-    assert text in describe_breaker(breaker, now=40.0)
+    assert describe_breaker(breaker) == text
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["ok", "no", "submit", "wait"]), st.floats(0, 500)), max_size=40)

@@ -56,7 +56,7 @@ def test_names_do_not_depend_on_case(spelling):
     ("alias", "name"),
     [("Sites", "Site"), ("BannedSites", "BannedSite"), ("GridCEs", "GridCE"), ("Platforms", "Platform"),
      ("PilotTypes", "PilotType"), ("SubmitPools", "SubmitPool"), ("Tags", "Tag"), ("MaxRAM", "Memory"),
-     ("UserPriority", "Priority"), ("Project", "JobGroup"), ("VirtualOrganization", "VO"), ("OwnerDN", "Owner")],
+     ("UserPriority", "Priority"), ("Project", "JobGroup"), ("VirtualOrganization", "VO"), ("OwnerName", "Owner")],
 )  # fmt: skip
 def test_aliases(alias, name):
     assert BY_SPELLING[alias] is BY_SPELLING[name]

@@ -6,7 +6,7 @@ import pytest
 
 from lodesman.errors import Impossible, InvalidJob, LodesmanError
 from lodesman.jobs import locate, read_description
-from lodesman.jobs.attributes import _place_of, invalid
+from lodesman.jobs.attributes import invalid, place_of
 from lodesman.jobs.record import NO_POSITIONS
 from lodesman.jobs.values import Mistake
 
@@ -56,19 +56,19 @@ TEXTS = {
 @pytest.mark.parametrize("form", ["jdl", "json"])
 def test_case_aliases_and_parts(form, attribute, line):
     parsed = read_description(TEXTS[form], form=form)
-    found = _place_of(attribute, parsed.positions)
+    found = place_of(attribute, parsed.positions)
     assert (found and found[0]) == line
 
 
 def test_sections_of_a_cfg():
     text = "Executable = x\nsite = A\nRequirements\n{\n  Disk = 5\n}\n"
     places = read_description(text, form="cfg").positions
-    assert [_place_of(name, places)[0] for name in ("Sites", "Requirements.DISK")] == [2, 5]
-    assert _place_of("Requirements.Memory", places) == _place_of("Requirements", places)
+    assert [place_of(name, places)[0] for name in ("Sites", "Requirements.DISK")] == [2, 5]
+    assert place_of("Requirements.Memory", places) == place_of("Requirements", places)
 
 
 def test_without_positions_there_is_no_place():
-    assert _place_of("Site", NO_POSITIONS) is None
+    assert place_of("Site", NO_POSITIONS) is None
     wrong = invalid("Site", Mistake("is wrong"), NO_POSITIONS, right="another")
     assert (wrong.message, wrong.hint, wrong.data) == (
         "Site is wrong.",

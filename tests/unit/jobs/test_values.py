@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.jobs import values
-from lodesman.jobs.values import Mistake
+from lodesman.jobs.measures import megabytes, seconds
+from lodesman.jobs.values import Mistake, environment
 
 MEMORY = values.whole(0, 1_000)
 POSITIVE = values.whole(1, 10)
@@ -210,7 +211,12 @@ def test_paths_that_are_refused(path, words):
 def test_input_files_may_come_from_anywhere_but_not_under_one_name():
     assert INPUT(["/home/me/a.dat", "b/c.dat"]) == ("/home/me/a.dat", "b/c.dat")
     assert "two files named 'a.dat'" in refused(INPUT, ["x/a.dat", "/y/a.dat"])
-    assert "leaves its directory" in refused(INPUT, "../a")
+    assert INPUT(["../a", "b/../../c/", "lfn"]) == ("../a", "b/../../c/", "lfn")
+    for nothing in ("..", "a/..", "/", "../.", "a/../"):
+        assert "names no file" in refused(INPUT, nothing)
+    for remote in ("LFN:/vo/a", "lfn:a", "SB:SE|/a", "gsiftp://host/a", "https://host/a"):
+        assert "let the payload fetch it" in refused(INPUT, remote)
+        assert "let the payload copy it" in refused(OUTPUT, remote)
     assert INPUT([]) == INPUT("") == ()
 
 
@@ -387,3 +393,53 @@ def test_a_text_makes_no_longer_list_than_a_list(reader, mark):
     fits, more = (quote + mark.join(f"a{n}=" for n in range(count)) + quote for count in (10_000, 10_001))
     assert len(reader(fits)) == 10_000
     assert "has 10001 items; at most 10000" in refused(reader, more)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2h", 7200), ("1h30m", 5400), ("1 h 30 min", 5400), ("1.5 h", 5400), ("90 MIN", 5400), ("1-12:00:00", 129_600),
+        ("00:00:09", 9), ("2 d", 172_800), ("1w", 604_800), ("0.1s", 1), ("3600", 3600), (60.0, 60), ("6e1", 60),
+    ],
+)  # fmt: skip
+def test_times(text, number):
+    assert seconds(1, 10**9)(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("4G", 4096),
+        ("4 GB", 4096),
+        ("1.5gib", 1536),
+        ("300M", 300),
+        ("1 T", 1 << 20),
+        ("1k", 1),
+        ("2048", 2048),
+        (7, 7),
+    ],
+)
+def test_sizes(text, number):
+    assert megabytes(0, 2**30)(text) == number
+
+
+@pytest.mark.parametrize("read", [seconds(1, 10**9), megabytes(1, 2**30)])
+@pytest.mark.parametrize(
+    "text", ["", "h", "4 parsecs", "4 G 3 M", "1h-2", "-4G", "1h2k", "4GBs", "1:30", "0s", "1e99G", True]
+)
+def test_what_is_no_time_and_no_size(read, text):
+    with pytest.raises(Mistake):
+        read(text)
+
+
+def test_no_number_is_read_that_leaves_the_bounds():
+    with pytest.raises(Mistake, match="too large"):
+        seconds(1, 10**9)("99999-00:00:00")
+    with pytest.raises(Mistake, match="too small"):
+        seconds(1, 10**9)("0.0 h")
+
+
+def test_what_a_job_knows_of_itself_cannot_be_set():
+    with pytest.raises(Mistake, match="sets LODE_TOKEN; a job cannot set what begins with LODE_"):
+        environment({"LODE_TOKEN": "x"})
+    assert environment("lode_token=x;MY_LODE_=y") == {"lode_token": "x", "MY_LODE_": "y"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.pilot.features import FeatureReader, Features, read_features
+from lodesman.pilot.features import FeatureReader, Features, read_features, reading_s
 
 
 def write(root: Path, **files: str) -> None:
@@ -159,6 +159,28 @@ def test_the_reader_reads_again_and_hangs_alone():
     assert reader.latest == seen[2] == Features(shutdowntime=2)
     reader.close()
     hangs.set()
+
+
+def test_web_servers_are_asked_less_often():
+    assert reading_s({"JOBFEATURES": "/run/x"}) == reading_s({}) == 10
+    assert reading_s({"JOBFEATURES": "/run/x", "MACHINEFEATURES": "http://x"}) == 60
+
+
+def test_the_reader_reads_at_once_when_it_is_stirred():
+    again = threading.Event()
+    values = iter((Features(), Features(shutdowntime=1)))
+
+    def read(*_):
+        found = next(values)
+        if found.shutdowntime:
+            again.set()
+        return found
+
+    reader = FeatureReader({}, read=read)
+    reader.start(3600.0)
+    reader.stir()
+    assert again.wait(60)
+    reader.close()
 
 
 def test_the_first_values_are_not_waited_for_for_ever():

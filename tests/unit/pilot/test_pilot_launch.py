@@ -20,7 +20,8 @@ def test_environment(make_job, tmp_path):
         7,
         attempt=2,
         environment={
-            "A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no", "LODESMAN_COMMIT": "/x", "JOBSTATUS": "/x"
+            "A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no", "LODESMAN_COMMIT": "/x", "JOBSTATUS": "/x",
+            "LODE_SITE": "no",
         },
     )  # fmt: skip
     values = _environment_for(job, tmp_path, {**ENVIRONMENT, "JOBSTATUS": "/y"}, "s1")
@@ -30,12 +31,38 @@ def test_environment(make_job, tmp_path):
         "LODESMAN_STAMP": "s1",
         "HOME": "/mine",
         "TMPDIR": str(tmp_path / ".tmp"),
+        "OMP_NUM_THREADS": "1",
         "A": "ä",
         "LODESMAN_JOB": "7.2",
         "JOBID": "7",
         "LODESMAN_COMMIT": str(tmp_path / ".tmp/.commit"),
     }
     assert _environment_for(make_job(), tmp_path, {}, "s1")["PATH"]
+
+
+def test_a_job_is_told_what_it_is_and_nothing_of_its_pilot_s_tokens(run, make_job, tmp_path):
+    pilot = {**ENVIRONMENT, "LODE_TOKEN": "secret", "LODE_SERVER": "http://here", "LODE_SITE": "elsewhere"}
+    echo = ("/bin/sh", "-c", "env | grep -e ^LODE_ -e ^OMP_ | sort")
+    job = make_job(7, *echo, attempt=2, cores=4, memory_mb=2000, index=0)
+    launch = prepare(job, tmp_path, pilot, "s1", site="North")
+    assert run(launch) == 0
+    launch.close()
+    assert (tmp_path / "std.out").read_text().split() == [
+        "LODE_ARRAY_INDEX=0", "LODE_ATTEMPT=2", "LODE_CORES=4", "LODE_JOB_ID=7", "LODE_MEMORY_MB=2000",
+        "LODE_SITE=North", "OMP_NUM_THREADS=4",
+    ]  # fmt: skip
+
+
+def test_what_is_not_known_of_a_job_is_not_said(run, make_job, tmp_path):
+    job = make_job(
+        7, "/bin/sh", "-c", "env | grep -e ^LODE_ -e ^OMP_ | sort", environment={"OMP_NUM_THREADS": "3"}
+    )
+    launch = prepare(job, tmp_path, ENVIRONMENT, "s1")
+    assert run(launch) == 0
+    launch.close()
+    assert (tmp_path / "std.out").read_text().split() == [
+        "LODE_ATTEMPT=1", "LODE_CORES=1", "LODE_JOB_ID=7", "OMP_NUM_THREADS=3"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}])

@@ -306,6 +306,18 @@ def test_an_announced_shutdown_ends_payloads_before_it(make, served, make_job):
     assert pilot._roster.slot.ends == pytest.approx(time.monotonic() + soon - time.time(), abs=1)
 
 
+def test_after_a_notice_what_ends_in_time_goes_on(make, served, make_job, lines):
+    served.claims = [ClaimReply((make_job(1, "sleep", "1"),))]
+    read: list[None] = []
+    pilot = make(read_features=lambda: read.append(None), flush_s=5.0)
+    later(running(served), lambda: pilot.notice(60))
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "ok")}
+    assert served.left == [("drained", "")]
+    assert ("notice", {"seconds": 60}) in lines
+    assert read, "the site may have said when"
+
+
 def test_a_shutdown_before_the_start_is_ignored_and_logged(make, served, lines):
     served.join_fault = JoinRefused("No.")
     make(features=lambda: Features(shutdowntime=1000))

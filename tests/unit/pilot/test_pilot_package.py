@@ -97,6 +97,34 @@ def test_a_file_that_cannot_be_removed_is_blanked(archive, tmp_path):
     assert (tmp_path / "spool").read_text().strip() == ""
 
 
+def test_its_own_file_may_be_in_the_archive(archive, tmp_path):
+    """`lode pilot file`: it works in a folder of its own, which is gone at the end; the archive stays."""
+    whole, temporary = tmp_path / "whole.pyz", tmp_path / "tmp"
+    temporary.mkdir()
+    whole.write_bytes(archive.read_bytes())
+    with zipfile.ZipFile(whole, "a") as more:
+        more.writestr(
+            "pilot.json",
+            json.dumps({"servers": ["http://grid.example"], "join_token": "secret", "stamp": "s"}),
+        )
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [sys.executable, str(whole)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert (done.returncode, whole.exists(), list(temporary.iterdir())) == (2, True, [])
+    assert "would travel to http://grid.example:80 in the clear" in json.loads(done.stderr)["fault"]
+    assert "secret" not in done.stderr
+    (tmp_path / "given.json").write_text("{")
+    done = run(whole, "--file", "given.json", cwd=tmp_path)  # one that is given goes first
+    assert "not JSON" in json.loads(done.stderr)["fault"]
+
+
 def test_a_directory_that_cannot_be_used(archive, tmp_path):
     content = {"servers": ["http://127.0.0.1:1"], "join_token": "secret", "stamp": "s"}
     (tmp_path / "pilot.json").write_text(json.dumps(content))
@@ -105,6 +133,7 @@ def test_a_directory_that_cannot_be_used(archive, tmp_path):
     assert done.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "change"),
     [(".py", lambda _: b"?"), (".pyc", lambda content: b"\0\0\0\0" + content[4:])],

@@ -72,6 +72,40 @@ def test_a_shutdown_of_this_job_retires_at_once():
     assert (slot.ends, slot.is_over(5.0)) == (80_000, True)
 
 
+def test_of_a_short_notice_little_is_kept_back():
+    """However old the pilot is: what ends in time goes on."""
+    site = Site()
+    slot = site.says(80_000.0, shutdowntime_job=at(80_120))
+    assert (slot.ends, slot.reserve_s) == (80_120, 10 + 20)
+    assert site.says(80_060.0, shutdowntime_job=at(80_120)) is slot
+    assert site.says(80_060.0, shutdowntime_job=at(99_999)).reserve_s == 10 + 60
+
+
+def test_a_notice_of_the_batch_system_is_a_shutdown_of_this_job():
+    site = Site(life=50_000.0)
+    site.known.notice(120, START + 1_000)
+    slot = site.says(1_000.0)
+    assert (slot.ends, slot.shutdown, slot.reserve_s, slot.is_over(1_000.0)) == (1_120, 1_120, 30, True)
+    assert site.says(1_060.0) is slot
+
+
+@pytest.mark.parametrize(("life", "features"), [(1_200.0, {}), (0.0, {"shutdowntime_job": at(1_200)})])
+def test_a_notice_says_nothing_new_if_the_end_is_known(life, features):
+    """It comes up to a minute too early; if what it announced is taken back, it is void."""
+    site = Site(life=life)
+    before = site.says(1_000.0, **features)
+    site.known.notice(120, START + 1_030)
+    assert site.says(1_030.0, **features) is before
+    assert before.ends == 1_200
+    assert site.says(1_060.0).ends == (life or None)
+
+
+def test_a_notice_counts_if_a_known_end_is_later_than_it_can_be():
+    site = Site(life=1_300.0)
+    site.known.notice(120, START + 1_000)
+    assert site.says(1_000.0, shutdowntime_job=at(9_000)).ends == 1_120
+
+
 @pytest.mark.parametrize(
     ("grace", "retires"),
     [

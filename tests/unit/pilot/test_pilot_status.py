@@ -14,7 +14,6 @@ from lodesman.jobstatus import channel
 from lodesman.pilot import jobstatus as writer_module
 from lodesman.pilot import roster as roster_module
 from lodesman.pilot.decisions import SERVER, Slot, Stop
-from lodesman.pilot.features import Features
 from lodesman.pilot.jobstatus import StatusWriter, allocated_cores
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.roster import Roster
@@ -247,7 +246,7 @@ def test_a_pilot_of_its_own_directory(world, tmp_path):
     directory = tmp_path / "site" / "s1"
     one.writer.step()
     assert status(directory)["used_CPU"] == "0"
-    assert directory.stat().st_mode & 0o777 == 0o755
+    assert directory.stat().st_mode & 0o777 == 0o700
     one.writer.leave()
     assert not directory.exists()
 
@@ -308,14 +307,25 @@ def test_a_lock_that_others_hold_is_waited_for_in_vain(world, make_job, clock, m
 
 
 @pytest.mark.parametrize(
-    ("declared", "environment", "cores"),
+    ("environment", "cores"),
     [
-        (16, {"SLURM_CPUS_ON_NODE": "8"}, 16),
-        (None, {"SLURM_CPUS_ON_NODE": "8"}, 8),
-        (None, {"NSLOTS": "6"}, 6),
-        (None, {"NSLOTS": "two", "NCPUS": "0"}, 4),
-        (None, {}, 4),
+        ({"SLURM_CPUS_ON_NODE": "8"}, 8),
+        ({"NSLOTS": "6", "NCPUS": "5"}, 6),
+        ({"NSLOTS": "two", "NCPUS": "0"}, None),
+        ({}, None),
     ],
 )
-def test_the_allocated_cores(declared, environment, cores):
-    assert allocated_cores(Features(allocated_cpu=declared).allocated_cpu, environment, 4) == cores
+def test_the_allocated_cores(environment, cores):
+    assert allocated_cores(environment) == cores
+
+
+def test_the_allocated_cores_of_a_slot_of_htcondor(tmp_path):
+    scratch, ad = {"_CONDOR_SCRATCH_DIR": str(tmp_path)}, tmp_path / ".machine.ad"
+    assert allocated_cores({**scratch, "NCPUS": "3"}) == 3
+    ad.write_text('DetectedCpus = 64\nCpus = 8\nTotalSlotCpus = 16\nMyType = "Machine"\n')
+    assert allocated_cores({**scratch, "NCPUS": "3"}) == 8
+    named = {"_CONDOR_MACHINE_AD": str(ad), "_CONDOR_SCRATCH_DIR": "/nowhere"}
+    assert allocated_cores(named) == 8
+    assert allocated_cores({**named, "SLURM_CPUS_ON_NODE": "2"}) == 2
+    ad.write_text("Cpus = undefined\n")
+    assert allocated_cores(named) is None

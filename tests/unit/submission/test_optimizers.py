@@ -14,7 +14,7 @@ from lodesman.jobs import JobSpec, cohorts, read_description, read_job
 from lodesman.matching.offers import PoolScope, offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
-from lodesman.submission import JobDraft, optimize
+from lodesman.submission import JobDraft, ban_of_nothing, optimize
 
 TEXT = """
 [job_description]
@@ -62,14 +62,13 @@ def test_jobs_that_are_alike_share_a_key_whatever_they_run():
     assert optimize(draft(memory_mb=1), WORLD).key != one.key
 
 
-@pytest.mark.parametrize(("attribute", "field"), [("Site", "sites"), ("BannedSite", "banned_sites")])
-def test_an_unconfigured_site_is_refused(attribute, field):
+def test_an_unconfigured_site_is_refused():
     with pytest.raises(InvalidJob) as caught:
-        optimize(draft(**{field: ("Nroth",)}), WORLD)
-    assert caught.value.data["attribute"] == attribute
+        optimize(draft(sites=("Nroth",)), WORLD)
+    assert caught.value.data["attribute"] == "Site"
     assert "North" in caught.value.hint
     with pytest.raises(InvalidJob) as caught:
-        optimize(draft(**{field: ("Atlantis",)}), WORLD)
+        optimize(draft(sites=("Atlantis",)), WORLD)
     assert "lode site ls" in caught.value.hint
 
 
@@ -78,8 +77,13 @@ def test_what_is_not_there_may_be_waited_for():
     assert "Site excludes 2 of 2" in done.never
     done = optimize(replace(draft(sites=("Nroth", "North")), hold=True), WORLD)
     assert done.never == ""
-    with pytest.raises(InvalidJob, match="BannedSite"):
-        optimize(replace(draft(banned_sites=("Nroth",)), hold=True), WORLD)
+
+
+def test_an_unconfigured_site_may_be_banned():
+    assert optimize(draft(banned_sites=("Nroth",)), WORLD).never == ""
+    assert ban_of_nothing("North", WORLD) == ""
+    assert ban_of_nothing("Nroth", WORLD).endswith("'Nroth' for VO lab; the ban is kept. Did you mean North?")
+    assert ban_of_nothing("Atlantis", WORLD).endswith("'Atlantis' for VO lab; the ban is kept.")
 
 
 def test_an_unconfigured_submission_pool_is_refused_or_its_job_held():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import resources
-from lodesman.answers.nodes import QueueId
+from lodesman.answers.nodes import BreakerOrder, QueueId
 from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
 from lodesman.answers.why_queues import GateLoad, QueueBreaker
 from lodesman.background.candidates import OwnQueue
@@ -33,6 +33,7 @@ from lodesman.why.verdict import (
     judge_offer,
     judge_work,
     least_job_refused,
+    opener_of,
     verdict_of,
     who_opens,
 )
@@ -157,19 +158,37 @@ def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
     [
         (["max-total", "max-waiting"], "time, as pilots there start or end; or the site administrator"),
         (["breaker", "unknown-load", "breaker"],
-         ("time, it is tried again by itself; or the administrator of the batch system; "
+         ("the site administrator or the administrator of the batch system, by mending what stops the pilots; then: "
+          "lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then); "
           "the administrator of the batch system, by making it report its load")),
         (["closed"], "an administrator: lode site open"),
         (["list-match", "list-match"],
          ("the site administrator: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or "
           "the administrator of the batch system")),
-        (["no-backend"], "the site administrator: Backend; or the person who starts pilots there"),
+        (["no-backend"],
+         ("an administrator: lode pilot file, whose files anyone can start there; or "
+          "the site administrator: Backend")),
         (["unknown", "no-demand"], "the server, at the director's next iteration"),
         ([], "time, as pilots there start or end; or the site administrator"),
     ],
 )  # fmt: skip
 def test_each_actor_who_can_open_gates_is_named_once(gates, who):
     assert who_opens(gates) == who
+
+
+def test_who_mends_what_stops_pilots_depends_on_where_they_start():
+    """On the server's own machine no site administrator can; an order is taken back by whoever may give one."""
+    said = "pilots do not start there: no python9"
+    here, elsewhere = opener_of("breaker", said, ["local"]), opener_of("breaker", said, ["local", "slurm"])
+    assert who_opens([here]).startswith("the server administrator, on whose machine these pilots start")
+    assert who_opens([elsewhere]).startswith(
+        "the site administrator or the administrator of the batch system"
+    )
+    order = BreakerOrder("A", "c", "q", state="open", reason="a new disk", ordered_by="root", at=0.0)
+    assert who_opens([opener_of("breaker", order.text, ["local"])]) == (
+        "an administrator: lode queue breaker SITE/CE/QUEUE auto"
+    )
+    assert opener_of("max-total", said, ["local"]) == "max-total"
 
 
 def test_what_the_last_iteration_did_for_each_task_queue():

@@ -22,6 +22,12 @@ _SECONDS = 60.0
 _MOST_BYTES = 64
 _ODD = re.compile(r"^\.|[^A-Za-z0-9_.@+-]")
 SHUTDOWN = "shutdowntime_job"
+# Not sooner than the grace that the site, and not the job, has promised; a number of another form counts as none.
+_WRITE_THERE = """\
+end={ends}; grace={grace}; \
+if [ -f "$grace" ] && [ ! -h "$grace" ] && [ -O "$grace" ]; then grace=$(head -c 19 "$grace"); case $grace in \
+'' | 0?* | *[!0-9]* | ??????????*) ;; *) grace=$(($(date +%s) + grace)); [ "$end" -ge "$grace" ] || end=$grace ;; esac; fi; \
+echo "$end" >{file}.new && mv {file}.new {file}"""
 
 
 class SiteFault(RuntimeError):
@@ -76,8 +82,8 @@ class JobPlaces:
 
     def _on_node(self, node: str, path: str, ends: int) -> Act:
         words = [word.replace("{node}", node) for word in shlex.split(self.write_with)]
-        file = shlex.quote(path)
-        return Act((*words, f"echo {ends} >{file}.new && mv {file}.new {file}"))
+        file, grace = shlex.quote(path), shlex.quote(f"{os.path.dirname(path)}/grace_secs_job")  # noqa: PTH120
+        return Act((*words, _WRITE_THERE.format(ends=ends, file=file, grace=grace)))
 
 
 def _filled(text: str, job: Candidate, node: str) -> str:

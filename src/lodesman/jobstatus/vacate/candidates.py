@@ -6,8 +6,8 @@ The batch system's own numbers bound what a job claims; a job that says nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from lodesman.jobstatus.values import Status
@@ -17,7 +17,7 @@ KILL, DRAIN = "kill", "drain"
 SILENT_FACTOR = 0.8
 MARGIN = 0.7
 SIGMA = 0.3
-"""How far ends are from what was expected of them, as the standard deviation of the logarithm, where it is not given."""
+"""How far ends are from what was expected of them, as the standard deviation of the logarithm, where nothing was learned."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Candidate:
 
     owner: the name of the account; uid: None if the account is not known here. started, batch_ends: UNIX seconds (None: no
     limit known). memory_mb, gpus: what the batch system takes back. age: seconds since the job last wrote (None: it never
-    did). can_drain: there is a way to ask it. note: why its numbers could not be read. task: its name as a task of an array,
-    where commands need that.
+    did). can_drain: there is a way to ask it. note: why its numbers cannot be read, or are not believed. task: its name as a
+    task of an array, where commands need that.
     """
 
     job: str
@@ -46,6 +46,7 @@ class Candidate:
     can_drain: bool = True
     note: str = ""
     task: str = ""
+    is_believed: bool = True
 
     @property
     def priority(self) -> int:
@@ -59,15 +60,17 @@ class Candidate:
     @property
     def is_silent(self) -> bool:
         """It publishes nothing that can be used."""
-        return self.estimate is None or self.age is None or self.age > SILENT_SECONDS
+        return not self.is_believed or self.estimate is None or self.age is None or self.age > SILENT_SECONDS
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """When a drain is in time. kind: `expected`, `max`, `margin` (value: part of the deadline) or `risk` (value: sigma)."""
+    """When a drain is in time. kind: `expected`, `max`, `margin` (value: part of the deadline) or `risk` (value: sigma;
+    None: that of each owner).
+    """
 
     kind: str = "margin"
-    value: float = MARGIN
+    value: float | None = MARGIN
 
     def in_time(self, estimate: Estimate, within: float) -> bool:
         """Whether a draining job is counted on to end in this time (seconds). `risk` prices the chance that it does not."""
@@ -76,26 +79,34 @@ class Confidence:
         if self.kind == "max":
             return enforced
         if self.kind == "margin":
-            return enforced or (expected is not None and expected <= self.value * within)
+            return enforced or (expected is not None and expected <= (self.value or 0.0) * within)
         return expected is not None and (self.kind == "risk" or expected <= within)
 
-    def missed(self, estimate: Estimate, within: float) -> float:
-        """The chance that it runs longer; 0 but for `risk`."""
+    def missed(self, estimate: Estimate, within: float, sigma: float) -> float:
+        """The chance that it runs longer; 0 but for `risk`. sigma: of `Terms.sigma`."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         if self.kind != "risk" or expected is None or (most is not None and most <= within):
             return 0.0
-        if not self.value or expected <= 0:
+        if not sigma or expected <= 0:
             return float(expected > within)
-        return 0.5 * math.erfc(math.log(within / expected) / (self.value * math.sqrt(2)))
+        return 0.5 * math.erfc(math.log(within / expected) / (sigma * math.sqrt(2)))
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How jobs are priced. within: seconds until the cores must be free; 0: now, so that nothing can drain."""
+    """How jobs are priced. within: seconds until the cores must be free; 0: now, so that nothing can drain. sigmas: how far
+    ends of an owner are from what was expected, as was learned; '': of all others.
+    """
 
     within: float = 0.0
     confidence: Confidence = Confidence()
     silent_factor: float = SILENT_FACTOR
+    sigmas: Mapping[str, float] = field(default_factory=dict)
+
+    def sigma(self, owner: str) -> float:
+        """For the risk that a job of this owner ends late."""
+        given = self.confidence.value if self.confidence.kind == "risk" else None
+        return self.sigmas.get(owner, self.sigmas.get("", SIGMA)) if given is None else given
 
 
 @dataclass(frozen=True)
@@ -166,7 +177,7 @@ def _drain(one: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | 
     batch_left = None if one.batch_ends is None else max(0, math.floor(one.batch_ends - now))
     lefts = [left for left in (known.remaining_max, batch_left) if left is not None]
     waste = min([known.draining_waste, *(one.cores * left for left in lefts)])
-    missed = terms.confidence.missed(known, within)
+    missed = terms.confidence.missed(known, within, terms.sigma(one.owner))
     cost = round((1 - missed) * waste + missed * (kill_cost + one.cores * within))
     most = min([math.ceil(within), *lefts])
     reason = "ends by itself in time" + (f", but for a chance of {missed:.0%}" if missed >= 0.005 else "")

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from lodesman.jobstatus.vacate.candidates import DRAIN, Candidate, Terms
+from lodesman.jobstatus.vacate.candidates import DRAIN, Candidate, Confidence, Terms
 from lodesman.jobstatus.vacate.choice import Release, cheapest
+from lodesman.jobstatus.vacate.history import MOST_ENDS, KnownEnd, VacateHistory
 from lodesman.jobstatus.vacate.plan import VacateRequest, make_plan
 from lodesman.jobstatus.vacate.several import ToFree
 from lodesman.jobstatus.waste import Running, estimate, publish
@@ -26,7 +27,8 @@ _MOST_PAYLOADS = 1000  # of one place in a pilot, one after the other
 class Assumed:
     """What accounting does not say. pilots: part of the jobs that run payloads one after the other, of this median (hours)
     and sigma of the logarithm; commits: part of the other jobs that save their work every hour; silent: part of all that
-    publish nothing; error: sigma of the logarithm of expected over real time left.
+    publish nothing; error: sigma of the logarithm of expected over real time left; spread: sigma of the logarithm of that of
+    owners.
     """
 
     pilots: float = 0.5
@@ -35,6 +37,11 @@ class Assumed:
     commits: float = 0.2
     silent: float = 0.0
     error: float = 0.3
+    spread: float = 0.5
+
+    def error_of(self, owner: str) -> float:
+        """Of this owner, always the same."""
+        return self.error * math.exp(random.Random(owner).gauss(0, self.spread))
 
 
 @dataclass(frozen=True)
@@ -110,9 +117,9 @@ def simulate_job(one: LoggedJob, assumed: Assumed, rng: random.Random, now: floa
     else:
         saved = math.floor((now - one.started) / _HOUR) * _HOUR if rng.random() < assumed.commits else 0.0
         payloads = [Running(one.cores, one.started, one.started + saved, one.ended)]
-    limit = None if one.limit is None else one.started + one.limit
+    limit, error = None if one.limit is None else one.started + one.limit, assumed.error_of(one.owner)
     seen = [
-        replace(each, expected_end=_expected(each.expected_end, assumed, rng, now), enforced_end=limit)
+        replace(each, expected_end=_expected(each.expected_end, error, rng, now), enforced_end=limit)
         for each in payloads
     ]
     candidate = Candidate(one.job, one.owner, (one.place,), one.cores, one.started, batch_ends=limit)
@@ -150,8 +157,21 @@ def _payload(one: LoggedJob, cores: int, assumed: Assumed, rng: random.Random, n
     return Running(cores, begun, begun, min(max(end, now), one.ended))
 
 
-def _expected(real: float, assumed: Assumed, rng: random.Random, now: float) -> float:
-    return now + (real - now) * math.exp(rng.gauss(0, assumed.error))
+def _expected(real: float, error: float, rng: random.Random, now: float) -> float:
+    return now + (real - now) * math.exp(rng.gauss(0, error))
+
+
+def learned(log: Iterable[LoggedJob], assumed: Assumed, rng: random.Random, now: float) -> dict[str, float]:
+    """What a site knows of the errors of owners by now, after the jobs of the log that have ended."""
+    ended: dict[str, int] = {}
+    for one in log:
+        if one.ended <= now:
+            ended[one.owner] = min(MOST_ENDS, ended.get(one.owner, 0) + 1)
+    seen = {
+        owner: tuple(KnownEnd(now, rng.gauss(0, assumed.error_of(owner))) for _ in range(count))
+        for owner, count in ended.items()
+    }
+    return VacateHistory(ends=seen).sigmas()
 
 
 # --- policies -------------------------------------------------------------------------------------------------------------
@@ -160,13 +180,14 @@ def _expected(real: float, assumed: Assumed, rng: random.Random, now: float) -> 
 @dataclass(frozen=True)
 class Losses:
     """Core-seconds that freeing some cores would lose: by killing the youngest first, by our kills now, by the best kills
-    there are, by our kills and drains, and by the best of these.
+    there are, by our kills and drains, by these with the risk learned of each owner, and by the best of these.
     """
 
     youngest: float
     kills: float
     best_kills: float
     mixed: float
+    risk: float
     best_mixed: float
 
 
@@ -178,7 +199,8 @@ def compare(jobs: Sequence[SimulatedJob], cores: int, now: float, terms: Terms) 
     killed = {job: one.killed(now) for job, one in by_id.items()}
     drained = {job: one.drained(now, terms.within) for job, one in by_id.items()}
     lost: list[float] = []
-    for asked in (replace(terms, within=0.0), terms):
+    risk = replace(terms, confidence=Confidence("risk", None))
+    for asked in (replace(terms, within=0.0), terms, risk):
         plan = make_plan(
             [one.candidate for one in jobs], VacateRequest(ToFree(cores), terms=asked, priority="off"), now
         )
@@ -188,6 +210,7 @@ def compare(jobs: Sequence[SimulatedJob], cores: int, now: float, terms: Terms) 
         kills=lost[0],
         best_kills=_best(jobs, killed, cores),
         mixed=lost[1],
+        risk=lost[2],
         best_mixed=_best(jobs, {job: min(killed[job], drained[job]) for job in by_id}, cores),
     )
 

@@ -31,7 +31,7 @@ _BY_ID = "j.id >= ? AND j.id <= ?"
 _ARRAYS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, s.name, s.created_at
 FROM submission s {{}} WHERE s.count > 1 AND s.base + s.count > ? AND {_BLOCKS}"""
 # What claims took of cohorts whose cursors are not written yet (`store.claim_log`): read once for a list.
-_REACHED = """SELECT a.cohort_id, max(a.job_id) + 1 FROM attempt a
+REACHED = """SELECT a.cohort_id, max(a.job_id) + 1 FROM attempt a
 WHERE a.id > (SELECT claims_at FROM leadership) AND a.cohort_id IS NOT NULL GROUP BY a.cohort_id"""
 _COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since, r.reason,
 r.next_reason, r.next_before FROM cohort c
@@ -44,18 +44,20 @@ WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 class JobQuery(JobsQuery, kw_only=True):
     """What a user asks for, at most `limit` jobs, in some `states`.
 
-    `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs.
+    `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs, or of the
+    `whole_vo`.
     """
 
     owner: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
+    whole_vo: bool = False
     states: Sequence[str] = ()
 
     @property
     def is_own(self) -> bool:
         """Whether all jobs have one owner."""
-        return self.owner is not None and not self.shared
+        return self.owner is not None and not self.shared and not self.whole_vo
 
     @property
     def order(self) -> str:
@@ -64,7 +66,7 @@ class JobQuery(JobsQuery, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _AlikeMembers:
+class AlikeMembers:
     """Members [start, stop) of one cohort in one state."""
 
     start: int
@@ -117,7 +119,10 @@ def _whose(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
     if query.owner is not None:
         where += " AND (s.owner = ?"
         values += (query.owner,)
-        if query.shared:
+        if query.whole_vo:
+            where += " OR s.vo = ?"
+            values += (query.vo,)
+        elif query.shared:
             where += f" OR s.vo = ? AND s.grp IN ({', '.join('?' * len(query.shared))})"
             values += (query.vo, *query.shared)
         where += ")"
@@ -131,13 +136,13 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
     """Members without a row and with first <= id <= last, submission by submission."""
     where, values = _whose(query)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.is_own else "submission_array"))
-    reached = dict(db.execute(_REACHED))
+    reached = dict(db.execute(REACHED))
     for submission in db.execute(
         f"{arrays}{where} ORDER BY s.base {query.order}", (first, first, last, *values)
     ):
         base, count = submission[1:3]
         start, stop = max(first - base, 0), min(last - base + 1, count)
-        runs = _alike(db, submission, start, stop, reached)
+        runs = alike_members(db, submission, start, stop, reached)
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             found = run.state
             if query.states and found.state not in query.states:
@@ -146,9 +151,9 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
                 yield from _each(submission, run, newest=query.newest)
 
 
-def _alike(
+def alike_members(
     db: Reader, submission: tuple[Any, ...], start: int, stop: int, reached: Mapping[int, int]
-) -> Iterator[_AlikeMembers]:
+) -> Iterator[AlikeMembers]:
     """The members [start, stop) that have no row, in runs of one state. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]
     for number, tq_id, cursor, template, begin, end, held, since, reason, first, before in db.execute(
@@ -158,16 +163,16 @@ def _alike(
         border = (before or 0) - base
         at, until = max(cursor, reached.get(number, 0) - base, start), min(end, stop)
         for left, right, *hole in db.execute(_HOLES, (number, until, max(begin, start))):
-            yield from _split(_AlikeMembers(at, min(left, until), waits, tq_id, template), border, soon)
+            yield from _split(AlikeMembers(at, min(left, until), waits, tq_id, template), border, soon)
             at = max(at, right)
             if hole[0] != "Moved":
-                yield _AlikeMembers(
+                yield AlikeMembers(
                     max(left, start), min(right, stop), jobs.hole_state(*hole), tq_id, template
                 )
-        yield from _split(_AlikeMembers(at, until, waits, tq_id, template), border, soon)
+        yield from _split(AlikeMembers(at, until, waits, tq_id, template), border, soon)
 
 
-def _split(run: _AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[_AlikeMembers]:
+def _split(run: AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[AlikeMembers]:
     """Members that wait, if there are any: the turn of those before the border is next, for another reason."""
     if run.start < min(run.stop, border):
         yield replace(run, stop=min(run.stop, border), state=soon)
@@ -175,7 +180,7 @@ def _split(run: _AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[
         yield replace(run, start=max(run.start, border))
 
 
-def _each(submission: tuple[Any, ...], run: _AlikeMembers, *, newest: bool) -> Iterator[Job]:
+def _each(submission: tuple[Any, ...], run: AlikeMembers, *, newest: bool) -> Iterator[Job]:
     number, base, _, owner, group, vo, name, created = submission
     alike = jobs.untaken(
         base, run.state, owner=owner, group=group, vo=vo, name=name, submitted_at=created,

@@ -270,9 +270,11 @@ def resolution_of_class(db: Reader, submission: int, job_class: str) -> Resoluti
 
 
 class StoredTemplate(NamedTuple):
-    """What is alike of jobs: whether `body`, what pilots are given as JSON, holds placeholders; `retry`: `jobs.retries`."""
+    """What is alike of jobs: `body`, what pilots are given as JSON; `fill` (`store.write.jobs.Fill`): what is filled in
+    there; `retry`: `jobs.retries`.
+    """
 
-    expand: int
+    fill: int
     max_attempts: int
     body: str
     retry: str | None

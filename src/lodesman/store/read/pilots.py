@@ -24,8 +24,8 @@ _LOST = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM p
 WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
-EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp
-FROM pilot p WHERE p.ended_at IS NULL"""
+EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp,
+p.backend FROM pilot p WHERE p.ended_at IS NULL"""
 _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
 _ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
@@ -55,6 +55,11 @@ _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? A
 # Only a pilot's claim has a token.
 _BOUND = f"""SELECT pilot_id, job_id, number FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND claim_token = ''"""
+
+
+_UNSTARTED = f"""SELECT p.id FROM pilot p {by_index("pilot_live")}
+WHERE p.ended_at IS NULL AND p.joined_at IS NULL AND p.backend = ? AND NOT EXISTS
+(SELECT 1 FROM token t WHERE t.pilot_id = p.id AND t.kind = 'join' AND t.expires_at >= ?)"""
 
 
 class PilotRow(Pilot, frozen=True):
@@ -110,6 +115,7 @@ class LivePilot(Struct, frozen=True):
     bound_job: int | None = None
     sent_to: str = ""
     stamp: str = ""
+    backend: str = ""
 
     @property
     def submitted_to(self) -> QueueId:
@@ -212,6 +218,11 @@ def pilots_in_short(db: Reader) -> list[LivePilot]:
         LivePilot(number, state, vo, QueueId(site, ce, queue), *more)
         for number, state, vo, site, ce, queue, *more in db.execute(_LIVE)
     ]
+
+
+def unstarted_pilots(db: Reader, backend: str, now: float) -> list[int]:
+    """Pilots that have not joined, and cannot any more: their join tokens have expired."""
+    return [number for (number,) in db.execute(_UNSTARTED, (backend, now))]
 
 
 def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:

@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from lodesman.answers.vocabulary import JobState
+from lodesman.jobs.followed import Moved
 from lodesman.store.dialect import greatest
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
@@ -111,6 +113,8 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
             (job.id, job.submission_id, tq_id, job.template_id, "Matched", number, claim.pilot_id, tx.now, event,
              attempt, job.max_attempts),
         )  # fmt: skip
+    if tx.moves is not None:
+        tx.moves.append(Moved(job.id, job.id, JobState.WAITING, JobState.MATCHED))
     return attempt
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
+from lodesman.jobs.followed import Moved
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
@@ -187,6 +189,13 @@ def add_event(tx: Transaction, ids: Ids, job_id: int, kind: str, *, previous: in
     return number
 
 
+def move_range(tx: Transaction, ids: Ids, jobs: range, old: JobState, new: JobState, **data: Any) -> None:
+    """Append the event of members without a row that came into another state (`add_hole`, `change_hole`)."""
+    add_range_event(tx, ids, jobs, new.value, **data)
+    if tx.moves is not None:
+        tx.moves.append(Moved(jobs[0], jobs[-1], old, new, data))
+
+
 def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: Any) -> None:
     """Append one event that holds for all these ids."""
     body = msgspec.json.encode(data).decode() if data else None
@@ -233,6 +242,8 @@ def force_move(
     if new in TERMINAL:
         tx.ended.append((row.submission_id, row.id, row.id))
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
+    if tx.moves is not None:
+        tx.moves.append(Moved(row.id, row.id, row.state, new, data))
 
 
 def change_row(
@@ -261,6 +272,14 @@ def insert_submission(
         (number, base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
          new.members, new.request_id, held, min(templates), max(templates), new.resolution),
     )  # fmt: skip
+
+
+class Fill(IntEnum):
+    """What is filled in at a claim: nothing; the placeholders of a member of an array and its index; its index alone."""
+
+    NOTHING = 0
+    ALL = 1
+    INDEX = 2
 
 
 def insert_template(tx: Transaction, number: int, new: StoredTemplate) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lodesman.answers.service import Old
-from lodesman.store import audit
+from lodesman.store import accounting, audit
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
@@ -46,6 +46,7 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     """Delete jobs with all their events and attempts."""
     mark_ids(tx, "event", "attempt", "template")
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
+    accounting.add_before_purge(tx, [head for head in last["attempt"] if head is not None])
     for table, heads in last.items():
         sql = f"{CHAIN.format(table)} DELETE FROM {table} WHERE id IN (SELECT id FROM chain)"
         tx.write(sql, (keys(head for head in heads if head is not None),))

@@ -1,0 +1,45 @@
+"""Input files on their way to the server, each content once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from lodesman.access.caller import Caller
+from lodesman.answers import calls
+from lodesman.answers.requests import FileBody, SandboxAt
+from lodesman.errors import LodesmanError, NotFound
+
+
+def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
+    """Digest and size of each file. Raises OSError."""
+    from lodesman.client import sha256_of
+
+    return {path: FileBody(sha256_of(path), path.stat().st_size) for path in dict.fromkeys(paths)}
+
+
+def distinct(files: Mapping[Path, FileBody]) -> dict[str, tuple[Path, FileBody]]:
+    """One file for each content, by its digest."""
+    return {one.sha256: (path, one) for path, one in files.items()}
+
+
+def upload(
+    caller: Caller, files: Mapping[Path, FileBody], advance: Callable[[int], None] = lambda _: None
+) -> None:
+    """Upload what the server does not have yet; `advance` gets the bytes of each. Raises what the client raises, with the
+    file.
+    """
+    for path, one in distinct(files).values():
+        try:
+            caller.call(calls.SANDBOX, SandboxAt(one.sha256))
+        except NotFound:
+            _send(caller, path, one.sha256)
+        advance(one.size)
+
+
+def _send(caller: Caller, path: Path, sha256: str) -> None:
+    try:
+        caller.client.upload(calls.PUT_SANDBOX.path, path, sha256, method=calls.PUT_SANDBOX.method)
+    except LodesmanError as fault:
+        fault.message = f"{path}: {fault.message}"
+        raise

@@ -1,0 +1,95 @@
+"""Answers about what jobs used, day by day: it stays when jobs are purged."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, NamedTuple, get_args
+
+from msgspec import Meta, Struct
+
+UsageBy = Literal["user", "group", "site", "vo"]
+USAGE_BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
+DAY_SECONDS: Final = 86_400
+OK: Final = "ok"
+"""The cause of an attempt that ended Done."""
+_Second = Annotated[int, Meta(ge=0, le=253_402_300_799)]
+
+
+class UsageQuery(Struct, omit_defaults=True):
+    """The days (UTC) from that of `since` to that of `until`, UNIX seconds; 0: the last seven days, and until now."""
+
+    by: UsageBy = "group"
+    since: _Second = 0
+    until: _Second = 0
+
+
+class UsageDays(NamedTuple):
+    """The first and the last of some days (UTC), in days since 1970."""
+
+    first: int
+    last: int
+
+
+class UsedBy(Struct, kw_only=True):
+    """What attempts used that ended in these days. `name` '': of all users that the caller may not know. `vo` '': of any.
+
+    `jobs`: those whose first attempt ended then. `failures`: attempts that did not end Done; `waste`: their core-seconds by
+    cause. `cpu_efficiency`: CPU time of the core-seconds for which it is known; None of nothing.
+    """
+
+    name: str
+    vo: str
+    jobs: int
+    attempts: int
+    failures: int
+    wall_seconds: float
+    core_seconds: float
+    cpu_seconds: float
+    cpu_efficiency: float | None
+    wasted_core_seconds: float
+    waste: dict[str, float]
+
+
+class UsageOfDays(Struct, kw_only=True):
+    """Who used most comes first. Whole days, from the beginning of the first to the end of the last, UNIX seconds."""
+
+    by: UsageBy
+    since: int
+    until: int
+    rows: list[UsedBy]
+
+
+class UsageSums(NamedTuple):
+    """Sums of attempts. `jobs`: first attempts among them; `measured_core_ms`: of those whose CPU time is known."""
+
+    attempts: int
+    jobs: int
+    wall_ms: int
+    core_ms: int
+    cpu_ms: int
+    measured_core_ms: int
+
+
+class UsageKey(NamedTuple):
+    """What is added up together: attempts that ended on a day, in days since 1970, for one cause."""
+
+    day: int
+    owner: str
+    group: str
+    vo: str
+    site: str
+    cause: str
+
+
+class UsageAdded(Struct, frozen=True, kw_only=True):
+    """The attempts that ended in those with `done` < id <= `last` and in those that were open, added up.
+
+    `opened`: those that have not ended; `closed`: those that were open and have. It holds if `done` and `changes` are those
+    that are stored.
+    """
+
+    done: int
+    changes: int
+    last: int
+    sums: list[tuple[UsageKey, UsageSums]]
+    opened: list[int]
+    closed: list[int]

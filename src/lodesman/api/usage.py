@@ -1,0 +1,36 @@
+"""What jobs used: states, shares, times and failures of those that are there, and sums by day, in the reading process."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.server import Usage
+from lodesman.answers.usage import UsageOfDays, UsageQuery
+from lodesman.api.auth import may_touch, own_vo
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.read_side import ReadSide
+from lodesman.background.accounting import NEWEST, days_of, used_for
+from lodesman.background.usage import usage_for
+from lodesman.store.accounting import usage_of_days
+from lodesman.store.read.usage import usage_facts
+
+
+@serves(calls.USAGE)
+async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
+    may = may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    vo = own_vo(request.who)
+    facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
+    return usage_for(facts, side.policy, may, vo=vo)
+
+
+@serves(calls.USED)
+async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageOfDays:
+    asked, vo = request.query, own_vo(request.who)
+    days = days_of(asked, side.clock())
+    read = partial(usage_of_days, by=asked.by, days=days, vo=vo, newest=NEWEST)
+    found = await side.costly.get(("used", asked.by, days, vo), read)
+    return used_for(
+        found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    )

@@ -1,0 +1,165 @@
+"""Waiting for jobs: a long poll, and a stream of changes (ADR 0065)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.waiting import MOST_RANGES, EventsQuery, JobStates, Waited, WaitQuery
+from lodesman.api.auth import may_touch
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.waits import Waits, ending, event
+from lodesman.api.wire import Disconnected, Receive, Scope, Send
+from lodesman.commands.control import apart
+from lodesman.errors import InvalidRequest, LodesmanError
+from lodesman.jobs.followed import JobWatch
+
+_PART = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
+# A stream that so many events wait for is too slow: they are dropped.
+_MOST_EVENTS: Final = 1_000
+_QUIET_SECONDS: Final = 15.0
+# Then the client asks anew, and its rights are looked at again.
+_LONGEST_STREAM_SECONDS: Final = 3_600.0
+_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+
+
+def wanted_jobs(text: str) -> tuple[range, ...]:
+    """The ids that a query names, ascending. Raises InvalidRequest."""
+    words = text.split(",")
+    if len(words) > MOST_RANGES:
+        raise InvalidRequest(f"jobs has {len(words):,} ranges; the maximum number is {MOST_RANGES:,}.")
+    found = []
+    for word in words:
+        match = _PART.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last:
+            raise InvalidRequest(
+                "jobs must be numbers and ranges with commas between: 12,15,20-22.", parameter="jobs"
+            )
+        found.append((first, last))
+    return apart(found)
+
+
+@serves(calls.WAIT)
+async def _wait(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
+    """Answer when it is so, or when time is over: the client asks again then."""
+    query, waits = request.query, core.waits
+    wanted, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
+    with waits.place(request.who.name):
+        watch = await waits.watch(wanted, may)
+        with waits.using(watch, request.who.name):
+            until = waits.until(watch, first=query.any, held=query.held, seconds=query.seconds)
+            await _unless_gone(request.receive, until)
+            await waits.settled(watch)
+            over = watch.is_over(first=query.any, held=query.held)
+            if waits.closed and not over:
+                raise ending()
+            return await _waited(waits, watch, query, over=over)
+
+
+async def _waited(waits: Waits, watch: JobWatch, query: WaitQuery, *, over: bool) -> Waited:
+    answer = Waited(over, watch.left, watch.shown(), watch.unknown)
+    if over:
+        ends = await waits.ends(watch, query.limit)
+        answer.failed, answer.jobs = ends.failed, ends.jobs[: query.limit]
+        answer.more = len(ends.jobs) > query.limit
+    return answer
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do it, as long as the client is there. Raises Disconnected."""
+    doing, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Disconnected
+        doing.result()
+    finally:
+        doing.cancel()
+        gone.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@serves(calls.EVENTS)
+async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Response:
+    """How the jobs stand, and then each change."""
+    waits = core.waits
+    wanted, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
+    with waits.place(request.who.name, stream=True):
+        watch = await waits.watch(wanted, may)
+    return _EventStream(waits, watch, request.who.name)
+
+
+class _EventStream(Response):
+    """The events of one stream, which wait here while the client is slow."""
+
+    def __init__(self, waits: Waits, watch: JobWatch, name: str) -> None:
+        self._waits, self._watch, self._name = waits, watch, name
+        self._queue: deque[bytes] = deque()
+        self._is_behind = False
+        self._news = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the client goes away, or the server ends."""
+        waits, watch = self._waits, self._watch
+        with (
+            waits.place(self._name, stream=True), waits.using(watch, self._name), waits.streaming(watch, self._push),
+        ):  # fmt: skip
+            await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
+            await send({"type": "http.response.body", "body": self._standing("states"), "more_body": True})
+            try:
+                async with asyncio.timeout(_LONGEST_STREAM_SECONDS):
+                    await _unless_gone(receive, self._send_all(send))
+            except (TimeoutError, LodesmanError):
+                # Too long, or the jobs cannot be counted anew: the client asks again.
+                pass
+            await send({"type": "http.response.body", "body": b""})
+
+    def _push(self, events: list[bytes] | None) -> None:
+        if events is None or len(self._queue) + len(events) > _MOST_EVENTS:
+            self._queue.clear()
+            self._is_behind = True
+        elif not self._is_behind:
+            self._queue.extend(events)
+        self._news.set()
+
+    def _standing(self, name: str) -> bytes:
+        self._is_behind = False
+        self._queue.clear()
+        watch = self._watch
+        return event(name, JobStates(watch.shown(), watch.left, watch.unknown))
+
+    async def _send_all(self, send: Send) -> None:
+        while not self._waits.closed:
+            self._news.clear()
+            if self._is_behind:
+                await self._waits.settled(self._watch)
+                body = self._standing("resync")
+            elif self._queue:
+                body = b"".join(self._queue)
+                self._queue.clear()
+            else:
+                body = await self._rest()
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _rest(self) -> bytes:
+        """Until there are news; a comment keeps the connection alive."""
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS):
+                await self._news.wait()
+        except TimeoutError:
+            return b":\n\n"
+        return b""

@@ -1,0 +1,150 @@
+"""The command line of `lode submit`: descriptions, or a command after `--`, or a script with `#LODE` lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from lodesman.cli.job_options import overlaid
+from lodesman.cli.tables import note
+from lodesman.errors import LodesmanError
+
+_HEAD_BYTES = 256 << 10
+_MARK = "#LODE"
+_ELSEWHERE = re.compile(r"#(?:SBATCH|PBS|\$|BSUB|COBALT)[ \t]+-")
+_OPTION = re.compile(r"--?[A-Za-z]")
+
+
+class JobCommand(click.Command):
+    """A command about jobs. `command`: the words of a command, or of a script and its arguments, whose path is `script`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of this command stand before the command or script; they win over those of its `#LODE` lines."""
+        if ctx.resilient_parsing:  # for a completion: words are still missing
+            return super().parse_args(ctx, args)
+        at = args.index("--") if "--" in args else len(args)
+        own, command = args[:at], args[at + 1 :]
+        files = self._positionals(ctx, own)
+        script = files[0] if files and is_script(files[0]) else ""
+        if script:
+            own, command = own[: len(own) - len(files)], [*files, *command]
+            self._warn_of_options(ctx, command)
+        elif at < len(args) and not command:
+            raise click.UsageError("After -- stands a command: lode submit -- python fit.py.", ctx)
+        try:
+            rest = super().parse_args(ctx, own)
+        except click.NoSuchOption as wrong:
+            if files and files[0] != "-" and not Path(files[0]).exists():
+                raise click.UsageError(
+                    f"There is no file {files[0]}. A command stands after two dashes: lode submit -- {shlex.join(files)}.",
+                    ctx,
+                ) from wrong
+            raise
+        if command and ctx.params["files"]:
+            first = ctx.params["files"][0]
+            raise click.UsageError(f"{first} is no script: a command after -- stands alone.", ctx)
+        if not command and not ctx.params["files"]:
+            raise click.UsageError("Name a description or a script, or a command after --.", ctx)
+        ctx.params |= {"command": tuple(command), "script": script}
+        if script:
+            _add(ctx, self._of_script(ctx, script))
+        return rest
+
+    def _positionals(self, ctx: click.Context, words: list[str]) -> list[str]:
+        """The first word that is no option, and all that follow."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        found = parser.parse_args(list(words))[0].get("files")
+        return list(found) if isinstance(found, tuple) else []
+
+    def _of_script(self, ctx: click.Context, script: str) -> dict[str, Any]:
+        """What the options in a script's head say, each line checked. Raises UsageError with file and line."""
+        words: list[str] = []
+        for number, line in _option_lines(script):
+            try:
+                words += shlex.split(line, comments=True)
+                checked = self._parsed(ctx, words)
+                if checked["files"]:
+                    raise ValueError(f"{checked['files'][0]!r} is no option")
+            except (click.UsageError, ValueError) as wrong:
+                text = wrong.format_message() if isinstance(wrong, click.UsageError) else str(wrong)
+                raise click.UsageError(f"{script}:{number}: {text}", ctx) from None
+        return self._parsed(ctx, words)
+
+    def _parsed(self, ctx: click.Context, words: list[str]) -> dict[str, Any]:
+        found = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
+        super().parse_args(found, list(words))
+        return found.params
+
+    def _warn_of_options(self, ctx: click.Context, command: list[str]) -> None:
+        """What follows a script is the script's, as with sbatch; it may have been meant for us."""
+        known = {name for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
+        meant = [word for word in command[1:] if word.partition("=")[0] in known]
+        if meant:
+            note(
+                f"{' '.join(meant)} stands after {command[0]} and goes to it; options of lode stand before it."
+            )
+
+
+def _add(ctx: click.Context, others: dict[str, Any]) -> None:
+    """Add options of elsewhere: those that may be given several times add up, of the others the context's own count."""
+    for name, value in others.items():
+        own = ctx.params.get(name)
+        if isinstance(value, dict):
+            ctx.params[name] = overlaid(value, own or {})
+        elif isinstance(value, tuple):
+            ctx.params[name] = (*value, *(own or ()))
+        elif ctx.get_parameter_source(name) is ParameterSource.DEFAULT:
+            ctx.params[name] = value
+
+
+def is_script(name: str) -> bool:
+    """Whether a file is a job by itself: it begins with `#!`, or may be executed and is no description."""
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return False
+    if head[:2] == b"#!" or not path.is_file():
+        return head[:2] == b"#!"
+    return os.access(path, os.X_OK) and not _is_description(head)
+
+
+def _is_description(head: bytes) -> bool:
+    from lodesman.jobs import ARRAY_LIMITS, read_description
+
+    if head[:4] == b"\x7fELF":
+        return False
+    try:
+        read_description(head, limits=ARRAY_LIMITS)
+    except LodesmanError:
+        return len(head) == _HEAD_BYTES or head.lstrip()[:1] in (b"[", b"{")
+    return True
+
+
+def _option_lines(script: str) -> Iterator[tuple[int, str]]:
+    """Number and options of each `#LODE` line before the first command."""
+    with Path(script).open("rb") as file:
+        lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
+    in_head, others = True, ""
+    for number, line in enumerate(lines, 1):
+        in_head = in_head and (not line.strip() or line.startswith("#"))
+        if line.startswith(_MARK) and line[len(_MARK) :][:1] in ("", " ", "\t"):
+            if in_head:
+                yield number, line[len(_MARK) :]
+            else:
+                note(f"{script}:{number}: {_MARK} stands after the first command and is not read.")
+        elif in_head and _ELSEWHERE.match(line):
+            others = line.split()[0]
+    if others:
+        note(
+            f"{script}: {others} lines are not read here; the same is said by {_MARK} lines (lode submit --help)."
+        )

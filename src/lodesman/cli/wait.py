@@ -1,0 +1,263 @@
+"""`lode wait`: until jobs have ended, with their exit code; a bar on a terminal, one line elsewhere."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import click
+
+from lodesman.answers import calls
+from lodesman.answers.vocabulary import JobState
+from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
+from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
+from lodesman.cli.faults import FAILED, INTERRUPTED
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import is_terminal, note
+from lodesman.cli.words import counted, span, states
+from lodesman.errors import Unavailable
+
+TIMED_OUT = 124
+"""The exit code of timeout(1)."""
+
+_SHOWN_SECONDS = 3
+_AWAY_SECONDS = 30.0
+_LONGEST_REST = 10.0
+_BAR, _FEW = 20, 3
+# What fills the bar: ended well, ended otherwise, at work, not begun.
+_MARKS = {
+    "#": (JobState.DONE,),
+    "x": (JobState.FAILED, JobState.KILLED, JobState.DELETED),
+    "=": (JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Until:
+    """What is waited for: all jobs, or the `first` that ends; for how many seconds; whether Held jobs end it."""
+
+    first: bool = False
+    timeout: float | None = None
+    held: Literal["wait", "stop"] = "wait"
+
+
+@click.command()
+@click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
+@click.option("--any", "first", is_flag=True, help="Until one of them has ended, not all.")
+@click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after 90s, 10m, 2h: exit code 124.")
+@click.option(
+    "--held", type=click.Choice(["wait", "stop"]), default="wait", show_default=True,
+    help="Whether to go on when only jobs are left that are Held, which end only when they are released.",
+)  # fmt: skip
+@with_session
+def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
+    """Wait until jobs have ended.
+
+    The exit code is 0 if all are Done, else that of the Failed job with the lowest id: its own, or 128 and the
+    number of its signal; 1 if there is none (Killed, Deleted). Ctrl-C leaves the jobs alone.
+    """
+    answer, code = wait_for(session, merged(ranges), Until(**options))
+    session.exit_if_json(answer, code)
+    return code
+
+
+def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple[Waited, int]:
+    """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, and Exit at Ctrl-C."""
+    waiting = _Waiting(session, ranges, until)
+    try:
+        answer = waiting.last_answer()
+    except KeyboardInterrupt:
+        waiting.bar.clear()
+        note(f"Interrupted. The jobs go on; this ends them: lode kill {_named(ranges, _FEW)}")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    waiting.bar.clear()
+    note(_last_words(answer, ranges, until))
+    return answer, exit_code_of(answer, first=until.first)
+
+
+def exit_code_of(answer: Waited, *, first: bool = False) -> int:
+    """What the exit code says of jobs, of all or of those that ended `first`."""
+    if not answer.over:
+        return TIMED_OUT
+    if answer.failed is not None:
+        return code_of(answer.failed)
+    ended = _size(answer) - answer.left
+    well = 0 < ended == answer.states.get(JobState.DONE, 0)
+    return 0 if well and (first or not answer.left) else FAILED
+
+
+def code_of(job: EndedJob) -> int:
+    """The exit code that a job which Failed is worth to a shell."""
+    if job.exit_code and 0 < job.exit_code < 256:
+        return job.exit_code
+    return 128 + job.signal if job.signal and 0 < job.signal < 128 else FAILED
+
+
+def ending(job: EndedJob) -> str:
+    """How a job ended, in a sentence."""
+    return f"Job {job.id} is {job.state}{_why(job)}."
+
+
+def _why(job: EndedJob) -> str:
+    words = job.cause if job.cause not in (None, "ok", "exit", "signal") else ""
+    words = f"exit code {job.exit_code}" if job.exit_code else f"signal {job.signal}" if job.signal else words
+    return f" ({words})" if words else ""
+
+
+class Outage:
+    """A server that does not answer while it is asked again and again: it may be restarting, and the jobs go on."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._rest, self._said = 1.0, False
+
+    def over(self) -> None:
+        """It answers."""
+        if self._said:
+            note("The server answers again.")
+        self._since, self._rest, self._said = None, 1.0, False
+
+    def rest(self, fault: Unavailable, most: float) -> None:
+        """Sleep before it is asked again, at `most` these seconds; say so when it has been away for long."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if not self._said and now - self._since > _AWAY_SECONDS:
+            note(f"{fault.message} Asking again until it does.")
+            self._said = True
+        time.sleep(max(0.0, min(self._rest, most)))
+        self._rest = min(2 * self._rest, _LONGEST_REST)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One wait: questions until it is over."""
+
+    session: Session
+    ranges: tuple[Range, ...]
+    until: Until
+    bar: _Bar = field(init=False)
+    _held: int = 0
+
+    def __post_init__(self) -> None:
+        self.bar = _Bar(shown=is_terminal(sys.stderr) and not self.session.as_json)
+
+    def last_answer(self) -> Waited:
+        """The answer when it is over, or when time is. A server that goes away is asked again, the first time not."""
+        end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
+        answer, outage = self._ask(0), Outage()
+        while not answer.over and (left := end - time.monotonic()) > 0:
+            try:
+                answer = self._ask(math.ceil(min(left, _SHOWN_SECONDS if self.bar.shown else LONGEST_WAIT)))
+            except Unavailable as fault:
+                outage.rest(fault, left)
+            else:
+                outage.over()
+        return answer
+
+    def _ask(self, seconds: int) -> Waited:
+        limit = MOST_ENDED if self.session.as_json else 1
+        held = self.until.held == "stop"
+        query = WaitQuery(_named(self.ranges), self.until.first, held, seconds, limit)
+        answer = self.session.call(calls.WAIT, query)
+        now_held = answer.states.get(JobState.HELD, 0)
+        if now_held > self._held and not answer.over:
+            self.bar.clear()
+            one = now_held == 1
+            which = f"lode status {_named(self.ranges, _FEW)} --state Held"
+            note(f"{counted(now_held, 'job')} {'is' if one else 'are'} Held, and will not end before "
+                 f"{'it is' if one else 'they are'} released: {which}")  # fmt: skip
+        self._held = now_held
+        self.bar.show(answer)
+        return answer
+
+
+class _Bar:
+    """A line on standard error that is drawn again and again."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self.shown = shown
+        self._first: tuple[float, int] | None = None
+        self._drawn = False
+
+    def show(self, answer: Waited) -> None:
+        """Draw how the jobs stand."""
+        if not self.shown or answer.over:
+            return
+        now, ended = time.monotonic(), _size(answer) - answer.left
+        self._first = self._first or (now, ended)
+        begun, before = self._first
+        left = time_left(now - begun, ended - before, answer.left)
+        line = progress_line(answer, left)[: shutil.get_terminal_size().columns - 1]
+        click.echo(f"\r\x1b[2K{line}", nl=False, err=True)
+        self._drawn = True
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self._drawn:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+        self._drawn = False
+
+
+def time_left(seconds: float, ended: int, left: int) -> float | None:
+    """Seconds until the last of those left will have ended if they go on as those that ended in these seconds; None: that
+    cannot be known yet.
+    """
+    return seconds / ended * left if ended >= 3 and seconds >= 5.0 else None
+
+
+def progress_line(answer: Waited, left: float | None) -> str:
+    """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
+    size = _size(answer)
+    about = "" if left is None else f", about {span(left)} left"
+    return f"[{state_bar(answer.states, _BAR)}] {size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
+
+
+def state_bar(counts: Mapping[JobState, int], width: int) -> str:
+    """Jobs by state as marks in this number of columns; each kind that there is has one at least, if they fit."""
+    size = sum(counts.values())
+    if not size:
+        return "." * width
+    bar = ""
+    for mark, kinds in _MARKS.items():
+        count = sum(counts.get(one, 0) for one in kinds)
+        bar += mark * (max(1, count * width // size) if count else 0)
+    return bar[:width].ljust(width, ".")
+
+
+def _states(answer: Waited) -> str:
+    return states({one.value: count for one, count in answer.states.items()})
+
+
+def _size(answer: Waited) -> int:
+    return sum(answer.states.values()) + answer.unknown
+
+
+def _named(ranges: tuple[Range, ...], most: int | None = None) -> str:
+    """As a command takes them; for people the first few."""
+    return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
+
+
+def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
+    """How the wait ended."""
+    size, ended = _size(answer), _size(answer) - answer.left
+    unknown = f", {answer.unknown:,} purged (how they ended is not known)" if answer.unknown else ""
+    words = _states(answer) + unknown
+    if not answer.over:
+        return (
+            f"After {span(until.timeout)} {answer.left:,} of {counted(size, 'job')} had not ended: {words}."
+        )
+    if ended == 1 and answer.jobs:
+        rest = f" In all: {words}." if size > 1 else ""
+        return f"{ending(answer.jobs[0])}{rest}"
+    failed = "" if answer.failed is None else f" First Failed: job {answer.failed.id}{_why(answer.failed)}."
+    if answer.left and until.first and ended:
+        return f"{ended:,} of {counted(size, 'job')} have ended: {words}.{failed}"
+    if answer.left:
+        return f"Only Held jobs are left: {words}.{failed}"
+    which = "The job has" if total(ranges) == 1 else f"All {size:,} jobs have"
+    return f"{which} ended: {words}.{failed}"

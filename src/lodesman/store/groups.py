@@ -1,0 +1,49 @@
+"""What was done to groups by command: shares that hold instead of the files', and members who came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lodesman.answers.groups import GroupChange, GroupChangeKind
+from lodesman.store import Reader
+from lodesman.store.journal import Transaction
+
+_NOTE = "INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (?,?,?,?,?,?,?)"
+_CHANGES = """SELECT at, change, share, account, by, reason FROM group_change
+WHERE grp = ? ORDER BY id DESC LIMIT ?"""
+# The last word on the share of each group.
+_SHARES = """SELECT c.grp, c.at, c.change, c.share, c.account, c.by, c.reason FROM group_change c
+WHERE c.id IN (SELECT max(id) FROM group_change WHERE change IN ('share-set', 'share-reset') GROUP BY grp)
+AND c.change = 'share-set' ORDER BY c.grp"""
+
+
+def shares_version(db: Reader) -> int:
+    """Another one whenever something was done to a group."""
+    return int(db.only("SELECT coalesce(max(id), 0) FROM group_change")[0])
+
+
+def shares_set(db: Reader) -> dict[str, GroupChange]:
+    """The shares that hold instead of the files', by group."""
+    return {group: GroupChange(*row) for group, *row in db.execute(_SHARES)}
+
+
+def group_changes(db: Reader, group: str, most: int) -> list[GroupChange]:
+    """What was done to a group, the newest first."""
+    return [GroupChange(*row) for row in db.execute(_CHANGES, (group, most))]
+
+
+def note_share(tx: Transaction, group: str, share: float | None, *, by: str, reason: str) -> None:
+    """The share of a group is this from now on; None: that of the files."""
+    change: GroupChangeKind = "share-reset" if share is None else "share-set"
+    tx.later(_NOTE, (tx.now, group, change, share, "", by, reason))
+
+
+def note_members(
+    tx: Transaction, user: str, before: Collection[str], after: Collection[str], *, by: str, reason: str
+) -> None:
+    """A user was in some groups and is in others."""
+    left: list[tuple[str, GroupChangeKind]] = [
+        (group, "user-removed") for group in before if group not in after
+    ]
+    for group, change in left + [(group, "user-added") for group in after if group not in before]:
+        tx.later(_NOTE, (tx.now, group, change, None, user, by, reason))

@@ -1,0 +1,283 @@
+"""`lode submit` without a description: commands, scripts with #LODE lines, options, and the files that go along."""
+
+import io
+import tarfile
+
+import pytest
+from tests.unit.cli.test_cli_submit import HELLO, accepting, asked_about, sent
+
+from lodesman.jobs import read_description, read_job
+
+__all__ = ["accepting"]
+SCRIPT = """#!/bin/sh
+#LODE --memory 4G --name big   # as for lode submit
+#
+#LODE --set CPUTime=1h --tag gpu
+
+echo hello
+"""
+
+
+@pytest.fixture
+def submitted(at, accepting, home):
+    """Submit; the job of the description that was sent."""
+
+    def submit(*words, code=0):
+        result = at("submit", *words)
+        assert result.code == code, result.err
+        return read_job(read_description(sent(accepting)[-1]["text"]).record).spec, result.err
+
+    return submit
+
+
+def members_of(accepting, home, uploads):
+    """Names, modes and contents of an archive that was uploaded."""
+    (data,) = [one.body for one in uploads if one.body[:2] == b"\x1f\x8b"]
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {one.name: (one.mode, tar.extractfile(one).read()) for one in tar}
+
+
+def test_a_command_is_a_job(submitted):
+    job, said = submitted("--", "echo", "--memory", "a b", "%s", "")
+    assert (job.executable, job.arguments, job.name) == ("echo", ("--memory", "a b", "%s", ""), "echo")
+    assert (job.input_sandbox, said) == ((), "")
+
+
+def test_options_are_attributes(submitted):
+    job, _ = submitted(
+        "--cores", "4", "--memory", "4G", "--time", "1h30m", "--cpu-time", "1-00:00:30", "--site", "A,B", "--tag", "x",
+        "--name", "fit", "--set", "Priority=3", "--set", 'Environment=[A="1"]', "--set", "jobgroup=run 7",
+        "--keep", "*.root", "--keep", "log", "--", "true",
+    )  # fmt: skip
+    assert (job.cores, job.memory_mb, job.wall_seconds, job.norm_cpu_seconds) == (4, 4096, 5400, 86_430)
+    assert (job.sites, job.tags, job.name, job.user_priority) == (("A", "B"), ("x",), "fit", 3)
+    assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
+
+
+def test_options_win_over_the_description_and_the_last_one_counts(submitted, home):
+    (home / "a.jdl").write_text(
+        '[ Executable = "x"; MaxRAM = 1; cputime = 5; Parameters = 2; ParameterStart = 4; ]'
+    )
+    job, _ = submitted(
+        "a.jdl", "--memory", "2G", "--cpu-time", "2h", "--set", "CPUTime=9", "--set", "Parameters=7"
+    )
+    assert (job.memory_mb, job.norm_cpu_seconds) == (2048, 9)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--time", "60"), "'60' has no unit: write 60m, 60h or 60s"),
+        (("--memory", "lots"), "not a number. Give whole megabytes"),
+        (("--memory", "1m30k"), "not a number"),
+        (("--time", "3 parsec"), "not a number"),
+        (("--cores", "0"), "is too small"),
+        (("--array", "500"), "write 1-500 for 500 jobs"),
+        (("--array", "5-1"), "has no member"),
+        (("--array", "1-9:0"), "has no member"),
+        (("--array", "1,x"), "is no range"),
+        (("--array", "1-3,2"), "twice"),
+        (("--set", "CPUTime"), "is not NAME=VALUE"),
+        (("--set", "Tag={"), "Tag: line 1, column"),
+    ],
+)
+def test_wrong_options_are_wrong_usage(at, accepting, words, says):
+    result = at("submit", *words, "--", "true")
+    assert result.code == 2
+    assert says in result.err
+    assert accepting.asked == []
+
+
+@pytest.mark.parametrize(
+    ("array", "indexes"),
+    [
+        ("1-500", range(1, 501)),
+        ("0-90:40", (0, 40, 80)),
+        ("7-7", (7,)),
+        ("1,5,7-9", (1, 5, 7, 8, 9)),
+        ("3,8-9:5", (3, 8)),
+    ],
+)
+def test_an_array_is_one_submission(at, accepting, array, indexes):
+    at("submit", "--array", array, "--", "echo", "%s")
+    (body,) = sent(accepting)
+    record = read_description(body["text"]).record
+    first, step = record.get("ParameterStart"), record.get("ParameterStep")
+    given = record["Parameters"]
+    assert list(indexes) == (given if first is None else [first + step * n for n in range(given)])
+
+
+def test_that_an_array_fills_the_command_is_said(at, accepting):
+    assert "%s" in at("submit", "--array", "1-2", "--", "date", "+%s").err
+    assert at("submit", "--array", "1-2", "--", "date").err == ""
+
+
+def test_a_script_is_a_job_that_travels(submitted, home, accepting):
+    (home / "run").mkdir()
+    (home / "run" / "fit.sh").write_text(SCRIPT)
+    job, said = submitted("--memory", "2G", "run/fit.sh", "a", "--n", "3")
+    assert (job.executable, job.arguments, job.input_sandbox) == ("fit.sh", ("a", "--n", "3"), ("fit.sh",))
+    # The command line wins.
+    assert (job.memory_mb, job.name, job.norm_cpu_seconds, job.tags) == (2048, "big", 3600, ("gpu",))
+    assert [one.body.decode() for one in accepting.of("POST", "/v1/sandboxes")] == [SCRIPT]
+    assert said == ""
+
+
+def test_the_command_line_wins_whatever_the_order(submitted, home):
+    (home / "a.sh").write_text(
+        "#!/bin/sh\n#LODE --cpu-time 1h --set X=1 --keep a --set Y=1 --hold-if-impossible\n"
+    )
+    job, _ = submitted("--set", "X=2", "--keep", "b", "--set", "CPUTime=2h", "a.sh")
+    assert (job.norm_cpu_seconds, job.output_sandbox, job.extra) == (7200, ("a", "b"), {"X": 2, "Y": 1})
+
+
+def test_an_executable_file_is_a_script_and_a_description_stays_one(submitted, home):
+    (home / "plain").write_text("echo hello\n")
+    (home / "plain").chmod(0o755)
+    assert submitted("plain")[0].executable == "plain"
+    (home / "a.jdl").write_text(HELLO)
+    (home / "a.jdl").chmod(0o755)
+    assert submitted("a.jdl")[0].executable == "/bin/echo"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--memery 4G", "a.sh:2: No such option"),
+        ("--memory lots", "a.sh:2: Invalid value for '--memory': Memory is the text 'lots'"),
+        ("--name 'x", "a.sh:2: No closing quotation."),
+        ("other.jdl", "a.sh:2: 'other.jdl' is no option."),
+    ],
+)
+def test_a_wrong_line_of_a_script_is_named(at, accepting, home, line, says):
+    (home / "a.sh").write_text(f"#!/bin/sh\n#LODE {line}\n")
+    result = at("submit", "a.sh")
+    assert result.code == 2
+    assert says in result.err
+    assert accepting.asked == []
+
+
+def test_lines_that_are_not_read_are_said(submitted, home):
+    (home / "a.sh").write_text("#!/bin/sh\n#SBATCH --mem=4G\n##LODE --cores 4\ntrue\n#LODE --cores 2\n")
+    job, said = submitted("a.sh", "--cores=3")
+    assert job.cores == 1
+    assert "#SBATCH lines are not read" in said
+    assert "a.sh:5: #LODE stands after the first command and is not read" in said
+    assert "--cores=3 stands after a.sh and goes to it" in said
+
+
+def test_what_is_neither_a_description_nor_a_script_gets_a_hint(at, accepting, home):
+    (home / "a.sh").write_text("echo hi\n")
+    assert "let it begin with #!" in at("submit", "a.sh").err
+    assert "lode submit -- python fit.py --n 3" in at("submit", "python", "fit.py", "--n", "3").err
+    (home / "a.jdl").write_text(HELLO)
+    assert "a.jdl is no script: a command after -- stands alone" in at("submit", "a.jdl", "--", "x").err
+    for words in ((), ("--",)):
+        assert at("submit", *words).code == 2
+    assert sent(accepting) == []
+
+
+def test_small_files_that_the_command_names_go_along_and_are_said(submitted, home, accepting):
+    (home / "fit.py").write_text("fit")
+    (home / "conf.ini").write_text("conf")
+    (home / "in").mkdir()
+    (home / "in" / "a.txt").write_text("a")
+    job, said = submitted(
+        "--", "python", "fit.py", "--conf=conf.ini", "in/a.txt", "/etc/hostname", ".", "nowhere"
+    )
+    assert job.input_sandbox == ("fit.py", "conf.ini", "in/")
+    assert said == "lode: The job takes along fit.py, conf.ini, in/a.txt (3 files, 8 B).\n"
+    assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"in/a.txt": (0o644, b"a")}
+
+
+def test_files_in_a_shell_command_go_along(submitted, home):
+    (home / "fit.py").write_text("fit")
+    (home / "docs").mkdir()
+    job, said = submitted("--", "sh", "-c", "python fit.py >docs")
+    assert job.input_sandbox == ("fit.py",)
+    assert "fit.py" in said
+
+
+def test_none_goes_along_if_the_user_says_so(submitted, home):
+    (home / "fit.py").write_text("fit")
+    assert submitted("--no-files", "--", "python", "fit.py")[0].input_sandbox == ()
+
+
+@pytest.mark.parametrize("name", ["data", "large"])
+def test_folders_and_large_files_go_along_when_asked(at, accepting, home, name):
+    (home / "data").mkdir()
+    (home / "data" / "x").write_text("x")
+    with (home / "large").open("wb") as file:
+        file.truncate(9 << 20)
+    result = at("submit", "--", "cat", name)
+    assert result.code == 1
+    assert f"The command names {name}, which is a f" in result.err
+    assert f"--files {name}" in result.err
+    assert "--no-files" in result.err
+    assert at("submit", "--files", name, "--", "cat", name).code == 0
+    assert at("submit", "--no-files", "--", "cat", name).code == 0
+
+
+def test_a_program_of_this_folder_goes_along(submitted, home):
+    (home / "bin").mkdir()
+    for name in ("fit", "bin/fit", "true"):
+        (home / name).write_text("#!/bin/sh\n")
+    for said, executable, files in (
+        ("./fit", "fit", ("fit",)), ("fit", "fit", ("fit",)), ("bin/fit", "bin/fit", ("bin/",)), ("true", "true", ()),
+    ):  # fmt: skip
+        job, _ = submitted("--", said)
+        assert (job.executable, job.input_sandbox) == (executable, files)
+
+
+def test_files_folders_and_patterns(submitted, home, accepting):
+    (home / "lib" / "deep").mkdir(parents=True)
+    (home / "lib" / "run").write_text("r")
+    (home / "lib" / "run").chmod(0o755)
+    (home / "lib" / "deep" / "x").write_text("x")
+    for name in ("b.txt", "a.txt", ".hidden.txt"):
+        (home / name).write_text(name)
+    job, said = submitted("--files", "lib", "--files", "*.txt", "--", "lib/run")
+    assert (job.executable, job.input_sandbox, said) == ("lib/run", ("a.txt", "b.txt", "lib/"), "")
+    packed = members_of(accepting, home, accepting.of("POST", "/v1/sandboxes"))
+    assert packed == {"lib/deep/x": (0o644, b"x"), "lib/run": (0o755, b"r")}
+    # The same files are the same bytes: nothing is uploaded again.
+    uploads = len(accepting.of("POST", "/v1/sandboxes"))
+    submitted("--files", "lib", "--", "lib/run")
+    assert len(accepting.of("POST", "/v1/sandboxes")) == uploads
+
+
+def test_files_go_along_with_a_description_too(submitted, home):
+    (home / "sub").mkdir()
+    (home / "sub" / "a.jdl").write_text('[ Executable = "x"; InputSandbox = "one"; ]')
+    (home / "sub" / "one").write_text("1")
+    (home / "two").write_text("2")
+    assert submitted("sub/a.jdl", "--files", "two")[0].input_sandbox == ("one", "two")
+
+
+def test_a_description_may_name_a_folder(submitted, home, accepting):
+    (home / "data").mkdir()
+    (home / "data" / "x").write_text("x")
+    (home / "a.jdl").write_text('[ Executable = "x"; InputSandbox = {"data/"}; ]')
+    assert submitted("a.jdl")[0].input_sandbox == ("data/",)
+    assert list(sent(accepting)[0]["sandboxes"]) == ["data/"]
+    assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"data/x": (0o644, b"x")}
+
+
+def test_what_cannot_be_packed_is_said(at, accepting, home):
+    (home / "data").mkdir()
+    (home / "data" / "link").symlink_to("/nowhere")
+    result = at("submit", "--files", "data", "--", "true")
+    assert result.code == 1
+    assert "data/link is no plain file" in result.err
+    assert "there is no such file" in at("submit", "--files", "x*", "--", "true").err
+
+
+def test_a_plan_takes_the_same_and_uploads_nothing(at, accepting, home):
+    (home / "a.sh").write_text(SCRIPT)
+    (home / "fit.py").write_text("fit")
+    for words in (("plan", "job"), ("submit", "--dry-run")):
+        at(*words, "a.sh", "fit.py")
+    first, second = (one.json for one in accepting.of("POST", "/v1/plan/job"))
+    assert first == second
+    assert read_job(read_description(first["text"]).record).spec.input_sandbox == ("a.sh", "fit.py")
+    assert accepting.of("POST", "/v1/sandboxes") == asked_about(accepting) == []

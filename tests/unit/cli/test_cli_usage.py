@@ -1,0 +1,112 @@
+"""`lode usage`: tables, CSV and JSON of what jobs used, and days as words."""
+
+import csv
+import io
+
+import pytest
+
+from lodesman.cli.usage import read_moment
+
+DAY = 86_400
+
+
+def used(name, **changes):
+    return {
+        "name": name, "vo": "lab", "jobs": 500, "attempts": 503, "failures": 13, "wall_seconds": 36_000.0,
+        "core_seconds": 7_200_000.0, "cpu_seconds": 6_480_000.0, "cpu_efficiency": 0.9, "wasted_core_seconds": 9_000.0,
+        "waste": {"memory-limit": 5_400.0, "exit": 3_600.0}, **changes,
+    }  # fmt: skip
+
+
+def answer(*rows, by="group"):
+    return {"by": by, "since": 20_000 * DAY, "until": 20_007 * DAY, "rows": list(rows)}
+
+
+IDLE = used(
+    "bio", jobs=1, attempts=1, failures=0, wall_seconds=1.8, core_seconds=1.8, cpu_seconds=0.0, cpu_efficiency=None,
+    wasted_core_seconds=0.0, waste={},
+)  # fmt: skip
+
+
+def test_a_table_with_a_row_for_all(at, server):
+    server.on("GET", "/v1/usage/days", answer(used("physics"), IDLE))
+    found = at("usage")
+    lines = [line.split() for line in found.out.splitlines()]
+    assert lines[0] == [
+        "GROUP", "JOBS", "FAILURES", "WALL", "H", "CORE", "H", "CPU", "WASTED", "H", "WASTED", "BY",
+    ]  # fmt: skip
+    assert [
+        "physics",
+        "500",
+        "13",
+        "10",
+        "2,000",
+        "90.0",
+        "%",
+        "2.5",
+        "memory-limit",
+        "1.5,",
+        "exit",
+        "1",
+    ] in lines
+    assert ["bio", "1", "0", "0.001", "0.001", "-", "0", "-"] in lines
+    assert lines[-1][:8] == ["all", "501", "13", "10", "2,000", "90.0", "%", "2.5"]
+    assert "from 2024-10-04 to 2024-10-10 (UTC)" in found.err
+    assert server.asked[-1].query == {}
+
+
+def test_vos_are_shown_where_there_are_several_and_unnamed_users_are_others(at, server):
+    rows = (used("ann"), used("", vo="lab"), used("olaf", vo="other"))
+    server.on("GET", "/v1/usage/days", answer(*rows, by="user"))
+    lines = [line.split()[:2] for line in at("usage", "--by", "user").out.splitlines()]
+    assert lines == [["USER", "VO"], ["ann", "lab"], ["others", "lab"], ["olaf", "other"], ["all", "-"]]
+    assert server.asked[-1].query == {"by": "user"}
+
+
+def test_many_causes_are_cut(at, server):
+    many = dict.fromkeys(("exit", "signal", "input", "killed", "other"), 3_600.0)
+    server.on("GET", "/v1/usage/days", answer(used("physics", waste=many)))
+    assert at("usage").out.splitlines()[-1].endswith("exit 1, signal 1, input 1, 2 more")
+
+
+def test_csv_for_spreadsheets(at, server):
+    server.on("GET", "/v1/usage/days", answer(used("physics"), IDLE))
+    first, second = csv.DictReader(io.StringIO(at("usage", "--csv").out))
+    assert first == {
+        "name": "physics", "vo": "lab", "jobs": "500", "attempts": "503", "failures": "13", "wall_hours": "10.000000",
+        "core_hours": "2000.000000", "cpu_hours": "1800.000000",
+        "cpu_efficiency": "0.900000", "wasted_core_hours": "2.500000",
+        "waste": "memory-limit=1.500000;exit=1.000000",
+    }  # fmt: skip
+    assert (second["cpu_efficiency"], second["waste"]) == ("", "")
+
+
+def test_json_is_the_answer(at, server):
+    given = answer(used("physics"))
+    server.on("GET", "/v1/usage/days", given)
+    assert at("usage", "--json").json == given
+
+
+def test_days_as_words():
+    now = 20_000.5 * DAY
+    assert read_moment("7d", now) == 19_993.5 * DAY
+    assert read_moment("2w", now) == 19_986.5 * DAY
+    assert read_moment("2024-10-04") == 20_000 * DAY
+    assert read_moment("1970-01-01") == 1  # 0 is the usual time
+    assert read_moment("99999d", now) == 1
+    for word in ("soon", "7", "-1d", "2024-13-01", ""):
+        with pytest.raises(ValueError, match="is no time; write 7d"):
+            read_moment(word)
+
+
+def test_days_are_sent(at, server):
+    server.on("GET", "/v1/usage/days", answer())
+    at("usage", "--by", "vo", "--since", "2024-10-04", "--until", "2024-10-05")
+    assert server.asked[-1].query == {"by": "vo", "since": str(20_000 * DAY), "until": str(20_001 * DAY)}
+    wrong = at(
+        "usage",
+        "--since",
+        "soon",
+    )
+    assert wrong.code == 2
+    assert "is no time; write 7d, 2w or 2026-11-01" in wrong.err

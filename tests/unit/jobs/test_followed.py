@@ -1,0 +1,116 @@
+"""Watches: whatever changes in whatever order, the counts are those of the jobs themselves."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.answers.vocabulary import JobState
+from lodesman.jobs.followed import HOLDS_CHANGED, CountedJobs, Followed, JobWatch, Moved
+
+W, H, M, D, F = JobState.WAITING, JobState.HELD, JobState.MATCHED, JobState.DONE, JobState.FAILED
+IDS = range(1, 70)
+spans = st.tuples(st.integers(1, 69), st.integers(1, 69)).map(lambda two: range(min(two), max(two) + 1))
+
+
+def ranges_of(ids):
+    """The fewest ranges with these ids."""
+    found = []
+    for one in sorted(ids):
+        found.append(
+            range(found.pop().start, one + 1) if found and found[-1].stop == one else range(one, one + 1)
+        )
+    return tuple(found)
+
+
+def watching(followed, ranges, states, *, batch=0, **more):
+    watch = JobWatch(tuple(ranges))
+    followed.add(watch)
+    watch.read_anew()
+    watch.taken(
+        CountedJobs(batch, Counter(states[one] for ids in ranges for one in ids if one in states), **more)
+    )
+    return watch
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(IDS), min_size=1, max_size=20, unique=True), min_size=1, max_size=6),
+    st.lists(st.tuples(spans, st.sampled_from(JobState)), max_size=30),
+)
+def test_counts_are_those_of_the_jobs(watched, changes):
+    states, followed = dict.fromkeys(IDS, W), Followed()
+    watches = {}
+    for ids in watched:
+        ranges = ranges_of(ids)
+        watches[ranges] = watches.get(ranges) or watching(followed, ranges, states)
+    for batch, (span, new) in enumerate(changes, 1):
+        # As the commands do: those of one state together.
+        runs = [run for old in JobState for run in ranges_of(one for one in span if states[one] is old)]
+        moves = [Moved(run[0], run[-1], states[run[0]], new) for run in runs]
+        states |= dict.fromkeys(span, new)
+        touched = followed.moved(batch, moves)
+        for ranges, watch in watches.items():
+            expected = Counter(states[one] for ids in ranges for one in ids)
+            assert watch.states == expected
+            assert (watch in touched) == any(set(span) & set(ids) for ids in ranges)
+            assert watch.left + watch.ended == watch.size
+
+
+def test_changes_before_the_snapshot_are_not_counted_twice_nor_those_after_it_lost():
+    followed = Followed()
+    watch = JobWatch((range(1, 4),))
+    followed.add(watch)
+    watch.read_anew()
+    followed.moved(7, [Moved(1, 1, W, M)])  # committed while the snapshot was read: it has it
+    followed.moved(8, [Moved(2, 2, W, M)])  # it has it not
+    watch.taken(CountedJobs(7, Counter({W: 2, M: 1})))
+    assert watch.states == {W: 1, M: 2}
+    followed.moved(7, [Moved(1, 1, W, M)])  # delivered later than the snapshot was taken
+    assert watch.states == {W: 1, M: 2}
+    followed.moved(9, [Moved(1, 2, M, D), Moved(3, 3, W, F)])
+    assert (watch.states[D], watch.states[F], watch.left) == (2, 1, 0)
+
+
+def test_a_wait_is_over_for_the_first_and_for_held_jobs():
+    states = {1: W, 2: W, 3: H}
+    watch = watching(Followed(), [range(1, 4)], states)
+    assert not any(watch.is_over(first=first, held=held) for first in (False, True) for held in (False, True))
+    watch.moved(1, Moved(1, 1, W, D))
+    assert watch.is_over(first=True, held=False)
+    assert not watch.is_over(first=False, held=True)
+    watch.moved(2, Moved(2, 2, W, F))
+    assert watch.is_over(first=False, held=True)
+    assert not watch.is_over(first=False, held=False)
+    watch.moved(3, Moved(3, 3, H, D))
+    assert watch.is_over(first=False, held=False)
+
+
+def test_a_job_that_runs_again_is_waited_for_again():
+    watch = watching(Followed(), [range(1, 2)], {1: F})
+    assert watch.is_over(first=False, held=False)
+    watch.moved(1, Moved(1, 1, F, W))
+    assert watch.left == 1
+
+
+def test_jobs_held_with_their_task_queue_are_held_and_counted_anew_when_that_changes():
+    watch = watching(Followed(), [range(1, 6)], dict.fromkeys(range(1, 6), W), stopped=3)
+    assert (watch.held, watch.shown()) == (3, {H: 3, W: 2})
+    assert watch.is_over(first=False, held=True) is False
+    watch.moved(1, Moved(1, 1, W, M))
+    assert not watch.doubtful  # what is claimed was not held
+    watch.moved(2, HOLDS_CHANGED)
+    assert watch.doubtful
+
+
+def test_purged_jobs_had_ended():
+    watch = watching(Followed(), [range(1, 4)], {1: W, 2: W, 3: W}, unknown=0)
+    watch.taken(CountedJobs(1, Counter({D: 1}), unknown=2))
+    assert (watch.left, watch.ended) == (0, 3)
+
+
+def test_watches_that_are_dropped_leave_nothing_behind():
+    followed = Followed()
+    made = [watching(followed, [range(one, 1_000_000)], Counter()) for one in (1, 2, 3)]
+    for watch in made:
+        followed.drop(watch)
+    assert (followed.watches, followed.ranges, followed._at, +followed._levels) == ({}, 0, {}, {})
