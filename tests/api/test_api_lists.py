@@ -13,8 +13,8 @@ from lodesman.answers.call import Page
 from lodesman.answers.calls import CALLS, WAIT
 
 LISTS = (
-    "jobs", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens", "users", "audit",
-    "quotas/use", "sites/ads",
+    "jobs", "submissions", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens",
+    "users", "audit", "quotas/use", "sites/ads",
 )  # fmt: skip
 
 
@@ -398,6 +398,8 @@ def pages(house, path, rows, limit, token="admin"):
         ("/v1/jobs?all=true", "jobs"),
         ("/v1/jobs?all=true&newest=true", "jobs"),
         ("/v1/jobs?all=true&first=2&last=9&state=Waiting", "jobs"),
+        ("/v1/submissions?all=true", "submissions"),
+        ("/v1/submissions?all=true&state=Waiting", "submissions"),
         ("/v1/pilots?all=true", "pilots"),
         ("/v1/task-queues", "task_queues"),
         ("/v1/submit-pools", "pools"),

@@ -135,21 +135,27 @@ async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     return explain_ended(facts, side.clock())
 
 
-@serves(calls.PILOT_LOG)
+@serves(calls.PILOT_LOGS)
 async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotLog:
     """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
+    never = f"Pilot {row.id} has written nothing:"
     if row.backend == MANUAL:
         raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
     if row.native_id is None:
         why = f" ({row.reason})" if row.reason else ""
-        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it{why}.")
+        raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")
     if watch is None:
         raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
     found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
+    if found is None and row.state is PilotState.SUBMITTED:
+        raise NotFound(f"{never} it waits at the batch system {row.backend} as {row.native_id}.")
     if found is None:
-        raise NotFound(f"No output of pilot {row.id} is kept by {row.backend}.", hint="It is kept for a day.")
+        raise NotFound(
+            f"The batch system {row.backend} keeps nothing of pilot {row.id}.",
+            hint="What a pilot wrote is kept for a day after its end; one that never started has written nothing.",
+        )
     text = found.decode("utf-8", "replace")
     return PilotLog(row.id, row.stamp, row.backend, row.native_id, row.host, text)
 

@@ -26,8 +26,9 @@ from lodesman.background.site_matching import GateOptions
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.background.submission_counts import SubmissionCounts
 from lodesman.background.verifying import Verifier
-from lodesman.commands.control import no_longer_known, unseen
+from lodesman.commands.missing_jobs import no_longer_known, unseen
 from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig
@@ -133,6 +134,7 @@ class ReadSide:
     verifier: Verifier = field(init=False)
     names: MemberNames = field(init=False)
     costly: CostlyReads = field(init=False)
+    submissions: SubmissionCounts = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.
     job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     large_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -142,6 +144,7 @@ class ReadSide:
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
         self.costly = CostlyReads(self.db.database, patience=self.patience)
+        self.submissions = SubmissionCounts(self.clock)
         self.verifier = Verifier(lambda: self.costly.run(self.classes))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,10 +13,10 @@ from msgspec import UNSET
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing
+from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jsv import VerifiedJob, VerifyBody
 from lodesman.answers.requests import (
     AccountBody,
-    ControlBody,
     DisableBody,
     JobAt,
     SubmitBody,
@@ -27,14 +28,9 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
 from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
-from lodesman.commands.control import (
-    Control,
-    ControlOutcome,
-    RangeAction,
-    apart,
-    name_missing,
-    no_longer_known,
-)
+from lodesman.commands.choice import Choice
+from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
+from lodesman.commands.missing_jobs import name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
@@ -46,6 +42,8 @@ from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 # Bytes of a submission above which its checks would keep all others waiting.
 _LARGE_TEXT = 1 << 18
 _LARGE_BATCH = 2 << 20
+# A client waits for 30 seconds.
+_CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
 # What the administrator of a VO may do with its jobs.
 _OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
@@ -118,15 +116,23 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verifi
 @serves(calls.CONTROL)
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
+    choice = None if body.selection is None else Choice.of(body.selection, who.name)
     ranges = _ranges(body.ranges)
+    if not ranges:
+        if choice is None:
+            raise InvalidRequest("Neither ranges of jobs nor a selection are given.")
+        ranges = (range(1, max(2, core.live.ids.next_job)),)
     may = may_touch(who, core.policy.sharing_groups(), for_vo_admins=body.action in _OF_VO_ADMINS)
     act = partial(
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
-        most=0 if sees_all(who) else core.limits.waiting_jobs,
+        most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
     )  # fmt: skip
-    out = await _in_portions(core, who, ranges, act)
-    each = out.ranges if len(body.ranges) > 1 else UNSET
-    return jobs.Controlled(out.changed, out.refused, out.examples, each)
+    out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS)
+    if choice is None and not out.rest:
+        name_missing(core.reader, out)
+    each = out.ranges if len(body.ranges) > 1 and choice is None else UNSET
+    rest = [(ids[0], ids[-1]) for ids in out.rest] or UNSET
+    return jobs.Controlled(out.changed, out.refused, out.examples, each, rest)
 
 
 def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
@@ -137,18 +143,24 @@ def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
 
 
 async def _in_portions(
-    core: Core, who: Principal, ranges: tuple[range, ...], act: Callable[..., RangeAction]
+    core: Core,
+    who: Principal,
+    ranges: tuple[range, ...],
+    act: Callable[..., RangeAction],
+    *,
+    seconds: float = math.inf,
 ) -> ControlOutcome:
+    """`seconds`: after that long the rest is left, for the next request."""
     async with core.turns.of(who.name):
+        end = asyncio.get_running_loop().time() + seconds
         # Many rows take many commands: others are served in between.
         command = partial(core.turns.command, jobs=sum(map(len, ranges)))
         out: ControlOutcome = await command(act(ranges=ranges))
-        while out.rest:
+        while out.rest and asyncio.get_running_loop().time() < end:
             try:
                 out.go_on(await command(act(ranges=out.rest)))
             except LodesmanError as fault:
                 raise _unfinished(act(ranges=()).action, out, fault) from fault
-    name_missing(core.reader, out)
     return out
 
 
@@ -170,6 +182,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
         most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
     )  # fmt: skip
     out = await _in_portions(core, who, ranges, act)
+    name_missing(core.reader, out)
     each = out.ranges if len(body.ranges) > 1 else UNSET
     return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
 

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.claim import serve_parked
-from lodesman.commands.control import ControlOutcome, apart, unseen
+from lodesman.commands.control import ControlOutcome, apart
 from lodesman.commands.dependents import Dependency, Settling
 from lodesman.commands.live import Live
+from lodesman.commands.missing_jobs import unseen
 from lodesman.commands.settling import FREE, Settle
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.jobs.order import ParentRange, parent_ranges

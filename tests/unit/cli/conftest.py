@@ -298,7 +298,7 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     row = dict.fromkeys(
         "id state attempt since reason owner group vo name submitted_at task_queue template submission last_event "
         "last_attempt site pilot claimed_at started_at ended_at outcome cause exit_code signal cpu_seconds "
-        "wall_seconds max_rss_mb output_sha256 output_size message base main_reason".split()
+        "wall_seconds max_rss_mb output_sha256 output_size message ce queue host base main_reason".split()
     )
     row |= {"id": number, "state": "Waiting", "attempt": 0, "since": 1_000.0, "reason": "", "owner": "ann"}
     row |= {"group": "physics", "vo": "lab", "name": "hello", "submitted_at": 1_000.0, "task_queue": 7}
