@@ -323,6 +323,16 @@ def test_any_walk_with_restarts_frees_exactly_what_may_start(house, seed):
         walk.check()
 
 
+def test_a_batch_in_which_each_job_waits_for_its_own(house):
+    house.submit(count=40, rows=True)
+    waits = [order.WaitsFor(n, n + 1, [], [ParentRange(n + 1, n + 1)], True) for n in range(40)]
+    child, pilot = house.submit(40, rows=True, waits=waits).first, house.pilot()
+    run_one(house, pilot)
+    house.control("kill", 2)
+    assert states(house, child, child + 2) == ["Waiting", "Killed", "Waiting"]
+    assert len(house.live.order) == 38
+
+
 @pytest.mark.parametrize("rows", [False, True])
 def test_the_reconciler_frees_what_waits_for_nothing(house, rows):
     house.submit()

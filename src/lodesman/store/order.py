@@ -52,7 +52,7 @@ def waiting_without_parents(db: Reader, tq_id: int, *, most: int) -> list[range]
 
 def insert_dependency(tx: Transaction, row: DependencyRow) -> None:
     """Let jobs wait."""
-    tx.later(f"INSERT INTO dependency ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", row)
+    tx.later(f"INSERT INTO dependency ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", tuple(map(int, row)))
 
 
 def delete_dependency(tx: Transaction, row: DependencyRow) -> None:

@@ -288,7 +288,7 @@ class Fill(IntEnum):
 
 def insert_template(tx: Transaction, number: int, new: StoredTemplate) -> None:
     """Store what is alike of jobs."""
-    tx.later(_INSERT_TEMPLATE, (number, *new))
+    tx.later(_INSERT_TEMPLATE, (number, int(new.fill), *new[1:]))
 
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
