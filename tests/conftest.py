@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import _thread
+import faulthandler
+import gc
+import math
 import os
+import re
 import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from lodesman.answers.service import Suspects
@@ -31,13 +39,14 @@ _HERE = Path(__file__).parent
 _E2E = _HERE / "e2e"
 # None of these tests starts a server or a batch system.
 _ALONE = {_HERE / name for name in ("fuzz", "house", "scenario", "store_contract", "unit")}
+_USUAL = 100
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # `default` tries new examples with each run on a developer's machine; `ci` repeats the same examples, so
 # that a change is judged by what it changed; `fast` goes with `-m 'not slow'`; `long` is for a night.
-settings.register_profile("default", _CALM, max_examples=100)
-settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, print_blob=True)
-settings.register_profile("fast", _CALM, max_examples=20, derandomize=True, print_blob=True)
+settings.register_profile("default", _CALM, max_examples=_USUAL)
+settings.register_profile("ci", _CALM, max_examples=_USUAL, derandomize=True, print_blob=True)
+settings.register_profile("fast", _CALM, max_examples=10, derandomize=True, print_blob=True)
 settings.register_profile("long", _CALM, max_examples=5_000)
 
 
@@ -52,10 +61,51 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if fast else wanted)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.pluginmanager.register(HangWatch(session.config.stash[fault_handler_stderr_fd_key]))
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is not looked for among the tests themselves: with all of them, one search takes a quarter of a second."""
+    gc.collect()
+    gc.freeze()
+
+
+class HangWatch:
+    """Shows the stacks of all threads, and ends the run, if a test takes `seconds`. The option `faulthandler_timeout` does
+    the same with a thread for each test, which costs more than most tests.
+    """
+
+    def __init__(self, stderr: int, seconds: float = 320.0, period: float = 20.0) -> None:
+        self._stderr, self._seconds, self._period = stderr, seconds, period
+        self._armed_at, self._is_idle = -math.inf, True
+        _thread.start_new_thread(self._disarm, ())  # tests count those of threading
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        self._is_idle, now = False, monotonic()
+        if now - self._armed_at > self._period:
+            self._armed_at = now
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._stderr)
+        try:
+            return (yield)
+        finally:
+            self._is_idle = True
+
+    def _disarm(self) -> None:
+        """A worker that waits for the others does not hang."""
+        while True:
+            sleep(self._period)
+            if self._is_idle:
+                self._armed_at = -math.inf
+                faulthandler.cancel_dump_traceback_later()
+
+
 def at_most(examples: int) -> settings:
-    """For tests of which each example takes long: this number of examples, or that of the profile if it is less."""
+    """For tests that need another number of examples than most: this one, but with `-m 'not slow'` no more than most."""
+    usual = settings().max_examples
     return settings(
-        max_examples=min(examples, settings().max_examples),
+        max_examples=min(examples, usual) if usual < _USUAL else examples,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 
@@ -113,6 +163,16 @@ def _free_port() -> int:
             listener.accept()[0].close()
             client.recv(1)
     return port
+
+
+_folders = count(1)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own. That of pytest looks through all other folders for a free name."""
+    name = re.sub(r"\W", "_", request.node.name)[:24]
+    return tmp_path_factory.mktemp(f"{name}-{next(_folders)}", numbered=False)
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,9 @@ class Demo:
         display.show(self.snapshot(usage.states, pilots, doing))
         if usage.states.get("Done") and self.first_result is None:
             admin = self.grid.home / "data" / "admin.token"
-            done = self.grid.lode(admin, "status", "--all", "--state", "Done", "--limit", "100000")["jobs"]
+            done = self.grid.lode(admin, "status", "--jobs", "--all", "--state", "Done", "--limit", "100000")[
+                "jobs"
+            ]
             # By the events: it may have been done for long when it was seen.
             self.first_result = min(job["since"] for job in done) - self.began_at
         return usage

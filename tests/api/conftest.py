@@ -337,10 +337,12 @@ class House:
     def do(self, command: Any) -> Any:
         return self.run(self.core.command(command))
 
-    def user(self, name: str, *groups: str, vo: str = "lab", admin: bool = False, **more: Any) -> str:
+    def user(
+        self, name: str, *groups: str, vo: str = "lab", admin: bool = False, vo_admin: bool = False, **more: Any
+    ) -> str:  # fmt: skip
         """A user; the token is kept under the name."""
-        self.do(Change(add_account, name, vo, groups or ("physics",), admin=admin))
-        scopes = {"scopes": SCOPES} if admin else {}
+        self.do(Change(add_account, name, vo, groups or ("physics",), admin=admin, vo_admin=vo_admin))
+        scopes = {"scopes": SCOPES} if admin or vo_admin else {}
         self.tokens[name] = str(self.do(Change(issue_token, name, **{**scopes, **more})))
         return self.tokens[name]
 

@@ -171,8 +171,10 @@ def why_of_pilots(house):
     """Of those on their way, that run, that are lost, and that nothing fits."""
     for pilot in range(1, house.pilots + 1):
         ok(house, "GET", f"/v1/pilots/{pilot}/why")
+        ok(house, "GET", f"/v1/pilots/{pilot}")
+    ok(house, "GET", "/v1/submissions?all=true", token="admin")
     before, house.side.director = house.side.director, house.director(ScriptedBackend())
-    ok(house, "GET", "/v1/pilots/1/log")
+    ok(house, "GET", "/v1/pilots/1/logs")
     house.side.director = before
 
 
@@ -427,7 +429,7 @@ def test_parameters_have_their_types():
         "start",
     }
     assert {name for name, kind in kinds.items() if kind == "integer"} == {
-        "first", "last", "limit", "seconds", "since", "until",
+        "first", "last", "limit", "seconds", "since", "submission", "until",
     }  # fmt: skip
     assert kinds["state"] == "string"
 

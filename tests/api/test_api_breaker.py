@@ -49,6 +49,13 @@ def test_an_open_breaker_stays_open_until_it_may_move(house, director):
     assert count == 0
     assert "open by order of admin since" in text
     assert "a new disk" in text
+    (step,) = [
+        one for one in house.get(f"/v1/queues/why?path={QUEUE}", "admin")["chain"] if one["step"] == "breaker"
+    ]
+    assert (step["holds"], step["text"].partition(" since")[0]) == (
+        False,
+        "its breaker is open by order of admin",
+    )
     assert order(house, "auto", "").json["before"]["state"] == "open"
     assert placed(house, director)[0] > 0
     assert breaker_orders(house.side.db) == {}

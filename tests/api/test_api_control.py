@@ -226,3 +226,50 @@ def test_the_widest_range_of_all(house):
     house.submitted(token="bob")
     assert house.control("kill", 1, 1 << 53).json["changed"] == 3
     assert house.control("delete", 1, 1 << 53, token="admin").json["changed"] == 4
+
+
+def select(house, action, token="ann", **selection):
+    answer = house.call("POST", "/v1/jobs/control", {"action": action, "selection": selection}, token=token)
+    assert answer.status == 200, answer.body
+    return answer.json["changed"], answer.json["refused"]
+
+
+def test_jobs_are_chosen_by_state_name_and_submission(house):
+    house.user("bob", "physics")
+    house.submitted({"JobName": "fit_%n", "Parameters": 20})
+    pilot = house.pilot()
+    failed, *running = house.claim(pilot, 3)
+    house.report(pilot, failed, "Failed", cause="exit")
+    house.submitted({"JobName": "plot"})
+    house.submitted({"JobName": "fit"}, token="bob")
+    assert select(house, "hold", states=["Waiting"], name="fit*") == (19 - len(running), 0)
+    assert select(house, "release", states=["Held"], submissions=[2]) == (0, 0)
+    assert select(house, "kill", states=["Held", "Waiting"], name="pl?t") == (1, 0)
+    assert select(house, "kill", owner="bob") == (0, 0)
+    assert select(house, "kill", "admin", owner="bob") == (1, 0)
+    assert select(house, "reschedule", states=["Failed"]) == (1, 0)
+    assert states(house, 1, 1) == ["Waiting"]
+    assert in_order(house)
+
+
+def test_an_action_on_nothing_is_refused(house):
+    answer = house.call("POST", "/v1/jobs/control", {"action": "kill"}, token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    body = {"action": "kill", "selection": {"name": "a[b]"}}
+    answer = house.call("POST", "/v1/jobs/control", body, token="ann")
+    assert "write ? for a bracket" in answer.json["error"]["hint"]
+    assert select(house, "kill") == (0, 0)
+
+
+def test_what_takes_long_is_left_for_the_next_request(house, monkeypatch):
+    monkeypatch.setattr("lodesman.commands.control.MOST_ROWS", 3)
+    monkeypatch.setattr("lodesman.api.users._CONTROL_SECONDS", 0.0)
+    house.submitted(*[{} for _ in range(8)])
+    body = {"action": "kill", "ranges": [[1, 8]]}
+    done, rest = 0, [[1, 8]]
+    while rest:
+        answer = house.call("POST", "/v1/jobs/control", {**body, "ranges": rest}, token="ann").json
+        assert 0 < answer["changed"] <= 3
+        done, rest = done + answer["changed"], answer.get("rest")
+    assert done == 8
+    assert states(house) == ["Killed"] * 8

@@ -203,6 +203,7 @@ def test_all_faults_are_said_at_once_each_with_its_line(house):
     assert listed(house).keys() == {"other.default", "template.default"}
 
 
+@pytest.mark.slow
 def test_a_text_without_a_class_and_one_with_too_many(house):
     assert refused(house, "") == (400, [
         (1, "Error during parsing of attribute value of jcname: the name of the job class is missing."),

@@ -32,6 +32,8 @@ TOKENS = {
     "same VO": ("amy", "bob"),
     "other VO": ("olaf",),
     "read-only": ("reader",),
+    "VO admin": ("vera",),
+    "other VO admin": ("otto",),
     "admin": ("admin",),
     "pilot": ("pilot1",),
     "other pilot": ("pilot2",),
@@ -55,7 +57,8 @@ REQUESTS = {
     "POST /v1/plan/resources": ("/v1/plan/resources", {"files": [{"name": "a.toml", "text": ""}]}),
     "POST /v1/plan/quotas": ("/v1/plan/quotas", {"text": "{\nname a\nlimit to slots=1\n}\n"}),
     "POST /v1/plan/shares": ("/v1/plan/shares", {"shares": {"physics": 1.0}}),
-    "GET /v1/pilots/{pilot}/log": ("/v1/pilots/1/log", None),
+    "GET /v1/pilots/{pilot}": ("/v1/pilots/1", None),
+    "GET /v1/pilots/{pilot}/logs": ("/v1/pilots/1/logs", None),
     "GET /v1/pilots/{pilot}/why": ("/v1/pilots/1/why", None),
     "POST /v1/pilots/files": ("/v1/pilots/files", {"path": QUEUE}),
     "POST /v1/pilots/drain": ("/v1/pilots/drain", {"pilots": [99]}),
@@ -114,6 +117,8 @@ def crowd(house, backend):
     house.side.director = house.director(backend)
     house.user("amy", "physics")
     house.user("olaf", "guests", vo="other")
+    house.user("vera", "bio", vo_admin=True)
+    house.user("otto", "guests", vo="other", vo_admin=True)
     house.tokens["reader"] = house.call(
         "POST", "/v1/tokens", {"account": "ann", "scopes": ["jobs:read", "pilots:read"]}, token="ann"
     ).json["token"]

@@ -8,6 +8,7 @@ import pytest
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing
+from lodesman.answers.service import NewPilot
 from lodesman.background.launch import PilotSettings
 from lodesman.background.pilot_book import standing_of
 from lodesman.background.pilot_files import UnstartedPilots
@@ -192,3 +193,21 @@ def test_why_names_how_pilots_come_there(house, backend):
     assert pilot["chain"][0]["text"].startswith("its file waits to be started for Three/nodes/hand")
     job = house.get("/v1/jobs/1/why", "admin")
     assert job["pilots"]["usable_waiting"] == 0  # a file is no promise
+
+
+def test_the_output_of_such_a_pilot_is_where_it_was_started(house):
+    (one,) = make(house).json["pilots"]
+    refused = house.call("GET", f"/v1/pilots/{one['id']}/log", token="admin")
+    assert refused.status == 404
+    assert "A person started pilot" in refused.json["error"]["message"]
+
+
+def test_a_pilot_that_was_refused_says_why_instead_of_an_output(house):
+    place = {"site": "Three", "ce": "nodes", "queue": "batch"}
+    house.post(
+        inner_calls.PREPARE_PILOTS, [NewPilot(stamp="s-1", vo="lab", request={}, join_hash=b"x", **place)]
+    )
+    house.post(inner_calls.PILOTS_SUBMITTED, {"s-1": (None, "no such queue")})
+    refused = house.call("GET", "/v1/pilots/s-1/log", token="admin")
+    assert refused.status == 404
+    assert "its batch system has not accepted it (no such queue)" in refused.json["error"]["message"]

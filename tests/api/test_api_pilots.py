@@ -328,6 +328,7 @@ def test_a_heartbeat_shows_the_last_output_live(house):
     assert (logs["live"], logs["tail"], logs["state"]) == (False, "all done\n", "Done")
 
 
+@pytest.mark.slow
 def test_only_the_last_64_kilobytes_of_output_are_kept(house):
     house.submitted()
     pilot = house.pilot()

@@ -335,7 +335,6 @@ WRONG = [
     ("JobName", "b\N{LATIN SMALL LETTER E WITH ACUTE}"),
     ("JobGroup", "a\nb"),
     ("Site", ["North", 5]),
-    ("BannedSite", "Atlantis"),
     ("BannedSite", {"a": 1}),
     ("StdOutput", "../../etc/passwd"),
     ("OutputSandbox", "/etc/passwd"),

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
@@ -270,7 +271,7 @@ def two_queues(**more):
 @example(
     world=two_queues(queues=[{}, {"NumberOfProcessors": 4}], pilots=[(1, "busy")], full=True, decided=False)
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(60)
 @given(world=worlds)
 def test_a_verdict_comes_true(house, world):
     made = World(house, world)

@@ -43,6 +43,7 @@ class Counting:
         return self._runner.run(words, *more, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.engines
 def test_a_thousand_pilots_are_two_submissions_at_most(house, record_property):
     runner = Counting(Here(environment=slurm_kit.environment(slurm_kit.slurm_of_this_session())))

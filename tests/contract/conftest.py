@@ -17,8 +17,9 @@ from lodesman.background.refresh import PoolKeeper
 from lodesman.background.upkeep import Retention
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import Claim, serve_parked
-from lodesman.commands.control import Control, name_missing
+from lodesman.commands.control import Control
 from lodesman.commands.live import Live
+from lodesman.commands.missing_jobs import name_missing
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.report import note_heartbeat, note_silence, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from lodesman.answers.jobs import RangeControlled
 from lodesman.commands import control
-from lodesman.commands.control import Control, ControlOutcome, apart, name_missing
+from lodesman.commands.control import Control, ControlOutcome, apart
+from lodesman.commands.missing_jobs import name_missing
 
 ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
 

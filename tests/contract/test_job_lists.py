@@ -7,8 +7,11 @@ from msgspec.structs import replace
 
 from lodesman.background.descriptions import MemberNames
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.store.read import job_lists
 from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.jobs import attempts_of_job
 from lodesman.store.read.pilots import list_pilots
+from lodesman.store.read.submissions import Sight
 from lodesman.store.read.task_queues import list_task_queues
 from lodesman.store.read.usage import count_jobs
 from lodesman.store.read.why import waiting_by_reason
@@ -79,11 +82,69 @@ def test_filters_agree_with_each_job(lively, newest):
     assert ids(ask(lively, first=17, last=44, newest=newest)) == within
 
 
+def test_names_times_sites_and_causes_agree_with_each_job(lively):
+    jobs = one_by_one(lively)
+    assert ids(ask(lively, name="n*")) == ids(ask(lively, name="?")) == ids(jobs)
+    assert ask(lively, name="m*") == ask(lively, name="N") == ask(lively, name="n?") == []
+    assert ids(ask(lively, site="S1")) == ids(j for j in jobs if j.site == "S1") != []
+    assert ask(lively, site="S2") == []
+    ended = ids(j for j in jobs if j.cause == "exit" and j.outcome == "Failed")
+    assert ids(ask(lively, cause="exit")) == ended != []
+    assert ids(ask(lively, cause="exit", newest=True, limit=2)) == ended[::-1][:2]
+    assert ids(ask(lively, submission=4)) == list(range(37, 77))
+
+
+def test_the_time_of_submission(house):
+    for at in (1_000.0, 50_000.0, 49_000.0, 90_000.0):
+        house.clock = at
+        house.submit(2)
+    assert ids(ask(house, since=49_500)) == [3, 4, 7, 8]
+    assert ids(ask(house, since=49_000, until=50_000)) == [3, 4, 5, 6]
+    assert ids(ask(house, until=999)) == ids(ask(house, since=90_001)) == []
+    assert ids(ask(house, until=49_000, newest=True)) == [6, 5, 2, 1]
+
+
+def test_jobs_of_a_batch_have_names_of_their_own(house):
+    house.batch([f'{{"spec": {{"name": "fit_{number}"}}}}' for number in range(3)])
+    house.submit()
+    assert ids(ask(house, name="fit_?")) == [1, 2, 3]
+    assert ids(ask(house, name="f*_2")) == [3]
+    assert ask(house, name="f%") == []
+
+
+def test_where_a_job_ran(house):
+    house.submit(2)
+    pilot = house.pilot("S1")
+    house.claim(pilot)
+    first, second = ask(house)
+    assert (first.ce, first.queue, first.host) == ("ce", "q", None)
+    assert (second.ce, second.queue, second.host) == (None, None, None)
+    with house.writer:
+        house.writer.change("UPDATE pilot SET host = 'a', node_host = ''")
+    assert house.job(1).host == "a"
+    with house.writer:
+        house.writer.change("UPDATE pilot SET node_host = 'b'")
+    (attempt,) = attempts_of_job(house.reader, house.job(1))
+    assert (attempt.ce, attempt.queue, attempt.host) == ("ce", "q", "b")
+
+
+@pytest.mark.parametrize(("portion", "large"), [(1, 2), (2, 7), (3, 100)])
+def test_a_list_of_ones_own_is_the_same_in_parts(lively, monkeypatch, portion, large):
+    jobs = [job for job in one_by_one(lively) if job.owner == "ann"]
+    monkeypatch.setattr(job_lists, "_PORTION", portion)
+    monkeypatch.setattr(job_lists, "_LARGE", large)
+    for first, last, limit in ((1, 99, 99), (5, 80, 7), (31, 77, 60), (77, 77, 1), (84, 99, 5)):
+        wanted = [job for job in jobs if first <= job.id <= last]
+        asked = {"owner": "ann", "first": first, "last": last, "limit": limit}
+        assert ask(lively, **asked) == wanted[:limit]
+        assert ask(lively, **asked, newest=True) == wanted[::-1][:limit]
+
+
 def test_jobs_of_a_group_that_shares_are_seen(lively):
     jobs = one_by_one(lively)
-    seen = ids(ask(lively, owner="ann", shared=("h",), vo="vo"))
+    seen = ids(ask(lively, sight=Sight("ann", ("h",), "vo")))
     assert seen == ids(j for j in jobs if j.owner == "ann" or j.group == "h")
-    assert len(seen) > len(ask(lively, owner="ann", shared=("h",), vo="other"))
+    assert len(seen) > len(ask(lively, sight=Sight("ann", ("h",), "other")))
 
 
 def test_pages_join_without_gap_or_overlap(lively):

@@ -175,6 +175,7 @@ def test_nothing_leaks_into_the_next_job(worker):
     assert outcome.parameters.values == {"N": "new name *", "l_hard": "a=7,b", "ac": "c=5"}
 
 
+@pytest.mark.slow
 def test_a_megabyte_passes_both_ways(worker):
     big = "x" * 1_000_000
     job = replace(WITH_CLASS, values={**WITH_CLASS.values, "l_hard": f"h_vmem=1,big={big}"})
@@ -365,6 +366,7 @@ def test_rows_of_the_stock_libraries(row, tmp_path):
     STOCK_ROWS[row](tmp_path)
 
 
+@pytest.mark.slow
 @stock
 def test_the_class_of_one_job_does_not_leak_with_the_stock_library(tmp_path):
     url = write_script(

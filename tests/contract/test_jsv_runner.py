@@ -404,6 +404,7 @@ def test_limits_hold(script):
     assert 7 <= cpu <= 10
 
 
+@pytest.mark.slow
 def test_a_loop_ends_by_its_cpu_time(script):
     settings = ScriptSettings(time_out_seconds=60, limits=ScriptLimits(cpu_seconds=0))
     assert "got no response" in one(script(python("while True: pass")), settings=settings).message

@@ -80,6 +80,7 @@ def body(*shas):
     return '{"input":[' + ",".join(f'{{"sha256":"{sha}"}}' for sha in shas) + "]}"
 
 
+@pytest.mark.slow
 def test_a_file_that_a_job_names_stays_as_long_as_the_job(house, uploads):
     sha = uploads.put("data")
     house.submit(inputs=[sha], body=body(sha))

@@ -127,7 +127,8 @@ def test_a_first_job_from_submission_to_result(shell: Shell) -> None:
     events = [event["event"] for event in shell.json("events", number)["events"]]
     assert events[0] == "Waiting"
     assert events[-1] == "Done"
-    assert shell.json("usage")["states"]["Done"] >= 1
+    assert shell.json("usage", "shares")["states"]["Done"] >= 1
+    assert shell.json("usage", "--by", "user")["rows"][0]["jobs"] >= 1
 
 
 def test_an_array_with_files_there_and_back(shell: Shell) -> None:
@@ -178,7 +179,7 @@ def test_an_impossible_job_is_refused_or_held_with_the_reason(shell: Shell) -> N
     assert f"\n\nJob {number}: NEVER. " in why
     assert "softwaretag" in why.lower()
     assert shell("delete", number) == "1 job deleted.\n"
-    assert int(number) not in {job["id"] for job in shell.json("status")["jobs"]}
+    assert int(number) not in {job["id"] for job in shell.json("status", "--jobs")["jobs"]}
 
 
 def test_holding_releasing_and_killing(shell: Shell) -> None:
@@ -199,13 +200,18 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     assert shell.json("status", last, "--start")["jobs"][0]["start"]["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
     assert set(shell.states(jobs).values()) == {"Killed"}
-    killed = shell.json("status", "--state", "Killed", "--limit", "5")
+    killed = shell.json("status", "--jobs", "--state", "Killed", "--limit", "5")
     assert [job["id"] for job in killed["jobs"]] == list(range(int(last), int(last) - 5, -1))
     assert killed["more"] is True
     assert shell.json("status", jobs, "--state", "Waiting")["jobs"] == []
-    counts = shell.json("status")["counts"]
+    newest = shell.json("status")["submissions"][0]
+    assert (newest["first"], newest["jobs"], newest["states"]) == (int(first), 20, {"Killed": 20})
+    assert shell("reschedule", "--state", "Killed", "--name", "nothing*") == "0 jobs rescheduled.\n"
+    assert shell("delete", "--state", "Killed", "--submission", str(newest["id"])) == "20 jobs deleted.\n"
+    assert shell.json("pilot", "show", "1")["queue"] == "default"
+    counts = shell.json("status", "--all")["counts"]
     assert "Waiting" not in counts
-    assert counts["Killed"] >= 20
+    assert "Killed" not in counts
 
 
 def test_lists_of_everything(shell: Shell) -> None:
@@ -223,14 +229,14 @@ def test_users_see_their_own_jobs_only(shell: Shell) -> None:
     shell("token", "issue", "ann", "--output", "ann.token", "--days", "1")
     ann = Shell(shell.folder, {**shell.environ, "LODE_TOKEN_FILE": str(shell.folder / "ann.token")})
     assert ann.json("whoami")["name"] == "ann"
-    assert ann.json("status")["jobs"] == []
+    assert ann.json("status")["submissions"] == ann.json("status", "--jobs")["jobs"] == []
     ann("status", "1", code=3)
     ann("kill", "1", code=3)
     ann("logs", "1", code=3)
     ann("output", "1", code=3)
     assert {token["account"] for token in ann.json("token", "ls")["tokens"]} == {"ann"}
     (number,) = ann("submit", "hello.jdl").split()
-    assert [job["id"] for job in ann.json("status")["jobs"]] == [int(number)]
+    assert [job["id"] for job in ann.json("status", "--jobs")["jobs"]] == [int(number)]
     mine = next(token for token in shell.json("token", "ls")["tokens"] if token["account"] == "ann")
     shell("token", "revoke", mine["hash"][:12])
     ann("whoami", code=4)

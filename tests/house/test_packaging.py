@@ -75,6 +75,7 @@ def test_the_changelog_knows_this_version(root):
     assert newest == "Unreleased" or f'__version__ = "{newest}"' in package
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_and_the_command(root, tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)

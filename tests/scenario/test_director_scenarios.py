@@ -360,6 +360,7 @@ def test_a_new_task_queue_is_served_while_another_floods():
     assert one.done[2] == 5
 
 
+@pytest.mark.slow
 def test_room_is_shared_by_priority_and_jobs():
     """Weights 3 : 1 and equal jobs: the formula's means are (3/4 + 1/2) to (1/4 + 1/2)."""
     asked: Counter[int] = Counter()
@@ -441,6 +442,7 @@ def test_a_site_whose_load_is_unknown_gets_nothing_until_it_is_known():
     assert one.done == {1: 50}
 
 
+@pytest.mark.slow
 def test_a_closed_site_gets_nothing_until_its_time_and_the_others_do_the_work():
     one = world([site("A"), site("B")], task_queue(1, 2_000), task_queue(2, 50, sites=("A",)))
     until = START + 20 * TICK_S

@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.config import load_config
 from lodesman.errors import InvalidConfig, LodesmanError
@@ -303,7 +304,7 @@ def test_an_address_with_colons_is_written_so_that_a_client_can_read_it():
     assert load_config(None, overrides={"server": {"host": "::1"}}).url == "http://[::1]:7777"
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(150)
 @given(
     st.one_of(
         st.text(max_size=200),

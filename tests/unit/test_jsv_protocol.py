@@ -315,6 +315,7 @@ def test_stderr_rejects_whatever_else_was_said():
     assert len(dialogue.outcome().message) <= 4_096
 
 
+@pytest.mark.slow
 def test_a_script_that_talks_for_ever_is_stopped():
     dialogue = begun()
     for _ in range(100_001):

@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.errors import InvalidRequest, TooLarge
 from lodesman.store import shelf as module
@@ -43,7 +44,7 @@ def files(shelf):
     return [path for path in shelf.root.rglob("*") if path.is_file()]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@at_most(50)
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_a_file_is_stored_whole_or_not_at_all(shelf, chunks):
     whole = b"".join(chunks)

@@ -13,8 +13,9 @@ from lodesman.errors import InvalidConfig, LodesmanError
 
 if TYPE_CHECKING:
     from lodesman.answers.call import Call
+    from lodesman.answers.job_queries import JobsQuery
     from lodesman.answers.jobs import Job
-    from lodesman.answers.requests import AllQuery, JobsQuery
+    from lodesman.answers.requests import AllQuery
     from lodesman.client import Client
 
 # A person waits: about a second for a server that restarts, no more.
@@ -29,13 +30,14 @@ Q = TypeVar("Q")
 @dataclass(slots=True)
 class Caller:
     """The server and the token, each as it was named or is found (`access.tokens`). The client is made when it is first
-    needed, and belongs to one thread. `rounds`: how often all addresses are tried.
+    needed, and belongs to one thread. `rounds`: how often all addresses are tried. `token`: that of a program.
     """
 
     server: str | None = None
     token_file: Path | None = None
     ca_file: str | None = None
     rounds: int = RETRY_ROUNDS
+    token: str = ""
     _client: Client | None = None
 
     @property
@@ -53,7 +55,7 @@ class Caller:
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]
             retry = Retry(rounds=self.rounds, patient=False)
-            token = find_token(self.token_file, os.environ, Path.cwd())
+            token = self.token or find_token(self.token_file, os.environ, Path.cwd())
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
                 if not server.is_private:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -26,6 +26,7 @@ class Principal:
     vo: str = ""
     groups: tuple[str, ...] = ()
     admin: bool = False
+    vo_admin: bool = False
     scopes: frozenset[str] = frozenset()
     pilot_id: int = 0
     expires_at: float | None = None
@@ -38,6 +39,16 @@ class Principal:
 
 
 _Limit = Annotated[int, Meta(ge=0)]
+
+
+class Reach(NamedTuple):
+    """Whose accounts a caller may change: all, or those of a `vo` who administer nothing, and that of `user`."""
+
+    vo: str = ""
+    user: str = ""
+
+
+EVERYBODY: Final = Reach()
 
 
 class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -97,10 +108,13 @@ class Me(Struct):
     admin: bool
     scopes: list[str]
     inputs: Inputs
+    vo_admin: bool = False
 
 
 class UserRow(Struct):
-    """A user, with the number of tokens. `disabled_at`: since when no token of the user opens anything; None: they do."""
+    """A user, with the number of tokens. `disabled_at`: since when no token of the user opens anything; None: they do.
+    `vo_admin`: the user administers the VO.
+    """
 
     name: str
     vo: str
@@ -109,6 +123,7 @@ class UserRow(Struct):
     created_at: float
     disabled_at: float | None
     tokens: int
+    vo_admin: bool = False
 
 
 class Users(Page):

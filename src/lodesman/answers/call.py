@@ -23,7 +23,7 @@ Answer = type[A] | tuple[type[A], ...]
 Process = Literal["hot", "reading", "inner"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
-    "none", "any", "user", "pilot", "service", "admin",
+    "none", "any", "user", "pilot", "service", "admin", "vo-admin",
     "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read", "site", "site or pilots:read",
 ]  # fmt: skip
 

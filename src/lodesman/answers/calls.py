@@ -10,6 +10,7 @@ from lodesman.answers import (
     hosts,
     inner_calls,
     job_classes,
+    job_queries,
     jobs,
     nodes,
     pilot_files,
@@ -52,10 +53,13 @@ SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = 
     "/v1/jobs", ask.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
     most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,), timeout=300.0,
 )
-JOBS = get("/v1/jobs", ask.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
-JOB_COUNTS = get("/v1/jobs/counts", ask.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group and state")
+JOBS = get("/v1/jobs", job_queries.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
+JOB_COUNTS = get("/v1/jobs/counts", job_queries.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group, state")
+SUBMISSIONS = get(
+    "/v1/submissions", job_queries.SubmissionsQuery, job_queries.Submissions, "jobs:read", "Submissions, jobs counted"
+)
 CONTROL = post(
-    "/v1/jobs/control", ask.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
+    "/v1/jobs/control", job_queries.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
     refused=(404,),
 )
 CHANGE_JOBS = post(
@@ -131,12 +135,13 @@ PLAN_SHARES = post(
 # --- pilots, for users --------------------------------------------------------------------------------------------------
 
 PILOTS = get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
+PILOT = get("/v1/pilots/{pilot}", ask.PilotAt, pilots.PilotInFull, "pilots:read", "A pilot (number or stamp)")
 PILOT_WHY = get(
     "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
     "Why a pilot (number or stamp) got nothing",
 )
-PILOT_LOG = get(
-    "/v1/pilots/{pilot}/log", ask.PilotAt, pilots.PilotLog, "pilots:read",
+PILOT_LOGS = get(
+    "/v1/pilots/{pilot}/logs", ask.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
 )
 PILOT_FILES = post(
@@ -273,10 +278,10 @@ DIRECTOR = get(
 # --- users and the server -----------------------------------------------------------------------------------------------
 
 ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
-ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
-USERS = get("/v1/users", ask.AllQuery, accounts.Users, "admin", "Users")
+ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", repeatable=True)
+USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
-    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "admin", "Disable or enable a user",
+    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
 )
 TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
@@ -290,11 +295,11 @@ GROUP = get(
     "/v1/groups/{group}", groups.GroupAt, groups.GroupInFull, "jobs:read", "A group, and what was done to it"
 )
 SET_GROUP_SHARE = post(
-    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "admin", "Set the share of a group, or take it back",
+    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "vo-admin", "Set the share of a group, or take it back",
     refused=(404, 409),
 )
 SET_GROUP_USERS = post(
-    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "admin", "Let users join a group or leave it",
+    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "vo-admin", "Let users join a group or leave it",
     refused=(404, 409), repeatable=True,
 )
 AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")

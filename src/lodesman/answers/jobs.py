@@ -57,7 +57,7 @@ class Job(Struct):
     `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so, or
     an administrator, and then only an administrator releases it. `main_reason`: why it
     waits, None until judged. `base`: the first id of its submission. `start`: when a waiting job starts, None if that is
-    unknown; only where it was asked for.
+    unknown; only where it was asked for. `ce`, `queue`, `host`: of its last pilot.
     """
 
     id: int
@@ -91,6 +91,9 @@ class Job(Struct):
     output_sha256: str | None
     output_size: int | None
     message: str | None
+    ce: str | None
+    queue: str | None
+    host: str | None
     base: int
     main_reason: MainReason | None
     start: JobStart | UnsetType | None = UNSET
@@ -103,7 +106,9 @@ class Jobs(Page):
 
 
 class Attempt(Struct):
-    """One attempt of a job; `outcome` and `cause` are None while it runs."""
+    """One attempt of a job; `outcome` and `cause` are None while it runs. `ce`, `queue`, `host`: of its pilot, None where
+    that is not known any more.
+    """
 
     id: int
     number: int
@@ -120,6 +125,9 @@ class Attempt(Struct):
     wall_seconds: float | None
     max_rss_mb: float | None
     message: str | None
+    ce: str | None
+    queue: str | None
+    host: str | None
 
 
 class Event(Struct):
@@ -203,13 +211,14 @@ class RangeControlled(Struct, omit_defaults=True):
 
 class Controlled(Struct):
     """How many jobs were changed and refused, and some of those refused. `ranges`: what became of each, if several were
-    given; those that had ids in common are one.
+    given; those that had ids in common are one. `rest`: ranges that were not reached: ask again for these.
     """
 
     changed: int
     refused: int
     examples: list[NotChanged]
     ranges: list[RangeControlled] | UnsetType = UNSET
+    rest: list[tuple[int, int]] | UnsetType = UNSET
 
 
 class ChangeBody(Struct, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -164,6 +164,20 @@ class Pilot(StoredPilot, frozen=True):
     bound_job: int | None
 
 
+class ListedPilot(Pilot, frozen=True):
+    """A pilot with the jobs that it runs now. `node_host`: its host as it says itself, '' if it has not."""
+
+    node_host: str
+    jobs: list[int]
+
+
+class PilotInFull(ListedPilot, frozen=True):
+    """`drain_reason`: why it has to leave, '' if a user said so. `node`: what it said of its machine when it joined."""
+
+    drain_reason: str
+    node: dict[str, Any]
+
+
 class PilotLog(Struct):
     """The end of what a pilot wrote, at most 64 kB, as its batch system `backend` keeps it. `host`: where it runs or ran."""
 
@@ -178,7 +192,7 @@ class PilotLog(Struct):
 class Pilots(Page):
     """Pilots, the newest first."""
 
-    pilots: list[Pilot]
+    pilots: list[ListedPilot]
 
 
 class PilotsDrained(Struct):

@@ -31,18 +31,18 @@ _Tail = Annotated[str, Meta(max_length=262_144)]
 Given = Annotated[str, Meta(min_length=1, max_length=255)]  # a VO, a group: the configuration knows them
 
 
-class _Sent(Struct, omit_defaults=True):
+class Sent(Struct, omit_defaults=True):
     """What differs from the defaults is sent."""
 
 
-class _Paged(_Sent, kw_only=True):
+class Paged(Sent, kw_only=True):
     """A list, at most `limit` rows of it; `after`: those that follow the page with this `cursor`."""
 
     after: str = ""
     limit: Rows = 1_000
 
 
-class AllQuery(_Paged, kw_only=True):
+class AllQuery(Paged, kw_only=True):
     """A list that most clients want whole."""
 
     limit: Rows = MOST_ROWS
@@ -51,7 +51,7 @@ class AllQuery(_Paged, kw_only=True):
 # --- parameters of path and query ---------------------------------------------------------------------------------------
 
 
-class JobAt(_Sent):
+class JobAt(Sent):
     """A job."""
 
     job: int
@@ -75,63 +75,40 @@ class JobInForm(JobAt):
     form: Form | None = None
 
 
-class JobsQuery(_Sent):
-    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several, separated by commas.
-    `after`: those that follow the page with this `cursor`. `start`: estimate when waiting jobs start.
-    """
-
-    first: Count = 1
-    last: Count = MOST_ID
-    limit: Rows = 1_000
-    all: bool = False
-    newest: bool = False
-    group: str = ""
-    state: str = ""
-    reason: str = ""
-    after: str = ""
-    start: bool = False
-
-
-class CountsQuery(_Sent):
-    """`own`: the caller's jobs only."""
-
-    own: bool = False
-
-
-class SandboxAt(_Sent):
+class SandboxAt(Sent):
     """An input file by its SHA-256."""
 
     digest: str
 
 
-class PilotAt(_Sent):
+class PilotAt(Sent):
     """A pilot by its number or its stamp."""
 
     pilot: str
 
 
-class PilotsQuery(_Paged):
+class PilotsQuery(Paged):
     """`all`: with those that ended."""
 
     all: bool = False
     limit: Rows = 1_000
 
 
-class TaskQueuesQuery(_Paged):
+class TaskQueuesQuery(Paged):
     """Task queues, or those whose jobs wait for one reason."""
 
     limit: Rows = 1_000
     reason: str = ""
 
 
-class PoolsQuery(_Paged):
+class PoolsQuery(Paged):
     """SubmitPools of a VO; without it of the caller's, for administrators all."""
 
     vo: str = ""
     limit: Rows = 100
 
 
-class PoolAt(_Sent):
+class PoolAt(Sent):
     """A SubmitPool by the beginning of its id."""
 
     pool: str
@@ -145,7 +122,7 @@ class QueuesQuery(AllQuery):
     origin: bool = False
 
 
-class NodeQuery(_Sent):
+class NodeQuery(Sent):
     """A site, CE or queue: by `path`, or by names; as a VO sees it."""
 
     path: str = ""
@@ -155,7 +132,7 @@ class NodeQuery(_Sent):
     vo: str = ""
 
 
-class AuditQuery(_Paged):
+class AuditQuery(Paged):
     """Entries of the audit trail since a time, of one action or user; without: of any."""
 
     since: Count = 0
@@ -164,7 +141,7 @@ class AuditQuery(_Paged):
     limit: Rows = 100
 
 
-class TokenAt(_Sent):
+class TokenAt(Sent):
     """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
 
     prefix: str
@@ -174,14 +151,14 @@ class TokenAt(_Sent):
 # --- bodies of users ----------------------------------------------------------------------------------------------------
 
 
-class FileBody(_Sent):
+class FileBody(Sent):
     """A file that the caller uploaded before."""
 
     sha256: _Sha
     size: Count
 
 
-class PlanJobBody(_Sent):
+class PlanJobBody(Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `ignore_unknown`: attributes of
     other systems mean nothing. `client_jsv`: which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`);
     `edits` are made in each of them, after its class.
@@ -206,14 +183,14 @@ class SubmitBody(PlanJobBody):
     request_id: Text | None = None
 
 
-class PlanFileBody(_Sent):
+class PlanFileBody(Sent):
     """A resource file: TOML if its name ends so, else DIRAC CFG."""
 
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     text: str
 
 
-class PlanResourcesBody(_Sent):
+class PlanResourcesBody(Sent):
     """Resource files instead of the server's, or (`add`) beside them. `limit`: members of each list of the answer."""
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
@@ -221,7 +198,7 @@ class PlanResourcesBody(_Sent):
     limit: Rows = 100
 
 
-class PlanDirectorBody(_Sent):
+class PlanDirectorBody(Sent):
     """An iteration of the director, stored or of now, by these policies (none: its own). `limit`: rows of each list."""
 
     policies: Annotated[list[TargetPolicy], Meta(max_length=10)] = field(default_factory=list)
@@ -230,36 +207,25 @@ class PlanDirectorBody(_Sent):
     limit: Rows = 100
 
 
-class PlanSharesBody(_Sent):
+class PlanSharesBody(Sent):
     """New shares of groups, by name."""
 
     shares: Annotated[dict[Text, _Size], Meta(min_length=1, max_length=1_000)]
 
 
-Action = Literal["kill", "hold", "release", "reschedule", "delete"]
-
-
-class ControlBody(_Sent):
-    """An action on inclusive ranges of job ids."""
-
-    action: Action
-    ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
-    reason: Annotated[str, Meta(max_length=1_000)] = ""
-
-
-class QueuesBody(_Sent):
+class QueuesBody(Sent):
     """CE queues, each as (site, CE, queue)."""
 
     queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
 
 
-class DrainBody(_Sent):
+class DrainBody(Sent):
     """Pilots that shall finish what they run and leave."""
 
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
-class OpenSiteBody(_Sent):
+class OpenSiteBody(Sent):
     """What to open, named as it was closed: by names, or by `path`."""
 
     site: Name = ""
@@ -279,23 +245,24 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
     dry_run: bool = False
 
 
-class AccountBody(_Sent):
-    """A user of this server."""
+class AccountBody(Sent):
+    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
     vo: Given
     groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
     admin: bool = False
+    vo_admin: bool = False
 
 
-class DisableBody(_Sent):
+class DisableBody(Sent):
     """A user to disable; or to enable again, with `disabled` false."""
 
     name: Text
     disabled: bool = True
 
 
-class TokenBody(_Sent):
+class TokenBody(Sent):
     """A token to issue. `seconds` 0 means that it does not expire."""
 
     account: Text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 
-from lodesman.answers.accounts import Principal
+from lodesman.answers.accounts import EVERYBODY, Principal, Reach
 from lodesman.answers.call import Who
 from lodesman.api.wire import Scope, header
 from lodesman.commands.accounts import JOINING, SITE
@@ -17,9 +17,11 @@ _ONLY = {
     "site": "Only the site itself may do that, with a token of its own.",
     "user": "Only users may do that.",
     "admin": "Only an administrator may do that.",
+    "vo-admin": "Only an administrator, of the server or of a VO, may do that.",
 }
 _HINTS = {
     "admin": "Use a token with the scope admin.",
+    "vo-admin": "Use a token with the scope admin.",
     "site": "Administrators make one: lode site token SITE",
 }
 
@@ -82,6 +84,8 @@ def _may(principal: Principal, who: Who) -> bool:
         return principal.kind == who
     if who == "admin":
         return sees_all(principal)
+    if who == "vo-admin":
+        return sees_all(principal) or bool(vo_administered(principal))
     if principal.kind == "pilot":
         return who == "any"
     return who in ("any", "user") or principal.kind == "service" or principal.allows(who)
@@ -90,6 +94,18 @@ def _may(principal: Principal, who: Who) -> bool:
 def sees_all(principal: Principal) -> bool:
     """Whether nothing is hidden: administrators with a token for it, and our own background process."""
     return principal.kind == "service" or (principal.admin and principal.allows("admin"))
+
+
+def vo_administered(principal: Principal) -> str:
+    """The VO that the caller administers, and nothing else; '' for all others."""
+    is_one = principal.kind == "user" and principal.vo_admin and principal.allows("admin")
+    return principal.vo if is_one and not principal.admin else ""
+
+
+def reach_of(principal: Principal) -> Reach:
+    """Whose accounts an administrator may change."""
+    vo = vo_administered(principal)
+    return Reach(vo, principal.name) if vo else EVERYBODY
 
 
 def own_vo(principal: Principal) -> str:
@@ -106,9 +122,16 @@ def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[st
     return vo
 
 
-def may_touch(principal: Principal, sharing: frozenset[str]) -> Callable[[str, str, str], bool]:
-    """The rule for jobs: one's own, those of groups that share jobs, all for an administrator."""
+def may_touch(
+    principal: Principal, sharing: frozenset[str], *, for_vo_admins: bool = False
+) -> Callable[[str, str, str], bool]:
+    """The rule for jobs: one's own, those of groups that share jobs, all for an administrator; `for_vo_admins`: what the
+    administrator of a VO may do with its jobs.
+    """
     if principal.kind != "user" or sees_all(principal):
         return lambda *_: sees_all(principal)
     shared = sharing.intersection(principal.groups)
-    return lambda owner, group, vo: owner == principal.name or (group in shared and vo == principal.vo)
+    whole = vo_administered(principal) if for_vo_admins else ""
+    return lambda owner, group, vo: (
+        owner == principal.name or (group in shared and vo == principal.vo) or (whole != "" and vo == whole)
+    )

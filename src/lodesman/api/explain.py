@@ -51,7 +51,7 @@ from lodesman.jobclass.rights import split_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
 from lodesman.quota.matching import QuotaJob
-from lodesman.resources import Fault, FilePosition, QueueId, load_resources
+from lodesman.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
 from lodesman.store.accounts import list_users
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -74,7 +74,7 @@ def _explainer(side: ReadSide) -> Explainer:
 @serves(calls.JOB_WHY)
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
-    job, path = side.job(request.query.job, request.who), request.query.queue
+    job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = Limited()
     if job.state is JobState.WAITING:
@@ -135,18 +135,27 @@ async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
     return explain_ended(facts, side.clock())
 
 
-@serves(calls.PILOT_LOG)
+@serves(calls.PILOT_LOGS)
 async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotLog:
     """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
+    never = f"Pilot {row.id} has written nothing:"
+    if row.backend == MANUAL:
+        raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
     if row.native_id is None:
-        raise NotFound(f"Pilot {row.id} has no output: its batch system has not accepted it.")
+        why = f" ({row.reason})" if row.reason else ""
+        raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")
     if watch is None:
         raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
     found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
+    if found is None and row.state is PilotState.SUBMITTED:
+        raise NotFound(f"{never} it waits at the batch system {row.backend} as {row.native_id}.")
     if found is None:
-        raise NotFound(f"No output of pilot {row.id} is kept by {row.backend}.", hint="It is kept for a day.")
+        raise NotFound(
+            f"The batch system {row.backend} keeps nothing of pilot {row.id}.",
+            hint="What a pilot wrote is kept for a day after its end; one that never started has written nothing.",
+        )
     text = found.decode("utf-8", "replace")
     return PilotLog(row.id, row.stamp, row.backend, row.native_id, row.host, text)
 

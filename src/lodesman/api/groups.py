@@ -11,7 +11,7 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.groups import GroupAt, GroupInFull, GroupRow, GroupRows, GroupShareBody, GroupUsersBody
 from lodesman.answers.vocabulary import Waking
-from lodesman.api.auth import own_vo, sees_all
+from lodesman.api.auth import own_vo, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
@@ -27,6 +27,7 @@ from lodesman.commands.groups import (
     set_share,
 )
 from lodesman.commands.submit_pools import set_shares
+from lodesman.errors import Forbidden
 from lodesman.store.accounts import list_users
 from lodesman.store.groups import group_changes
 from lodesman.store.journal import Change
@@ -37,7 +38,11 @@ _MOST_CHANGES = 1_000
 @serves(calls.SET_GROUP_SHARE)
 async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> GroupRow:
     body, who = request.body, request.who
-    group = _group_to_change(core, body.group)
+    group, vo = _group_to_change(core, body.group, who), vo_administered(who)
+    if vo and group.vos != {vo}:
+        raise Forbidden(
+            f"Group {group.name} is not of VO {vo} alone.", hint="Administrators of the server may do that."
+        )
     command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason)
     what = "that of the files" if body.share is None else f"{body.share:g}"
     await core.command(request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}"))
@@ -55,49 +60,63 @@ async def use_shares(core: Core) -> None:
 @serves(calls.SET_GROUP_USERS)
 async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> GroupRow:
     body, who = request.body, request.who
-    group, users = _group_to_change(core, body.group), list_users(core.reader)
+    group, users = _group_to_change(core, body.group, who), list_users(core.reader)
     if body.how == "add":
         for vo in sorted({user.vo for user in users if user.name in body.users}):
             check_membership(core.policy.config, vo, [group.name])
     act = add_members if body.how == "add" else remove_members
-    command = Change(partial(act, group=group.name, users=body.users, by=who.name, reason=body.reason))
+    command = Change(
+        partial(act, group=group.name, users=body.users, by=who.name, reason=body.reason, reach=reach_of(who))
+    )
     word = "with" if body.how == "add" else "without"
     detail = f"{word} {', '.join(body.users)}; {body.reason}"
     await core.command(request.audited(command, "group-changed", group.name, detail))
     core.forget_users(body.users)
-    return group_rows(core.reader, core.policy, [_group_to_change(core, body.group)])[0]
+    return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)])[0]
 
 
-def _group_to_change(core: Core, name: str) -> NamedGroup:
+def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
     """Raises NotFound."""
-    return group_named(known_groups(core.policy, list_users(core.reader)), name)
+    return group_named(_seen(known_groups(core.policy, list_users(core.reader)), who), name)
 
 
 @serves(calls.GROUPS)
 async def _groups(side: ReadSide, request: Request[Nothing, Nothing]) -> GroupRows:
     """Users see the groups that their VO may have, and of the members themselves."""
-    return GroupRows(group_rows(side.db, side.policy, _seen(side, request.who).values()))
+    return GroupRows(group_rows(side.db, side.policy, _all_seen(side, request.who).values()))
 
 
 @serves(calls.GROUP)
 async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInFull:
     """Raises NotFound for a group that is not there, or is one of another VO."""
     who = request.who
-    group = group_named(_seen(side, who), request.query.group)
+    group = group_named(_all_seen(side, who), request.query.group)
     (row,) = group_rows(side.db, side.policy, [group])
     changes = group_changes(side.db, group.name, _MOST_CHANGES)
     if not sees_all(who):
-        changes = [replace(one, user=one.user if one.user in group.users else "") for one in changes]
+        own = (
+            {user.name for user in list_users(side.db, vo_administered(who))}
+            if vo_administered(who)
+            else {who.name}
+        )
+        changes = [replace(one, user=one.user if one.user in own else "") for one in changes]
     return GroupInFull(**asdict(row), changes=changes)
 
 
-def _seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
+def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
     know_shares(side.db, side.policy)
-    known, vo = known_groups(side.policy, list_users(side.db)), own_vo(who)
+    return _seen(known_groups(side.policy, list_users(side.db)), who)
+
+
+def _seen(known: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
+    """The groups that the caller may know, with the members whom the caller may know."""
+    vo, whole = own_vo(who), vo_administered(who)
     if not vo:
         return known
-    own = {name: one for name, one in known.items() if not one.vos or vo in one.vos}
     return {
-        name: one._replace(users=tuple(user for user in one.users if user == who.name))
-        for name, one in own.items()
+        name: one._replace(
+            users=tuple(user for user in one.users if user.name == who.name or whole == user.vo)
+        )
+        for name, one in known.items()
+        if not one.vos or vo in one.vos
     }

@@ -10,12 +10,16 @@ from typing import Any
 import msgspec
 
 from lodesman import __version__
+from lodesman.answers import calls
 from lodesman.answers.call import Call, Error, Nothing, Who
 from lodesman.answers.calls import CALLS
+from lodesman.api.openapi_examples import BODIES
 
 JsonObject = dict[str, Any]
 _AnyCall = Call[Any, Any, Any]
 
+# Operations are called as in the table of calls.
+_IDS = {call: name.lower() for name, call in vars(calls).items() if isinstance(call, Call)}
 _TEXT: JsonObject = {"type": "string"}
 _BINARY: JsonObject = {"type": "string", "format": "binary"}
 _ENUMS = {str: "string", int: "integer", bool: "boolean"}
@@ -40,6 +44,7 @@ _FOR: Mapping[Who, str] = {
     "user": "users",
     "pilot": "pilots",
     "admin": "administrators",
+    "vo-admin": "administrators, and those of a VO for what is of that VO",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
     "site": "the site itself",
     "site or pilots:read": "the site itself, and users with the scope pilots:read",
@@ -126,12 +131,14 @@ def _operation(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
         parameters.append(_header("Range", "For a part of the file.", "^bytes=[0-9]+-$", required=False))
     operation: JsonObject = {
         "summary": call.summary,
-        "operationId": f"{call.method.lower()}{re.sub(r'[^a-z]+', '_', call.path)}".strip("_"),
+        "operationId": _IDS[call],
         "parameters": parameters,
         "responses": _responses(call, schemas),
     }
     if call.has_body or call.upload:
         content = _json(schemas[call.body]) if call.has_body else {call.upload: {"schema": _BINARY}}
+        if call in BODIES:
+            content["application/json"]["example"] = BODIES[call]
         operation["requestBody"] = {"required": True, "content": content}
     if call.who == "none":
         operation["security"] = []

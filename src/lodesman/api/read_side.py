@@ -26,8 +26,9 @@ from lodesman.background.site_matching import GateOptions
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.sites import seen_by
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.background.submission_counts import SubmissionCounts
 from lodesman.background.verifying import Verifier
-from lodesman.commands.control import no_longer_known, unseen
+from lodesman.commands.missing_jobs import no_longer_known, unseen
 from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig
@@ -133,6 +134,7 @@ class ReadSide:
     verifier: Verifier = field(init=False)
     names: MemberNames = field(init=False)
     costly: CostlyReads = field(init=False)
+    submissions: SubmissionCounts = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.
     job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     large_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -142,6 +144,7 @@ class ReadSide:
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
         self.costly = CostlyReads(self.db.database, patience=self.patience)
+        self.submissions = SubmissionCounts(self.clock)
         self.verifier = Verifier(lambda: self.costly.run(self.classes))
 
     @property
@@ -168,10 +171,10 @@ class ReadSide:
             self._seen[1][vo] = seen_by(self.policy, vo)
         return self._seen[1][vo]
 
-    def job(self, job_id: int, who: Principal) -> Job:
-        """A job that the caller may see. Raises NotFound."""
+    def job(self, job_id: int, who: Principal, *, for_vo_admins: bool = False) -> Job:
+        """A job that the caller may see; `for_vo_admins`: so may the administrator of its VO. Raises NotFound."""
         job = job_by_id(self.db, job_id)
-        may = may_touch(who, self.policy.sharing_groups())
+        may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
         if job is None or not may(job.owner, job.group, job.vo):

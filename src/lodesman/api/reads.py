@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 import sys
-from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import Any, cast
@@ -23,90 +21,36 @@ from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
-from lodesman.answers.vocabulary import JobState, MainReason
-from lodesman.api import explain, files, groups, pilot_files, site_ads, site_tests, usage
-from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
+from lodesman.answers.vocabulary import MainReason
+from lodesman.api import explain, files, groups, job_lists, pilot_files, site_ads, site_tests, usage
+from lodesman.api.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
+from lodesman.api.job_lists import numbers, words
 from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, following, page, send_answer
 from lodesman.background.descriptions import class_of_job, describe_job, eligible_sites
-from lodesman.background.explain import Explainer
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.commands.job_classes import unknown_classes
-from lodesman.errors import InvalidRequest, NotFound
+from lodesman.errors import NotFound
 from lodesman.jobs import write_description
-from lodesman.jobs.record import shown
 from lodesman.resources import NodePath
 from lodesman.store.accounts import list_tokens, list_users, principal_of
 from lodesman.store.audit import entries
 from lodesman.store.director import last_iteration
-from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
-from lodesman.store.read.pilots import list_pilots
+from lodesman.store.read.pilots import jobs_of_pilots, list_pilots, node_of_pilot
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
 from lodesman.store.read.task_queues import list_task_queues
-from lodesman.store.read.usage import count_jobs
-from lodesman.store.read.why import waiting_by_reason
+from lodesman.store.read.why import pilot_facts, waiting_by_reason
 from lodesman.store.sandboxes import used_by
-
-
-def _words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
-    """The words of a parameter, with commas between. Raises InvalidRequest for one that is unknown."""
-    known, words = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
-    for word in words:
-        if word not in known:
-            hint = f"There are {', '.join(known)}."
-            raise InvalidRequest(f"{parameter}: {shown(word)} is unknown.", hint=hint, parameter=parameter)
-    return words
-
-
-@serves(calls.JOBS)
-async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jobs.Jobs:
-    """Jobs by id range, group, state and pending reason; one's own, or with `all` all that one may see."""
-    who, asked = request.who, _after(request.query)
-    shared = side.policy.sharing_groups().intersection(who.groups)
-    query = JobQuery(
-        **asdict(asked) | {"limit": asked.limit + 1},
-        owner=None if asked.all and sees_all(who) else who.name,
-        shared=sorted(shared) if asked.all else (),
-        vo=who.vo,
-        states=_words("state", asked.state, JobState),
-    )
-    _words("reason", asked.reason, MainReason)
-    found = await side.costly.run(partial(list_jobs, query=query))
-    some, more = page(found, asked.limit, attrgetter("id"))
-    if asked.start:
-        keeper, now = side.fresh(), side.clock()
-        await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
-    return jobs.Jobs(list(side.names.fill(some)), **more)
-
-
-def _after(asked: asks.JobsQuery) -> asks.JobsQuery:
-    """The jobs that follow a page; ids are their cursors. Raises InvalidRequest."""
-    reached = numbers(asked.after, 1)
-    if reached is None:
-        return asked
-    if asked.newest:
-        return replace(asked, last=min(asked.last, max(0, reached[0] - 1)))
-    return replace(asked, first=max(asked.first, reached[0] + 1))
-
-
-@serves(calls.JOB_COUNTS)
-async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]) -> jobs.Counts:
-    who = request.who
-    may = may_touch(who, side.policy.sharing_groups())
-    owner = who.name if request.query.own else None
-    vo = own_vo(who) if owner is None else ""
-    counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
-    return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
 
 
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
-    db, found = side.db, side.job(request.query.job, request.who)
+    db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
     return jobs.JobInFull(
         **asdict(found), job_class=class_of_job(db, found), sites=eligible_sites(db, side.policy, found),
         attempts=attempts_of_job(db, found), events=events_of_job(db, found),
@@ -133,12 +77,23 @@ async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -
     return pilots.Pilots(some, **more)
 
 
+@serves(calls.PILOT)
+async def _pilot(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> pilots.PilotInFull:
+    found = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
+    row = found.row
+    facts = {name: getattr(row, name) for name in pilots.Pilot.__struct_fields__}
+    return pilots.PilotInFull(
+        **facts, node_host=found.host.host if found.host else "", jobs=jobs_of_pilots(side.db, [row.id]).get(row.id, []),
+        drain_reason=found.drain_reason, node=node_of_pilot(side.db, row.id),
+    )  # fmt: skip
+
+
 @serves(calls.TASK_QUEUES)
 async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueueList:
     asked, vo = request.query, own_vo(request.who)
-    _words("reason", asked.reason, MainReason)
+    words("reason", asked.reason, MainReason)
     after = numbers(asked.after, 2)
     found = list_task_queues(side.db, limit=asked.limit + 1, reason=asked.reason, vo=vo, after=after)
     some, more = page(found, asked.limit, lambda row: f"{row.waiting + row.held}.{row.id}")
@@ -249,7 +204,9 @@ async def _last_iteration(
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
     asked, name = request.query, attrgetter("hash")
-    found = list_tokens(side.db, "" if sees_all(request.who) else request.who.name)
+    who = request.who
+    all_in_reach = sees_all(who) or vo_administered(who)
+    found = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
     some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Tokens(some, **more)
 
@@ -257,7 +214,8 @@ async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> a
 @serves(calls.USERS)
 async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
     asked, name = request.query, attrgetter("name")
-    some, more = page(following(list_users(side.db), asked.after, asked.limit, name), asked.limit, name)
+    found = list_users(side.db, vo_administered(request.who))
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
     return accounts.Users(some, **more)
 
 
@@ -277,7 +235,14 @@ async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me
     used = used_by(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
     return accounts.Me(
-        who.name, cast("Any", who.kind), who.vo, list(who.groups), who.admin, sorted(who.scopes), inputs
+        who.name,
+        cast("Any", who.kind),
+        who.vo,
+        list(who.groups),
+        who.admin,
+        sorted(who.scopes),
+        inputs,
+        who.vo_admin,
     )
 
 
@@ -300,7 +265,17 @@ class ReadApp(Dispatcher[ReadSide]):
     """The ASGI application of the reading process."""
 
     def __init__(self, side: ReadSide) -> None:
-        modules = (sys.modules[__name__], explain, files, groups, pilot_files, site_ads, site_tests, usage)
+        modules = (
+            sys.modules[__name__],
+            explain,
+            files,
+            groups,
+            job_lists,
+            pilot_files,
+            site_ads,
+            site_tests,
+            usage,
+        )
         super().__init__("reading", side, modules)
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
@@ -319,16 +294,3 @@ class ReadApp(Dispatcher[ReadSide]):
         if methods:
             status, headers = 405, [*headers, (b"allow", ", ".join(methods).encode())]
         await send_answer(send, status, headers, body)
-
-
-_NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
-
-
-def numbers(after: str, count: int) -> tuple[int, ...] | None:
-    """The numbers of a cursor that is made of them; None without one. Raises InvalidRequest."""
-    if not after:
-        return None
-    found = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()
-    if len(found) != count:
-        raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
-    return found

@@ -19,7 +19,7 @@ from lodesman.store.read.usage import usage_facts
 
 @serves(calls.USAGE)
 async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
-    may = may_touch(request.who, side.policy.sharing_groups())
+    may = may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
     vo = own_vo(request.who)
     facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
     return usage_for(facts, side.policy, may, vo=vo)
@@ -31,4 +31,6 @@ async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageO
     days = days_of(asked, side.clock())
     read = partial(usage_of_days, by=asked.by, days=days, vo=vo, newest=NEWEST)
     found = await side.costly.get(("used", asked.by, days, vo), read)
-    return used_for(found, asked.by, days, may_touch(request.who, side.policy.sharing_groups()))
+    return used_for(
+        found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,29 +13,24 @@ from msgspec import UNSET
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing
+from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jsv import VerifiedJob, VerifyBody
 from lodesman.answers.requests import (
     AccountBody,
-    ControlBody,
     DisableBody,
     JobAt,
     SubmitBody,
     TokenAt,
     TokenBody,
 )
-from lodesman.api.auth import authorise, may_touch, sees_all
+from lodesman.api.auth import authorise, may_touch, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
 from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
-from lodesman.commands.control import (
-    Control,
-    ControlOutcome,
-    RangeAction,
-    apart,
-    name_missing,
-    no_longer_known,
-)
+from lodesman.commands.choice import Choice
+from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
+from lodesman.commands.missing_jobs import name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
@@ -45,7 +41,11 @@ from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 # Bytes of a submission above which its checks would keep all others waiting.
 _LARGE_TEXT = 1 << 18
 _LARGE_BATCH = 2 << 20
+# A client waits for 30 seconds.
+_CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
+# What the administrator of a VO may do with its jobs.
+_OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
 
 
 @serves(calls.SUBMIT)
@@ -106,15 +106,23 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verifi
 @serves(calls.CONTROL)
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
+    choice = None if body.selection is None else Choice.of(body.selection, who.name)
     ranges = _ranges(body.ranges)
-    may = may_touch(who, core.policy.sharing_groups())
+    if not ranges:
+        if choice is None:
+            raise InvalidRequest("Neither ranges of jobs nor a selection are given.")
+        ranges = (range(1, max(2, core.live.ids.next_job)),)
+    may = may_touch(who, core.policy.sharing_groups(), for_vo_admins=body.action in _OF_VO_ADMINS)
     act = partial(
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
-        most=0 if sees_all(who) else core.limits.waiting_jobs,
+        most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
     )  # fmt: skip
-    out = await _in_portions(core, who, ranges, act)
-    each = out.ranges if len(body.ranges) > 1 else UNSET
-    return jobs.Controlled(out.changed, out.refused, out.examples, each)
+    out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS)
+    if choice is None and not out.rest:
+        name_missing(core.reader, out)
+    each = out.ranges if len(body.ranges) > 1 and choice is None else UNSET
+    rest = [(ids[0], ids[-1]) for ids in out.rest] or UNSET
+    return jobs.Controlled(out.changed, out.refused, out.examples, each, rest)
 
 
 def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
@@ -125,18 +133,24 @@ def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
 
 
 async def _in_portions(
-    core: Core, who: Principal, ranges: tuple[range, ...], act: Callable[..., RangeAction]
+    core: Core,
+    who: Principal,
+    ranges: tuple[range, ...],
+    act: Callable[..., RangeAction],
+    *,
+    seconds: float = math.inf,
 ) -> ControlOutcome:
+    """`seconds`: after that long the rest is left, for the next request."""
     async with core.turns.of(who.name):
+        end = asyncio.get_running_loop().time() + seconds
         # Many rows take many commands: others are served in between.
         command = partial(core.turns.command, jobs=sum(map(len, ranges)))
         out: ControlOutcome = await command(act(ranges=ranges))
-        while out.rest:
+        while out.rest and asyncio.get_running_loop().time() < end:
             try:
                 out.go_on(await command(act(ranges=out.rest)))
             except LodesmanError as fault:
                 raise _unfinished(act(ranges=()).action, out, fault) from fault
-    name_missing(core.reader, out)
     return out
 
 
@@ -158,6 +172,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
         most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
     )  # fmt: skip
     out = await _in_portions(core, who, ranges, act)
+    name_missing(core.reader, out)
     each = out.ranges if len(body.ranges) > 1 else UNSET
     return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
 
@@ -193,8 +208,14 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
-    command = Change(add_account, body.name, body.vo, body.groups, admin=body.admin, by=request.who.name)
-    detail = f"VO {body.vo}, groups {', '.join(body.groups)}{', administrator' if body.admin else ''}"
+    command = Change(
+        add_account, body.name, body.vo, body.groups, admin=body.admin, vo_admin=body.vo_admin, by=request.who.name,
+        reach=reach_of(request.who),
+    )  # fmt: skip
+    rights = (", administrator" if body.admin else "") + (
+        ", administrator of the VO" if body.vo_admin else ""
+    )
+    detail = f"VO {body.vo}, groups {', '.join(body.groups)}{rights}"
     await core.command(request.audited(command, "user-changed", body.name, detail))
     core.forget_users([body.name])
     return accounts.UserMade(body.name)
@@ -203,7 +224,8 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
 @serves(calls.DISABLE_USER)
 async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> accounts.UserDisabled:
     body = request.body
-    command = Change(disable_user, body.name, disabled=body.disabled, by=request.who.name)
+    who = request.who
+    command = Change(disable_user, body.name, disabled=body.disabled, by=who.name, reach=reach_of(who))
     action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
     done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
     core.forget_users([body.name])
@@ -212,10 +234,12 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
 
 @serves(calls.ISSUE_TOKEN)
 async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
-    """Users make tokens for themselves, no better than the one that they use; administrators make any."""
+    """Users make tokens for themselves, no better than the one that they use; administrators make any, those of a VO for its
+    users.
+    """
     body, who = request.body, request.who
     if body.account != who.name:
-        authorise(who, "admin")
+        authorise(who, "vo-admin")
     elif not set(body.scopes) <= who.scopes:
         raise Conflict("A token cannot give more than the one it is asked with.")
     seconds = body.seconds or None
@@ -231,6 +255,7 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
         note=body.note,
         parent=who.token or None,
         most=core.limits.tokens,
+        reach=reach_of(who),
     )
     detail = f"{', '.join(body.scopes)}; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
     return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))
@@ -240,9 +265,9 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """Revoke a token, and those that it made for the same user, or for all. Users revoke their own."""
     who, asked = request.who, request.query
-    mine = "" if sees_all(who) else who.name
-    command = Change(revoke_token, asked.prefix, account=mine, with_others=asked.all and not mine)
-    detail = "with all that it made" if asked.all and not mine else ""
+    mine, others = "" if sees_all(who) or vo_administered(who) else who.name, asked.all and sees_all(who)
+    command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
+    detail = "with all that it made" if others else ""
     done: RevokedTokens = await core.command(request.audited(command, "token-revoked", asked.prefix, detail))
     for digest in done.hashes:
         core.principals.pop(digest, None)

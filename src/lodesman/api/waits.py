@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import EndedJob, JobStates, StateChanged
-from lodesman.commands.control import no_longer_known, unseen
+from lodesman.commands.missing_jobs import no_longer_known, unseen
 from lodesman.errors import InvalidRequest, TooOften, Unavailable
 from lodesman.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
 from lodesman.store import Database, Reader

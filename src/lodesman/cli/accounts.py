@@ -37,10 +37,15 @@ user = click.Group("user", help="Make, list and disable users (administrators)."
 @click.option("--vo", required=True, metavar="VO", help="The user's virtual organisation.")
 @several("--group", "groups", required=True, metavar="G", help="A group")
 @click.option("--admin", is_flag=True, help="The user administers this server.")
+@click.option(
+    "--vo-admin",
+    is_flag=True,
+    help="The user administers the VO: its users, tokens, groups; kill and hold of its jobs.",
+)
 @with_session
-def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], admin: bool) -> None:
+def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], **rights: bool) -> None:
     """Make a user, or change the VO, groups and rights of one."""
-    body = AccountBody(name, vo, list(groups), admin)
+    body = AccountBody(name, vo, list(groups), **rights)
     made = session.answer(calls.ADD_USER, body=body)
     say(f"User {made.name} is known. Now: lode token issue {made.name}")
 
@@ -56,7 +61,7 @@ def _list_users(session: Session, /) -> None:
 
 def _user(row: UserRow) -> list[Cell]:
     remarks = (
-        "administrator" if row.admin else "",
+        "administrator" if row.admin else "administrator of the VO" if row.vo_admin else "",
         "" if row.disabled_at is None else f"disabled {age(row.disabled_at)} ago",
     )
     return [
@@ -212,7 +217,7 @@ def whoami(session: Session, /) -> None:
             ("VO", me.vo),
             ("groups", joined(me.groups)),
             ("scopes", joined(me.scopes)),
-            ("administrator", "yes" if me.admin else "no"),
+            ("administrator", "yes" if me.admin else f"of VO {me.vo}" if me.vo_admin else "no"),
             ("input files", f"{inputs.files:,}, {size(inputs.bytes)}{limit}"),
         )
     )

@@ -8,9 +8,9 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.jobs import ChangeBody
+from lodesman.cli.actions import confirm, show_outcome
 from lodesman.cli.arguments import JOB_RANGES, Range, merged
 from lodesman.cli.faults import CONFLICT, FAILED
-from lodesman.cli.jobs import confirm, show_outcome
 from lodesman.cli.session import Session, with_session
 from lodesman.errors import SyntaxFault
 

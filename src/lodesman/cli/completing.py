@@ -16,7 +16,8 @@ from click.shell_completion import CompletionItem
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing
-from lodesman.answers.requests import AllQuery, JobsQuery, PilotsQuery, QueuesQuery, TaskQueuesQuery
+from lodesman.answers.job_queries import JobsQuery
+from lodesman.answers.requests import AllQuery, PilotsQuery, QueuesQuery, TaskQueuesQuery
 from lodesman.answers.vocabulary import JobState
 from lodesman.cli.session import Session
 from lodesman.cli.words import FINAL, STATES, path_of

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lodesman.access.files import FilePicker, Taken, folder
 from lodesman.answers import calls
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.cli.client_jsv import ClientRequest, client_request, name_client_jsv, stock
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
-from lodesman.cli.job_options import attribute_options, overlaid
+from lodesman.cli.job_options import attribute_options
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
-from lodesman.cli.taken_files import FilePicker, Taken, folder, pick
+from lodesman.cli.taken_files import pick
 from lodesman.cli.words import plain
 from lodesman.errors import (
     InvalidJob,
@@ -222,6 +223,10 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
         if name != _STDIN and not Path(name).exists():
             fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
         raise
+    if data[:2] == b"#!":
+        raise InvalidRequest(
+            "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
+        )
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
@@ -257,6 +262,8 @@ def _from_command(wanted: Wanted) -> _Draft:
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:
     """The record of a draft with what the options say, the same object if they say nothing."""
+    from lodesman.jobs.overlay import overlaid
+
     said = dict(wanted.attributes)
     if wanted.keep:
         said["OutputSandbox"] = list(wanted.keep)

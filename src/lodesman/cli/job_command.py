@@ -12,7 +12,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lodesman.cli.job_options import overlaid
 from lodesman.cli.tables import note
 from lodesman.errors import LodesmanError
 
@@ -95,6 +94,8 @@ class JobCommand(click.Command):
 
 def _add(ctx: click.Context, others: dict[str, Any]) -> None:
     """Add options of elsewhere: those that may be given several times add up, of the others the context's own count."""
+    from lodesman.jobs.overlay import overlaid
+
     for name, value in others.items():
         own = ctx.params.get(name)
         if isinstance(value, dict):

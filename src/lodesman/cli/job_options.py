@@ -11,15 +11,15 @@ import click
 from lodesman.cli.arguments import Parsed
 
 if TYPE_CHECKING:
-    from lodesman.jobs import Record
+    pass
 
+Given = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 _NUMBER = re.compile(r"[0-9.]+\Z")
 _STEPS = re.compile(r"([0-9]{1,15})-([0-9]{1,15})(?::([0-9]{1,15}))?\Z")
 _LONGEST = 1_000_000
 _WHOLE = re.compile(r"-?[0-9]{1,18}\Z")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
-Given = Mapping[str, Any]
 
 
 def _read_as(name: str, word: str) -> Any:
@@ -105,9 +105,11 @@ def _attribute(*names: str, read: Callable[[str], Given], metavar: str, help: st
 
 def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Given, ...]) -> None:
     """Of an option that is given again the last one counts."""
+    from lodesman.jobs.overlay import same
+
     for one in values:
         kept = context.params.setdefault("attributes", {})
-        for name in _same(kept, one):
+        for name in same(kept, one):
             del kept[name]
         kept.update(one)
 
@@ -151,28 +153,3 @@ def attribute_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-def overlaid(record: Record, attributes: Given) -> Record:
-    """The description with these attributes, and without others for the same."""
-    if not attributes:
-        return record
-    hidden = _same(record, attributes)
-    return {**{name: value for name, value in record.items() if name not in hidden}, **attributes}
-
-
-def _same(record: Given, others: Given) -> list[str]:
-    """The names in a record that stand for one of the others."""
-    from lodesman.jobs.attributes import PARAMETERS
-
-    others_of = {_canonical(name) for name in others}
-    if "parameters" in others_of:
-        others_of |= {name.lower() for name in PARAMETERS}
-    return [name for name in record if _canonical(name) in others_of]
-
-
-def _canonical(name: str) -> str:
-    from lodesman.jobs import by_name
-
-    attribute = by_name(name)
-    return (attribute.name if attribute else name).lower()

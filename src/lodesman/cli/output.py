@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from lodesman.access.outputs import Unpacked, download
+from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
-from lodesman.answers.requests import JobsQuery
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
 from lodesman.cli.faults import exit_code_of
 from lodesman.cli.session import Session, with_session

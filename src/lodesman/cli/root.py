@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 # The commands by what they are for, each with its module, which is loaded when the command is called.
 SECTIONS = {
     "Jobs": {
-        "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
-        "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
+        "submit": "submit", "plan": "plan", "status": "status", "why": "why", "output": "output", "logs": "logs",
+        "show": "jobs", "events": "jobs", "kill": "actions", "hold": "actions", "release": "actions",
         "change": "change", "wait": "wait",
-        "reschedule": "jobs", "delete": "jobs",
+        "reschedule": "actions", "delete": "actions",
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
@@ -53,7 +53,7 @@ _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
-  lode status                       your jobs, the newest first
+  lode status                       your submissions, the newest first, with the states of their jobs
   lode wait 12-40                   until they have ended; --any: the first of them
   lode why 17                       why it waits, and what would let it run
   lode output 12-40 --dir results   what they wrote

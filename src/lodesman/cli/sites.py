@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import takewhile
 from typing import Any, Literal, cast
 
@@ -24,6 +23,7 @@ from lodesman.answers.nodes import (
 )
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import DURATION, Parsed, named
+from lodesman.cli.moments import moment_of
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.site_ads import advertise, gate, site_token
 from lodesman.cli.site_tests import test_site
@@ -267,20 +267,12 @@ def _note_directory(directory: str) -> None:
 # --- closing and opening ------------------------------------------------------------------------------------------------
 
 
-def _moment(word: str) -> float:
-    """UNIX seconds of 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time. Raises ValueError."""
-    try:
-        return datetime.fromisoformat(word).timestamp()
-    except (ValueError, OverflowError):
-        raise ValueError(f'{word[:60]!r} is not a moment; write "2026-12-01 08:00".') from None
-
-
 @site.command("close", epilog=_CLOSE_EXAMPLES)
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
 @click.option("--for", "seconds", type=DURATION, metavar="TIME", help="Duration: 30min, 2h, 3d.")
 @click.option(
-    "--until", type=Parsed("moment", _moment), metavar="MOMENT", help="End; local time if it names no zone."
+    "--until", type=Parsed("moment", moment_of), metavar="MOMENT", help="End; local time if it names no zone."
 )
 @click.option("--keep-pilots", is_flag=True, help="Pilots that are there go on taking jobs.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from lodesman.access.files import packed
 from lodesman.access.uploads import distinct, measure, upload
 from lodesman.answers import calls
 from lodesman.answers.jobs import Submission
@@ -20,7 +21,7 @@ from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options,
 from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
-from lodesman.cli.taken_files import packed, scratch_folder
+from lodesman.cli.taken_files import scratch_folder
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lodesman.answers.vocabulary import JobState
@@ -55,6 +56,27 @@ def age(then: float | None, now: float | None = None) -> str:
         return NOTHING
     seconds = max(0.0, (time.time() if now is None else now) - then)
     return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else span(seconds)
+
+
+def moment(then: float | None, *, utc: bool = False, now: float | None = None) -> str:
+    """When it was by the clock, local or in UTC (`Z`): `14:03:22` of today, else with the day."""
+    if then is None or not math.isfinite(then):
+        return NOTHING
+    zone = UTC if utc else None
+    try:
+        at, today = (datetime.fromtimestamp(one, zone) for one in (then, time.time() if now is None else now))
+    except (OverflowError, ValueError, OSError):
+        return NOTHING
+    return at.strftime("%H:%M:%S" if at.date() == today.date() else "%Y-%m-%d %H:%M") + ("Z" if utc else "")
+
+
+def iso(then: float, *, utc: bool = False) -> str:
+    """A time for programs, with its zone; '' if no clock can show it."""
+    try:
+        at = datetime.fromtimestamp(then, UTC) if utc else datetime.fromtimestamp(then).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def number(value: float | None) -> str:

@@ -7,9 +7,9 @@ import re
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 
-from lodesman.answers.accounts import SCOPES, USER_SCOPES, UserDisabled
+from lodesman.answers.accounts import EVERYBODY, SCOPES, USER_SCOPES, Reach, UserDisabled, UserRow
 from lodesman.commands.pilots import hash_token
-from lodesman.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unauthorized
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unauthorized
 from lodesman.resources import ANY, ResourceConfig
 from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
@@ -26,38 +26,60 @@ _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 
 
 def add_account(
-    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, by: str = "server"
-) -> None:
-    """Make or change a user: its VO, its groups and whether it administers this server.
+    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, vo_admin: bool = False,
+    by: str = "server", reach: Reach = EVERYBODY,
+) -> None:  # fmt: skip
+    """Make or change a user: its VO, its groups, and whether it administers this server or its VO.
 
-    Raises InvalidRequest for a user without a group.
+    Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be.
     """
     if not groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
-    before = next((one.groups for one in accounts.list_users(tx.reader()) if one.name == name), [])
-    accounts.put_user(tx, name, vo, groups, admin=admin)
-    note_members(tx, name, before, groups, by=by, reason="")
+    if reach.vo and (vo != reach.vo or admin or vo_admin):
+        raise Forbidden(f"You administer VO {reach.vo}: its users, but no administrators.")
+    before = accounts.user_named(tx.reader(), name)
+    if before is not None and reach.vo and before.vo != reach.vo:
+        raise Forbidden(f"User {name} is one of another VO.", hint="Choose another name.")
+    if before is not None:
+        check_reach(before, reach)
+    # Who administers a VO stays who they are.
+    vo_admin = vo_admin or (bool(reach.vo) and name == reach.user)
+    accounts.put_user(tx, name, vo, groups, admin=admin, vo_admin=vo_admin)
+    note_members(tx, name, [] if before is None else before.groups, groups, by=by, reason="")
+
+
+def check_reach(user: UserRow, reach: Reach) -> None:
+    """Raises NotFound for a user of another VO than the caller administers, Forbidden for another administrator."""
+    if not reach.vo:
+        return
+    if user.vo != reach.vo:
+        raise NotFound(f"There is no user {user.name} in VO {reach.vo}.", hint="See: lode user ls")
+    if (user.admin or user.vo_admin) and user.name != reach.user:
+        raise Forbidden(
+            f"User {user.name} is an administrator.", hint="Administrators of the server may do that."
+        )
 
 
 def issue_token(
     tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
-    seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0,
+    seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0, reach: Reach = EVERYBODY,
 ) -> str:  # fmt: skip
     """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used;
     `most`: tokens that a user may have (0: any number), those that expired go first.
 
-    Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights,
-    TooLarge for a token too many, Unauthorized if the parent was revoked meanwhile.
+    Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden for a user
+    who is not in `reach`, TooLarge for a token too many, Unauthorized if the parent was revoked meanwhile.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
         raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
-    is_admin = accounts.is_admin(tx.reader(), account)
-    if is_admin is None:
+    user = accounts.user_named(tx.reader(), account)
+    if user is None:
         raise NotFound(f"There is no user {account}.", hint="Make it with: lode user add")
-    if "admin" in scopes and not is_admin:
+    check_reach(user, reach)
+    if "admin" in scopes and not (user.admin or user.vo_admin):
         raise Conflict(f"User {account} is not an administrator.")
-    if accounts.is_disabled(tx.reader(), account):
+    if user.disabled_at is not None:
         raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
     if most and accounts.count_tokens(tx, account) >= most:
         while accounts.delete_expired(tx, tx.now, account):
@@ -94,12 +116,17 @@ def _insert(
     return token
 
 
-def disable_user(tx: Transaction, name: str, *, disabled: bool, by: str) -> UserDisabled:
-    """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself."""
+def disable_user(
+    tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
+) -> UserDisabled:
+    """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself, Forbidden."""
     if name == by:
         raise Conflict("You cannot disable yourself.", hint="Another administrator can.")
-    if not accounts.set_disabled(tx, name, disabled=disabled):
+    user = accounts.user_named(tx.reader(), name)
+    if user is None:
         raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+    check_reach(user, reach)
+    accounts.set_disabled(tx, name, disabled=disabled)
     return UserDisabled(name, disabled)
 
 
@@ -109,14 +136,14 @@ def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
 
 
 def revoke_token(
-    tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False
+    tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False, reach: Reach = EVERYBODY
 ) -> RevokedTokens:
     """Forget a token, or one of one user, named by the first characters of its hash as `lode token ls` shows them, and all
     that it made for the same user. What an administrator gave to others with it is theirs, and stays unless `with_others`.
 
     Raises NotFound, or Conflict if several begin like that.
     """
-    found = accounts.tokens_with_prefix(tx, prefix, account) if prefix.isalnum() else []
+    found = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
     if not found:
         raise NotFound(f"There is no token {prefix}.")
     if len(found) > 1:

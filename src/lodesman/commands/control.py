@@ -17,14 +17,13 @@ from msgspec.structs import replace
 from lodesman.answers.jobs import NotChanged, RangeControlled
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bound import unbind
+from lodesman.commands.choice import Choice
 from lodesman.commands.live import Live
-from lodesman.errors import InvalidRequest, NotFound
+from lodesman.errors import InvalidRequest
 from lodesman.jobs.spec import ACTIVE, may_move
-from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.read.jobs import has_submission, was_given_out
 from lodesman.store.write import attempts, jobs, submit_pools
-from lodesman.store.write.jobs import CohortRow, Hole, JobRow
+from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
 
 # In one command: tens of milliseconds of the writer's time.
 MOST_ROWS = 1_000
@@ -113,25 +112,10 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
     return tuple(found)
 
 
-def name_missing(db: Reader, out: ControlOutcome) -> None:
-    """Say of each range without a job that the caller may touch that it has none. Raises NotFound if all are such."""
-    faults = []
-    for one in out.ranges:
-        if not one.changed + one.refused:
-            if one.last in out.own:
-                out.refuse(one.first, "it was purged", count=one.last - one.first + 1, of=one)
-                continue
-            known = has_submission(db, one.first, one.last) or not was_given_out(db, one.last)
-            faults.append(unseen(one.first, one.last) if known else no_longer_known(one.first, one.last))
-            one.reason = faults[-1].message
-    if len(faults) == len(out.ranges):
-        raise faults[0]
-
-
 @dataclass(slots=True)
 class RangeAction:
     """Do something to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group, vo).
-    `name`: the user, for the events. `most`: a limit of each owner, 0: none.
+    `name`: the user, for the events. `most`: a limit of each owner, 0: none. `choice`: which of the jobs; None: all.
     """
 
     live: Live
@@ -141,6 +125,7 @@ class RangeAction:
     may: Callable[[str, str, str], bool]
     name: str = ""
     most: int = 0
+    choice: Choice | None = None
     _owner: str = field(init=False, default="")
 
     def apply(self, tx: Transaction) -> ControlOutcome:
@@ -160,11 +145,14 @@ class RangeAction:
 
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
         """Returns the first id that is not done, and how many more rows may be read."""
-        for one in jobs.submissions_between(tx, ids[0], ids[-1]):
+        owner = self.choice.owner if self.choice is not None else ""
+        for one in jobs.submissions_between(tx, ids[0], ids[-1], owner=owner):
             first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
             if room <= 0:
                 return first, room
-            if not self.may(one.owner, one.group, one.vo):
+            if not self.may(one.owner, one.group, one.vo) or not (
+                self.choice is None or self.choice.has(one)
+            ):
                 room -= _PASSED_OVER
                 continue
             out.own.add(ids[-1])
@@ -172,22 +160,42 @@ class RangeAction:
             rows = jobs.rows_between(tx, first, last, most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
-            for row in rows:
-                self._row(tx, out, row)
-            self._members(tx, out, one.submission, range(first - one.base, done + 1 - one.base))
+            self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
             if done < last:
                 return done + 1, room
         return ids.stop, room
 
-    def _members(self, tx: Transaction, out: ControlOutcome, submission: int, run: range) -> None:
-        """Those of a submission that have no row."""
-        for cohort in jobs.cohorts_between(tx, submission, run):
-            holes = jobs.holes_between(tx, cohort.id, run)
-            for hole in holes:
-                part = range(max(hole.start, run.start), min(hole.stop, run.stop))
+    def _in_block(
+        self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
+    ) -> None:
+        """Jobs of a submission: those with a row, and those of its members that have none."""
+        cohorts, templates = jobs.cohorts_between(tx, block.submission, run), None
+        if self.choice is not None:
+            used = [*(one.template_id for one in rows), *(one.template_id for one in cohorts)]
+            templates = self.choice.templates(tx.reader(), block, used)
+        for row in rows:
+            if self._means(row.state, row) and (templates is None or row.template_id in templates):
+                self._row(tx, out, row)
+        for cohort in cohorts:
+            if templates is None or cohort.template_id in templates:
+                self._members(tx, out, cohort, run)
+
+    def _members(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        holes = jobs.holes_between(tx, cohort.id, run)
+        for hole in holes:
+            part = range(max(hole.start, run.start), min(hole.stop, run.stop))
+            if self._means(hole.state, cohort):
                 self._in_hole(tx, out, cohort, hole, part)
-            for waiting in jobs.waiting_runs(cohort, holes, run):
+        for waiting in jobs.waiting_runs(cohort, holes, run):
+            if self._means(JobState.WAITING, cohort):
                 self._waiting(tx, out, cohort, waiting)
+
+    def _means(self, state: str, job: JobRow | CohortRow) -> bool:
+        """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
+        if self.choice is None or not self.choice.states:
+            return True
+        held = state == JobState.WAITING and job.tq_id in self.live.queues.held
+        return (JobState.HELD if held else state) in self.choice.states
 
     @abstractmethod
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
@@ -362,23 +370,3 @@ class Control(RangeAction):
         data = {"reason": self.reason} if self.reason else {}
         jobs.move_range(tx, self.live.ids, ids, old, TARGET[self.action], **self._by(), **data)
         out.change(len(ids))
-
-
-def no_longer_known(first: int, last: int | None = None) -> NotFound:
-    """What is answered when jobs are named that were purged: their ids were given out, and nothing has them."""
-    last = first if last is None else last
-    which = f"Job {first} is" if first == last else f"The jobs from {first} to {last} are"
-    return NotFound(
-        f"{which} no longer known.",
-        hint="The server purges jobs some time after they have ended (keep_days in its configuration).",
-        first=first,
-        last=last,
-    )
-
-
-def unseen(first: int, last: int) -> NotFound:
-    """What is answered when jobs are named that are not there, or that the caller may not see."""
-    which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
-    return NotFound(
-        f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last
-    )

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lodesman.answers.accounts import UserRow
+from lodesman.answers.accounts import EVERYBODY, Reach, UserRow
 from lodesman.answers.groups import GroupRow
+from lodesman.commands.accounts import check_reach
 from lodesman.commands.site_mask import check_reason
 from lodesman.errors import Conflict, NotFound
 from lodesman.matching.policy import Policy
@@ -23,7 +24,7 @@ class NamedGroup(NamedTuple):
 
     name: str
     vos: frozenset[str]
-    users: tuple[str, ...]
+    users: tuple[UserRow, ...]
 
 
 def know_shares(db: Reader, policy: Policy) -> None:
@@ -44,7 +45,7 @@ def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGro
     for name in sorted({*policy.config.groups, *policy.set_by_command, *members}):
         configured, some = policy.config.groups.get(name), members.get(name, [])
         vos = {user.vo for user in some} if configured is None else {configured.vo} - {""}
-        found[name] = NamedGroup(name, frozenset(vos), tuple(user.name for user in some))
+        found[name] = NamedGroup(name, frozenset(vos), tuple(some))
     return found
 
 
@@ -71,7 +72,7 @@ def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup]) -> list[G
                 set_by="" if given is None else given.by,
                 set_at=None if given is None else given.at,
                 reason="" if given is None else given.reason,
-                users=list(one.users),
+                users=[user.name for user in one.users],
             )
         )
     return rows
@@ -88,16 +89,22 @@ def set_share(tx: Transaction, group: str, share: float | None, *, by: str, reas
     groups.note_share(tx, group, share, by=by, reason=reason)
 
 
-def add_members(tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str) -> None:
-    """Let users be in a group, too: all or none. Raises NotFound."""
-    for user in _users(tx, users):
+def add_members(
+    tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
+) -> None:
+    """Let users be in a group, too: all or none. Raises NotFound, Forbidden for a user out of reach."""
+    for user in _users(tx, users, reach):
         if group not in user.groups:
             _put(tx, user, [*user.groups, group], by=by, reason=reason)
 
 
-def remove_members(tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str) -> None:
-    """Take users out of a group: all or none. Their jobs stay. Raises NotFound, Conflict for the only group of a user."""
-    for user in _users(tx, users):
+def remove_members(
+    tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
+) -> None:
+    """Take users out of a group: all or none. Their jobs stay. Raises NotFound, Conflict for the only group of a user,
+    Forbidden for a user out of reach.
+    """
+    for user in _users(tx, users, reach):
         if group not in user.groups:
             raise NotFound(f"User {user.name} is not in group {group}.", hint=f"See: lode group show {group}")
         if user.groups == [group]:
@@ -110,9 +117,10 @@ def _put(tx: Transaction, user: UserRow, after: Collection[str], *, by: str, rea
     groups.note_members(tx, user.name, user.groups, after, by=by, reason=reason.strip())
 
 
-def _users(tx: Transaction, names: Sequence[str]) -> list[UserRow]:
+def _users(tx: Transaction, names: Sequence[str], reach: Reach) -> list[UserRow]:
     known = {one.name: one for one in accounts.list_users(tx.reader())}
     for name in names:
         if name not in known:
             raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+        check_reach(known[name], reach)
     return [known[name] for name in dict.fromkeys(names)]

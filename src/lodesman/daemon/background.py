@@ -93,11 +93,11 @@ class BackgroundProcess:
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
         self._new_client = partial(Client, [hot], token)
-        self._reader = config.database.reader()
+        reader = config.database.reader
+        self._reader = reader()
         self.policy = self._policy(config)
-        know_shares(self._reader, self.policy)
         self._class_section = config.job_classes
-        self._accounts_db = config.database.reader()
+        self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = self._local_backend(config)
@@ -107,32 +107,27 @@ class BackgroundProcess:
         self.backends = self._backends()
         self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
-        self.cancelling = Cancelling(
-            config.database.reader(), self.post, self._note_outcome, self.backends.watches
-        )
+        self.cancelling = Cancelling(reader(), self.post, self._note_outcome, self.backends.watches)
         self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
         self._serve_queues(config, self.policy, local_slots(self.policy))
         self.submit_pools = PoolKeeper(
-            config.database.reader(),
+            reader(),
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
             ask_ads=UnfitQueues(self.ads.look, self.wishes.look).look,
         )
-        self.retention = Retention(
-            config.database.reader(), self.post, self.side.shelf, keep_days=config.server.keep_days
-        )
+        self.retention = Retention(reader(), self.post, self.side.shelf, keep_days=config.server.keep_days)
         self.reasons = MainReasons(
-            config.database.reader(), self.side.keeper,
+            reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(config.database.reader(), self.post)
-        self.hosts = HostWatch(config.database.reader(), self.post)
-        self.unstarted = UnstartedPilots(config.database.reader(), self.post)
-        self.accounting = UsageAdder(config.database.reader(), self.post)
-        self.usage = UsageWatch(config.database.reader(), self.post, self.side.keeper, config.shares)
+        self.reconciler = Reconciler(reader(), self.post)
+        self.hosts = HostWatch(reader(), self.post)
+        self.accounting = UsageAdder(reader(), self.post)
+        self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
 
@@ -158,7 +153,9 @@ class BackgroundProcess:
             bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
-        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+        know_shares(self._reader, policy)
+        return policy
 
     def _backends(self) -> Backends:
         run = bootstrap.run_directory(self.config)
@@ -269,10 +266,10 @@ class BackgroundProcess:
         if config is None:
             return
         policy = self._policy(config)
+        slots = local_slots(policy)
         self.pools.configure(config.director)
-        self._serve_queues(config, policy, local_slots(policy))
+        self._serve_queues(config, policy, slots)
         policy.know_usage(self.policy.usage)
-        know_shares(self._reader, policy)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director
@@ -351,6 +348,7 @@ class BackgroundProcess:
             stop.set()
 
     def _loops(self) -> list[Loop]:
+        unstarted = UnstartedPilots(self.config.database.reader(), self.post)
         return [
             Loop("backend", 0.5, self._run_pilots),
             Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
@@ -362,7 +360,7 @@ class BackgroundProcess:
             Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: self.hosts.tick(time.time())),
-            Loop("unstarted", 10.0, lambda: self.unstarted.tick(time.time())),
+            Loop("unstarted", 10.0, lambda: unstarted.tick(time.time())),
             Loop("starts", 5.0, self.failed_starts.write_counted),
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),

@@ -7,21 +7,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lodesman.answers.accounts import Principal, TokenRow, UserRow
+from lodesman.answers.accounts import EVERYBODY, Principal, Reach, TokenRow, UserRow
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 
-_TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin,
+_TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin, a.vo_admin,
 p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account AND t.kind = 'user'
 LEFT JOIN pilot p ON p.id = t.pilot_id WHERE t.kind IN ('user', 'service', 'pilot', 'site')
 AND a.disabled_at IS NULL"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
-_SHOWN = """SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
+# Those whose tokens an administrator of a VO may see and revoke: (VO, user, VO).
+_IN_REACH = """(? = '' OR (t.kind = 'user' AND (t.account = ?
+OR t.account IN (SELECT name FROM account WHERE vo = ? AND admin = 0 AND vo_admin = 0))))"""
+_SHOWN = f"""SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
 FROM token t LEFT JOIN token p ON p.hash = t.parent
-WHERE t.kind IN ('user', 'site') AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END)
+WHERE t.kind IN ('user', 'site') AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}
 ORDER BY t.created_at, t.hash"""
 _USERS = """SELECT a.name, a.vo, a.groups, a.admin, a.created_at, a.disabled_at,
-(SELECT count(*) FROM token t WHERE t.account = a.name AND t.kind = 'user') FROM account a ORDER BY a.name"""
+(SELECT count(*) FROM token t WHERE t.account = a.name AND t.kind = 'user'), a.vo_admin FROM account a
+WHERE ? IN ('', a.vo) AND ? IN ('', a.name) ORDER BY a.name"""
 
 
 def principals(db: Reader) -> dict[bytes, Principal]:
@@ -40,20 +44,24 @@ def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
     return None if row is None else Principal(kind="join", pilot_id=row[0], expires_at=row[1])
 
 
-def list_users(db: Reader) -> list[UserRow]:
-    """All users."""
-    return [
-        UserRow(name, vo, msgspec.json.decode(groups), bool(admin), *more)
-        for name, vo, groups, admin, *more in db.execute(_USERS)
-    ]
+def list_users(db: Reader, vo: str = "", *, name: str = "") -> list[UserRow]:
+    """All users, or those of a VO, or the one with a name."""
+    return [_user(*row) for row in db.execute(_USERS, (vo, name))]
 
 
-def list_tokens(db: Reader, account: str = "") -> list[TokenRow]:
-    """The tokens of users and sites, or of one user; never the tokens themselves."""
+def _user(*row: Any) -> UserRow:
+    name, vo, groups, admin, made, disabled, tokens, vo_admin = row
+    return UserRow(name, vo, msgspec.json.decode(groups), bool(admin), made, disabled, tokens, bool(vo_admin))
+
+
+def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
+    """The tokens of users and sites, of one user, or of those in reach; never the tokens themselves."""
     return [
         TokenRow(digest.hex(), kind, account, msgspec.json.decode(scopes), note, made, until,
                  parent.hex() if parent else None, by)
-        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(_SHOWN, (account,))
+        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(
+            _SHOWN, (account, reach.vo, reach.user, reach.vo)
+        )
     ]  # fmt: skip
 
 
@@ -67,19 +75,20 @@ def is_admin(db: Reader, name: str) -> bool | None:
     return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))
 
 
-def is_disabled(db: Reader, name: str) -> bool:
-    """Whether there is such a user who is disabled."""
-    return bool(db.find(bool, "SELECT disabled_at IS NOT NULL FROM account WHERE name = ?", (name,)))
+def user_named(db: Reader, name: str) -> UserRow | None:
+    """A user; None if there is none."""
+    return next(iter(list_users(db, name=name)), None) if name else None
 
 
 def _principal(*row: Any) -> Principal:
-    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin, has_ended = row
+    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin, vo_admin, has_ended = row
     return Principal(
         kind=kind,
         name=account,
         vo=vo or "",
         groups=tuple(msgspec.json.decode(groups or "[]")),
         admin=bool(admin),
+        vo_admin=bool(vo_admin),
         scopes=frozenset(msgspec.json.decode(scopes)),
         pilot_id=pilot_id or 0,
         expires_at=expires,
@@ -88,13 +97,14 @@ def _principal(*row: Any) -> Principal:
     )
 
 
-_PUT_USER = """INSERT INTO account (name, vo, groups, admin, created_at) VALUES (?,?,?,?,?)
-ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin"""
+_PUT_USER = """INSERT INTO account (name, vo, groups, admin, vo_admin, created_at) VALUES (?,?,?,?,?,?)
+ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin,
+vo_admin = excluded.vo_admin"""
 _INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
 VALUES (?,?,?,?,?,?,?,?)"""
 _INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
-_BETWEEN = """SELECT hash FROM token WHERE hash BETWEEN ? AND ? AND kind IN ('user', 'site')
-AND ? IN ('', CASE kind WHEN 'user' THEN account END)"""
+_BETWEEN = f"""SELECT t.hash FROM token t WHERE t.hash BETWEEN ? AND ? AND t.kind IN ('user', 'site')
+AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}"""
 # A token, those that it made for the same user (or for all), those that these made...
 _LINE = """WITH RECURSIVE line (hash, kind, account) AS (SELECT hash, kind, account FROM token WHERE hash = ?
 UNION SELECT t.hash, t.kind, t.account FROM token t
@@ -117,9 +127,11 @@ class RevokedTokens(NamedTuple):
     kept: int
 
 
-def put_user(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool) -> None:
+def put_user(
+    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool, vo_admin: bool = False
+) -> None:
     """Store a user, or what has changed of one."""
-    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, tx.now))
+    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, vo_admin, tx.now))
 
 
 def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
@@ -155,15 +167,19 @@ def count_tokens(tx: Transaction, account: str) -> int:
     return count
 
 
-def tokens_with_prefix(tx: Transaction, prefix: str, account: str = "") -> list[bytes]:
-    """The tokens of users and sites, or of one user, whose hashes begin with these hexadecimal digits; none if they are not
-    such digits.
+def tokens_with_prefix(
+    tx: Transaction, prefix: str, account: str = "", reach: Reach = EVERYBODY
+) -> list[bytes]:
+    """The tokens of users and sites, of one user, or of those in reach, whose hashes begin with these hexadecimal digits;
+    none if they are not such digits.
     """
     try:
         first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
     except ValueError:
         return []
-    return [bytes(row[0]) for row in tx.read(_BETWEEN, (first, last, account))]
+    return [
+        bytes(row[0]) for row in tx.read(_BETWEEN, (first, last, account, reach.vo, reach.user, reach.vo))
+    ]
 
 
 def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:

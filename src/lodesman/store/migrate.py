@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
 
@@ -25,7 +27,12 @@ class Script(NamedTuple):
     @property
     def sha256(self) -> str:
         """The checksum of its SQL."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return _sha256(self.text)
+
+
+@cache
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def migrate(db: Writer) -> list[str]:
@@ -69,7 +76,8 @@ def known_migrations(db: Reader) -> dict[int, str]:
     return dict(db.execute("SELECT number, sha256 FROM migration")) if tables else {}
 
 
-def load_scripts(dialect: str = "") -> list[Script]:
+@cache
+def load_scripts(dialect: str = "") -> Sequence[Script]:
     """Every migration, ascending. A database with a dialect has some texts of its own."""
     folder = resources.files("lodesman.store") / "migrations"
     names = {file.name for file in folder.iterdir() if file.name.endswith(".sql")}
@@ -77,4 +85,4 @@ def load_scripts(dialect: str = "") -> list[Script]:
         f"{name.split('.')[0]}.sql": name for name in names if dialect and name.endswith(f".{dialect}.sql")
     }
     common = sorted(name for name in names if name.count(".") == 1)
-    return [Script(int(name[:4]), name, (folder / own.get(name, name)).read_text()) for name in common]
+    return tuple(Script(int(name[:4]), name, (folder / own.get(name, name)).read_text()) for name in common)

@@ -239,7 +239,14 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
     text = f"free capacity for {room} now ({limits})"
     yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
-    yield QueueStep("breaker", gate.breaker.state != "open", _breaker(gate.breaker), 0.0)
+    orders = (
+        one.text
+        for one in gate.limits
+        if verdict.opener_of(one.clamp, one.text, ()) == verdict.BREAKER_ORDERED
+    )
+    order = next(orders, "")
+    text = f"its breaker is {order}" if order else _breaker(gate.breaker)
+    yield QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
     free = sum(not one.full for one in gate.submission_pools)
     names = [
         f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name

@@ -251,6 +251,7 @@ def test_every_is_again_and_again(server, monkeypatch, capsys):
     assert numbers == sorted(numbers)
 
 
+@pytest.mark.slow
 def test_the_program_is_one_file_that_can_be_copied(tmp_path):
     first, second = tmp_path / "one", tmp_path / "two"
     build_zipapp(first, "advertise")

@@ -314,6 +314,7 @@ def test_where_pools_differ_the_most_eager_of_those_that_serve_a_queue_decides(
 # --- not too many -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_thousand_queues_are_asked_about_a_few_at_a_time_and_each_in_its_turn(world):
     shapes = [shape(f"q{number}") for number in range(2_000)]
     world.want(*shapes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.background.pilot_book import PilotBook
@@ -229,7 +230,7 @@ wishes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@at_most(40)
 @given(worlds, wishes)
 def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     with base.writer:

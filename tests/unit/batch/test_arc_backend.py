@@ -397,6 +397,7 @@ def test_ten_thousand_pilots_are_asked_about_by_two_requests(arc, backend):
     assert set(states(backend, pilots).values()) == {NativeState.RUNNING}
 
 
+@pytest.mark.slow
 def test_more_ids_than_one_request_holds(arc, backend):
     pilots = {f"sub-{n}": f"no{n}" for n in range(25_000)}
     assert set(states(backend, pilots).values()) == {NativeState.UNKNOWN}

@@ -26,6 +26,7 @@ def context(tmp_path, monkeypatch):
     return SimpleNamespace(quick=True, home=tmp_path)
 
 
+@pytest.mark.slow
 def test_it_measures_and_checks(context):
     evaluated, written, reasons, expressions = pools.measure(context)
     assert (evaluated.row, written.row, reasons.row) == ("pools-evaluate", "pools-write", "pools-reasons")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.classad.regexp import MOST_STATES, MOST_WORK, read_regexp
 from lodesman.errors import InvalidRequest
@@ -26,7 +27,7 @@ def patterns(draw, depth=2):
     return "|".join(["".join(pieces), *([draw(ATOMS)] if draw(st.booleans()) else [])])
 
 
-@settings(max_examples=400)
+@at_most(400)
 @given(patterns(), st.text("abA1.\n", max_size=8), st.sampled_from(["", "i", "s", "m", "is"]))
 def test_as_python_says(pattern, text, options):
     flags = sum((getattr(re, one.upper()) for one in options), re.RegexFlag.ASCII)

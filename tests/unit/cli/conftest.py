@@ -8,8 +8,10 @@ import re
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -85,7 +87,7 @@ def completed(asked: Asked, value: Any) -> Any:
     found = call_of(asked)
     if found is None or not isinstance(value, dict) or re.search("/director", asked.path):
         return value
-    kinds = [inspect.type_info(kind) for kind in found.answers]
+    kinds = [described(kind) for kind in found.answers]
     return filled(next(kind for kind in kinds if fits(kind, value)), value)
 
 
@@ -96,6 +98,9 @@ def fits(kind: Any, value: Any) -> bool:
     if isinstance(kind, inspect.DictType):
         return isinstance(value, dict)
     return isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list)
+
+
+described: Callable[[Any], Any] = cache(inspect.type_info)
 
 
 def filled(kind: Any, value: Any) -> Any:
@@ -123,7 +128,7 @@ def typed(kind: type[T], value: Any) -> T:
 
 def full(kind: Any, value: Any) -> Any:
     """A value with all members that a type has, as JSON holds it."""
-    return filled(inspect.type_info(kind), value)
+    return filled(described(kind), value)
 
 
 def empty(kind: Any) -> Any:
@@ -151,7 +156,7 @@ def poisoned(asked: Asked, value: Any) -> Any:
     assert found
     for kind in found.answers:
         with suppress(msgspec.ValidationError):
-            return _poisoned(inspect.type_info(kind), full)
+            return _poisoned(described(kind), full)
     raise AssertionError(full)
 
 
@@ -293,12 +298,12 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     row = dict.fromkeys(
         "id state attempt since reason owner group vo name submitted_at task_queue template submission last_event "
         "last_attempt site pilot claimed_at started_at ended_at outcome cause exit_code signal cpu_seconds "
-        "wall_seconds max_rss_mb output_sha256 output_size message base main_reason".split()
+        "wall_seconds max_rss_mb output_sha256 output_size message ce queue host base main_reason".split()
     )
     row |= {"id": number, "state": "Waiting", "attempt": 0, "since": 1_000.0, "reason": "", "owner": "ann"}
     row |= {"group": "physics", "vo": "lab", "name": "hello", "submitted_at": 1_000.0, "task_queue": 7}
     row |= {"template": 1, "submission": 3, "base": number, **changes}
-    found: dict[str, Any] = filled(inspect.type_info(Job), row)
+    found: dict[str, Any] = filled(described(Job), row)
     return found
 
 

@@ -26,6 +26,19 @@ def test_a_user_is_made(at, server):
     assert server.asked[-1].json == body
     assert at("user", "add", "ann", "--vo", "lab", "--group", "g", "--json").json == {"name": "ann"}
     assert at("user", "add", "ann", "--vo", "lab").code == 2
+    at("user", "add", "vera", "--vo", "lab", "--group", "g", "--vo-admin")
+    assert server.asked[-1].json == {"name": "vera", "vo": "lab", "groups": ["g"], "vo_admin": True}
+
+
+def test_who_administers_what_is_listed(at, server):
+    row = {"vo": "lab", "groups": ["g"], "created_at": 0.0, "disabled_at": None, "tokens": 1}
+    users = [
+        {"name": "ann", "admin": False, **row}, {"name": "root", "admin": True, **row},
+        {"name": "vera", "admin": False, "vo_admin": True, **row},
+    ]  # fmt: skip
+    server.on("GET", "/v1/users", {"users": users})
+    lines = at("user", "ls").out.splitlines()[1:]
+    assert [" ".join(line.split()[6:]) for line in lines] == ["-", "administrator", "administrator of the VO"]
 
 
 def test_a_token_is_printed_and_nothing_else(at, server):

@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 from tests.unit.cli.conftest import HOSTILE, poisoned
 
 FORBIDDEN = frozenset("\x1b\x07\x9b\u202e\u200b\r\x00")
@@ -147,7 +148,7 @@ def test_what_another_program_says_is_no_answer(at, server, words, method, path,
         assert result.err.count("\n") == 1
 
 
-SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+SETTINGS = at_most(60)
 WORDS = st.sampled_from(
     ["status", "show", "why", "kill", "output", "logs", "pilot", "ls", "token", "issue", "--json", "--state", "Done",
      "--limit", "5", "1-9", "0", "-", "--", "--help", "convert", "--to", "jdl", "config", "check", "\x1b[2J", ""]

@@ -12,11 +12,12 @@ from tests.unit.cli.conftest import full, job_row, typed, waited
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
-from lodesman.cli import jobs, tables
+from lodesman.cli import actions, jobs, status, tables, watching
 from lodesman.cli.arguments import STATE, Range
-from lodesman.cli.jobs import Question
+from lodesman.cli.columns import ListShape
 from lodesman.cli.logs import fresh
 from lodesman.cli.session import Session
+from lodesman.cli.status import Question
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
 from lodesman.jobs.spec import TERMINAL
 
@@ -65,10 +66,11 @@ def listing(server, row):
 
 
 def test_ones_own_jobs_the_newest_first_with_counts(at, listing):
-    result = at("status")
+    result = at("status", "--jobs")
     lines = result.out.splitlines()
-    assert lines[0].split() == ["JOB", "NAME", "STATE", "AGE", "GROUP", "SITE", "TRIES", "REMARK"]
-    assert lines[1].split()[:5] == ["250", "hello", "Waiting", "90", "s"]
+    assert lines[0].split() == ["JOB", "NAME", "STATE", "SINCE", "AGE", "SITE", "TRIES", "REMARK"]
+    assert lines[1].split()[:3] == ["250", "hello", "Waiting"]
+    assert lines[1].split()[4:6] == ["90", "s"]
     assert len(lines) == 102
     assert lines[-1] == "In all: 1,000,000 Waiting, 5 Done."
     assert "--limit 1000" in result.err
@@ -79,16 +81,16 @@ def test_ones_own_jobs_the_newest_first_with_counts(at, listing):
 
 
 def test_a_limit_is_not_more_than_asked_for(at, listing):
-    assert len(at("status", "--limit", "3").out.splitlines()) == 5
+    assert len(at("status", "--jobs", "--limit", "3").out.splitlines()) == 5
     assert listing.of("GET", "/v1/jobs")[0].query["limit"] == "4"
-    result = at("status", "--limit", "250")
+    result = at("status", "--jobs", "--limit", "250")
     assert result.err == ""
 
 
 @pytest.mark.slow
 def test_long_lists_come_in_pages(at, listing, row):
     listing.jobs = [row(number) for number in range(1, 2_501)]
-    found = at("status", "--limit", "2500", "--json").json
+    found = at("status", "--jobs", "--limit", "2500", "--json").json
     assert [job["id"] for job in found["jobs"]] == list(range(2_500, 0, -1))
     assert found["more"] is False
     assert len(listing.of("GET", "/v1/jobs")) == 3
@@ -124,20 +126,20 @@ def test_a_job_that_is_not_there(at, listing):
 def test_filters_travel(at, listing):
     listing.jobs[4]["state"] = "Failed"
     listing.jobs[5]["group"] = "bio"
-    assert at("status", "--state", "failed").out.splitlines()[1].split()[0] == "5"
-    assert at("status", "--group", "bio").out.splitlines()[1].split()[0] == "6"
-    assert "In all: 5 Done." in at("status", "--group", "bio").out
-    assert at("status", "--state", "Held").err == "lode: There is no such job.\n"
-    at("status", "--state", "Held", "--state", "Done")
+    assert at("status", "--jobs", "--state", "failed").out.splitlines()[1].split()[0] == "5"
+    assert at("status", "--jobs", "--group", "bio").out.splitlines()[1].split()[0] == "6"
+    assert "In all: 5 Done." in at("status", "--jobs", "--group", "bio").out
+    assert at("status", "--jobs", "--state", "Held").err == "lode: There is no such job.\n"
+    at("status", "--jobs", "--state", "Held", "--state", "Done")
     assert listing.of("GET", "/v1/jobs")[-1].query["state"] == "Held,Done"
 
 
 def test_jobs_that_wait_for_one_reason(at, listing):
     listing.jobs[6]["main_reason"] = "no-room-for-pilots"
-    lines = at("status", "--reason", "no-room-for-pilots").out.splitlines()
+    lines = at("status", "--jobs", "--reason", "no-room-for-pilots").out.splitlines()
     assert lines[1].split()[0] == "7"
     assert lines[1].endswith("no-room-for-pilots")
-    assert len(lines) == 3
+    assert len(lines) == 2
     assert at("status", "9", "--reason", "impossible").err == "lode: There is no such job.\n"
 
 
@@ -159,7 +161,7 @@ def test_when_waiting_jobs_start(at, server):
 
 def test_everyones_jobs_have_owners(at, listing):
     listing.jobs[-1]["owner"] = "bob"
-    result = at("status", "--all", "--limit", "2")
+    result = at("status", "--jobs", "--all", "--limit", "2")
     assert "OWNER" in result.out
     assert "bob" in result.out
     assert "In all: 1,000,007 Waiting, 5 Done." in result.out
@@ -167,14 +169,17 @@ def test_everyones_jobs_have_owners(at, listing):
 
 def test_nothing_submitted_yet(at, listing):
     listing.jobs = []
-    result = at("status")
+    result = at("status", "--jobs")
     assert (result.code, result.err) == (0, "lode: You have no jobs.\n")
 
 
 def test_json_is_the_servers_rows(at, listing):
     found = at("status", "3", "--json").json
     assert found == {"jobs": [listing.jobs[2]], "more": False}
-    assert at("status", "--limit", "1", "--json").json["counts"] == {"Waiting": 1_000_000, "Done": 5}
+    assert at("status", "--jobs", "--limit", "1", "--json").json["counts"] == {
+        "Waiting": 1_000_000,
+        "Done": 5,
+    }
 
 
 def test_hostile_rows_are_harmless(at, listing):
@@ -198,7 +203,7 @@ def test_hostile_rows_are_harmless(at, listing):
     ],
 )
 def test_the_remark_explains_the_state_of_a_job(row, changes, shown):
-    assert jobs._remark(typed(Job, row(**changes))) == shown
+    assert jobs.remark(typed(Job, row(**changes))) == shown
 
 
 def test_watching_needs_a_terminal(at, listing):
@@ -209,11 +214,13 @@ def test_watching_needs_a_terminal(at, listing):
 def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     rounds = [[typed(Job, row(1, state=name))] for name in ("Running", "Done")]
     waits: list[float] = []
-    monkeypatch.setattr(jobs, "fetch", lambda *_: (rounds.pop(0), False))
-    monkeypatch.setattr("lodesman.cli.jobs.time.sleep", waits.append)
-    jobs._watch(Session(), Question(ranges=(Range(1, 1),)))
-    assert waits == [jobs._WATCH_SECONDS]
-    assert "Done" in capsys.readouterr().out
+    monkeypatch.setattr(status, "fetch", lambda *_: (rounds.pop(0), False))
+    monkeypatch.setattr("lodesman.cli.watching.time.sleep", waits.append)
+    watching.watch(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
+    assert waits == [watching.SECONDS]
+    out = capsys.readouterr().out
+    assert "Done" in out
+    assert "1 Done." in out
 
 
 def test_the_states_are_those_of_the_state_machine():
@@ -242,10 +249,12 @@ def test_a_word_that_is_no_state_anywhere_is_refused_with_those_that_are():
 @pytest.fixture
 def one_job(server, row):
     attempts = [
-        {"id": 1, "number": 1, "pilot": 4, "site": "North", "claimed_at": 1_000.0, "started_at": 1_001.0,
+        {"id": 1, "number": 1, "pilot": 4, "site": "North", "ce": "ce", "queue": "q", "host": "node7",
+         "claimed_at": 1_000.0, "started_at": 1_001.0,
          "ended_at": 1_004.0, "outcome": "Failed", "cause": "exit", "exit_code": 3, "signal": None,
          "cpu_seconds": 1.5, "wall_seconds": 3.0, "max_rss_mb": 12.0, "message": HOSTILE},
-        {"id": 2, "number": 2, "pilot": 5, "site": "South", "claimed_at": 1_010.0, "started_at": None,
+        {"id": 2, "number": 2, "pilot": 5, "site": "South", "ce": None, "queue": None, "host": None,
+         "claimed_at": 1_010.0, "started_at": None,
          "ended_at": None, "outcome": None, "cause": None, "exit_code": None, "signal": None,
          "cpu_seconds": None, "wall_seconds": None, "max_rss_mb": None, "message": None},
     ]  # fmt: skip
@@ -267,9 +276,9 @@ def test_show_prints_all_of_a_job(at, one_job):
     assert "last attempt  2 at South, pilot 5" in result.out
     assert "2.0 KiB: lode output 5" in result.out
     first, second = result.out.splitlines()[-2:]
-    assert first.split()[:3] == ["1", "North", "4"]
+    assert first.split()[:4] == ["1", "North/ce/q", "node7", "4"]
     assert "exit, exit code 3" in first
-    assert second.split()[:3] == ["2", "South", "5"]
+    assert second.split()[:4] == ["2", "South", "-", "5"]
     assert "\x1b" not in result.out
     assert at("show", "5", "--json").json["attempts"][1]["number"] == 2
     assert at("show", "6").code == 3
@@ -317,7 +326,7 @@ def test_show_names_the_class_and_where_each_value_came_from(at, server, row):
 
 def test_events_oldest_first(at, one_job):
     result = at("events", "5")
-    assert [line.split()[2] for line in result.out.splitlines()[1:]] == ["Waiting", "Matched"]
+    assert [line.split()[4] for line in result.out.splitlines()[1:]] == ["Waiting", "Matched"]
     assert "attempt=1, pilot=4" in result.out
     assert "\x1b" not in result.out
     assert at("events", "5", "--json").json["events"][0] == {"at": 1_000.0, "event": "Waiting"}
@@ -570,16 +579,16 @@ def test_people_are_asked_before_many_jobs_are_touched(monkeypatch, answer, goes
     monkeypatch.setattr("sys.stdin", Person(answer))
     monkeypatch.setattr("sys.stderr", Person())
     if goes_on:
-        jobs.confirm("kill", (Range(1, 101),))
+        actions.confirm("kill", (Range(1, 101),))
     else:
         with pytest.raises(click.Abort):
-            jobs.confirm("kill", (Range(1, 101),))
+            actions.confirm("kill", (Range(1, 101),))
 
 
 def test_people_are_not_asked_about_a_few(monkeypatch):
     monkeypatch.setattr("sys.stdin", Person(""))
     monkeypatch.setattr("sys.stderr", Person())
-    jobs.confirm("kill", (Range(1, 100),))
+    actions.confirm("kill", (Range(1, 100),))
 
 
 def test_what_became_of_each_job_named_is_said(at, obeying):

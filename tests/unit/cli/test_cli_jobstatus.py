@@ -45,6 +45,7 @@ def test_lode_hands_its_words_on(directory, capsys):
     assert EXIT_CODES in said
 
 
+@pytest.mark.slow
 def test_the_program_is_one_file_that_can_be_copied(directory, tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     first, second, other = folder / "first.pyz", folder / "second.pyz", folder / "other"

@@ -19,7 +19,15 @@ def _still(monkeypatch):
 
 
 def pilot_row(number, **changes):
-    row = {"id": number, "state": "Running", "owner": "generic", "group": "generic", "pilot_type": "generic"}
+    row = {
+        "id": number,
+        "state": "Running",
+        "owner": "",
+        "group": "",
+        "pilot_type": "generic",
+        "jobs": [],
+        "node_host": "",
+    }
     row |= {
         "site": "North",
         "ce": "ce",
@@ -40,18 +48,56 @@ def test_live_pilots(at, server):
     )
     result = at("pilot", "ls")
     lines = result.out.splitlines()
-    assert lines[1].split()[:8] == ["2", "Running", "North/ce/q", "4", "5", "min", "3", "s"]
+    assert lines[0].split() == ["PILOT", "STATE", "QUEUE", "HOST", "JOBS", "SENT", "AGE", "SEEN", "REMARK"]
+    assert lines[1].split()[:5] == ["2", "Running", "North/ce/q", "-", "idle"]
+    assert lines[1].split()[6:] == ["5", "min", "3", "s", "-"]
     assert lines[2].endswith("draining")
     assert server.asked[-1].query == {"limit": "101"}
+
+
+def test_what_pilots_run(at, server):
+    rows = [
+        pilot_row(3, jobs=[7, 9], node_host="wn7", host="other"),
+        pilot_row(2, jobs=list(range(1, 9)), host="wn8"),
+        pilot_row(1, state="Submitted"),
+    ]
+    server.on("GET", "/v1/pilots", {"pilots": rows})
+    out = at("pilot", "ls", "--columns", "pilot,host,jobs,running", "--format", "csv").out
+    assert out.splitlines() == [
+        "pilot,host,jobs,running", '3,wn7,"7, 9",2', '2,wn8,"1, 2, 3, 4, ...",8', "1,,,0",
+    ]  # fmt: skip
+    assert (
+        at("pilot", "ls", "--sort", "pilot", "--format", "{pilot} {state}").out
+        == "1 Submitted\n2 Running\n3 Running\n"
+    )
+
+
+def test_one_pilot(at, server):
+    found = {
+        **pilot_row(4, jobs=[7], joined_at=0.0),
+        "stamp": HOSTILE,
+        "drain_reason": "",
+        "node": {"cores": 4, "host": "wn"},
+    }
+    server.on("GET", "/v1/pilots/4", found)
+    result = at("pilot", "show", "4", "--utc")
+    fields = dict(line.split(None, 1) for line in result.out.splitlines())
+    assert (fields["runs"], fields["node.cores"], fields["queue"]) == ("7", "4", "North/ce/q")
+    assert "1970-01-01 00:00Z, " in fields["joined"]
+    assert "\x1b" not in result.out
+    assert at("pilot", "show", "4", "--json").json["node"]["host"] == "wn"
 
 
 def test_the_job_of_a_bound_pilot(at, server):
     rows = [pilot_row(2, bound_job=42), pilot_row(1, bound_job=41, drain=1), pilot_row(3, bound_job=None)]
     server.on("GET", "/v1/pilots", {"pilots": rows})
     lines = at("pilot", "ls").out.splitlines()
-    assert lines[0].split()[-2:] == ["SERVES", "REMARK"]
-    assert [line.split()[-3:] for line in lines[1:3]] == [["job", "42", "-"], ["job", "41", "draining"]]
-    assert "job" not in lines[3]
+    assert [line.partition("idle")[2].split()[-3:] for line in lines[1:3]] == [
+        ["for", "job", "42"],
+        ["for", "job", "41"],
+    ]
+    assert "draining, for job 41" in lines[2]
+    assert "for" not in lines[3]
 
 
 def test_all_pilots_and_more_of_them(at, server):

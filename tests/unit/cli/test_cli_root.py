@@ -177,7 +177,9 @@ def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
 
 
 def test_an_unforeseen_error_is_no_traceback():
-    code = LODE.replace("sys.exit", "from lodesman.cli import jobs\njobs.fetch = lambda *_: 1 / 0\nsys.exit")
+    code = LODE.replace(
+        "sys.exit", "from lodesman.cli import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit"
+    )
     result = run_process("status", code=code, LODE_TOKEN="x")
     assert result.returncode == 1
     assert result.stderr.startswith("lode: a fault in the program: ZeroDivisionError")
@@ -216,7 +218,7 @@ def test_help_needs_nothing_but_click():
 
 
 def test_a_command_for_jobs_needs_no_server_code(server):
-    server.on("GET", "/v1/jobs", {"jobs": []})
+    server.on("GET", "/v1/submissions", {"submissions": []})
     server.on("GET", "/v1/me", {"name": "ann"})
     server.on("GET", "/v1/jobs/counts", {"counts": []})
     code = (

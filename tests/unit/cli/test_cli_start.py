@@ -52,7 +52,7 @@ def test_an_interrupt_is_handled_from_the_first_moment_on():
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
 def test_closed_streams_are_no_fault_of_the_program(server, closed):
-    server.on("GET", "/v1/jobs", {"jobs": []})
+    server.on("GET", "/v1/submissions", {"submissions": []})
     server.on("GET", "/v1/me", {"name": "ann"})
     server.on(
         "GET", "/v1/jobs/counts", {"counts": [{"owner": "ann", "group": "g", "state": "Done", "jobs": 1}]}

@@ -177,6 +177,17 @@ def test_what_is_neither_a_description_nor_a_script_gets_a_hint(at, accepting, h
     assert sent(accepting) == []
 
 
+def test_a_script_is_a_file_and_stands_alone(at, accepting, home):
+    assert (
+        "standard input: is a script. A script is submitted by its name"
+        in at("submit", "-", stdin=b"#!/bin/sh\n").err
+    )
+    (home / "a.jdl").write_text(HELLO)
+    (home / "a.sh").write_text(SCRIPT)
+    assert "a.sh: is a script." in at("submit", "a.jdl", "a.sh").err
+    assert sent(accepting) == []
+
+
 def test_small_files_that_the_command_names_go_along_and_are_said(submitted, home, accepting):
     (home / "fit.py").write_text("fit")
     (home / "conf.ini").write_text("conf")
@@ -281,3 +292,14 @@ def test_a_plan_takes_the_same_and_uploads_nothing(at, accepting, home):
     assert first == second
     assert read_job(read_description(first["text"]).record).spec.input_sandbox == ("a.sh", "fit.py")
     assert accepting.of("POST", "/v1/sandboxes") == asked_about(accepting) == []
+
+
+def test_files_above_the_description_go_along(submitted, home, accepting):
+    (home / "sub").mkdir()
+    (home / "sub" / "a.jdl").write_text('[ Executable = "x"; InputSandbox = {"../one", "../set/"}; ]')
+    (home / "one").write_text("1")
+    (home / "set").mkdir()
+    (home / "set" / "y").write_text("y")
+    assert submitted("sub/a.jdl")[0].input_sandbox == ("../one", "../set/")
+    assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"set/y": (0o644, b"y")}
+    assert submitted("--files", "sub/../set", "--", "true")[0].input_sandbox == ("set/",)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -175,6 +176,7 @@ def all_words():
     return "\n".join(said)
 
 
+@pytest.mark.slow
 def test_words_do_not_depend_on_the_order_of_sets():
     code = "from tests.unit.commands.test_suggestions import all_words; print(all_words())"
     found = [

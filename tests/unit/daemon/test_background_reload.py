@@ -135,6 +135,7 @@ def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files
     assert found["list-match slurm"].step() == 0, "nothing is wanted"
 
 
+@pytest.mark.slow
 def test_a_batch_system_that_has_pilots_is_polled_from_the_start(files, monkeypatch):
     """Whether it is configured or not any more."""
     files.start()

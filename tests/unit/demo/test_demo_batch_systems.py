@@ -212,6 +212,7 @@ def test_an_interrupt_ends_a_start_that_takes_long(bare, home, monkeypatch):
     assert calls(home) == ["start", "purge"]
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_killed_leaves_no_batch_system(bare, home):
     program(bare / "our-sinfo", "#!/bin/sh\necho 'p*'\n")
     code = f"""

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -35,9 +34,7 @@ def grid(tmp_path, told, monkeypatch):
 
     def start():
         found.starts += 1
-        found._process = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
-        )
+        found._process = subprocess.Popen(["sleep", "600"], start_new_session=True)
 
     monkeypatch.setattr(found, "start", start)
     yield found

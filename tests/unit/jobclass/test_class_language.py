@@ -206,6 +206,7 @@ def test_a_class_without_a_name():
     assert [(line, name) for line, name, _ in faults_of("N S")] == [(1, "jcname")]
 
 
+@pytest.mark.slow
 def test_faults_are_limited():
     assert len(faults_of("jcname a\n" + "x y\n" * 5_000)) == _MAX_FAULTS
 

@@ -178,6 +178,7 @@ def test_members_whose_sites_are_all_banned_are_cohorts_as_any_other():
     assert {cohort.spec.sites: cohort.runs for cohort in found} == {("A",): ((0, 1),), ("B",): ((1, 2),)}
 
 
+@pytest.mark.slow
 def test_the_number_of_cohorts_is_limited_and_found_out_early():
     description = described(Parameters=1_000_000, ParameterStep=1, CPUTime="1%s", Tag="t%n")
     started = time.process_time()

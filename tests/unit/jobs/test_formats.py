@@ -6,8 +6,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.vocabulary import FORMS
 from lodesman.errors import InvalidRequest, SyntaxFault, TooLarge
@@ -54,7 +55,7 @@ RECORDS = st.dictionaries(NAMES, VALUES, max_size=6).filter(lambda record: find_
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@at_most(200)
 @given(RECORDS)
 def test_every_conversion_between_the_languages_is_without_loss(record):
     texts = {form: write_description(record, form) for form in FORMS}

@@ -6,8 +6,9 @@ import shlex
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.jobs.values import Mistake, _split_words
 
@@ -57,7 +58,7 @@ def split_or_none(split, text):
         return None
 
 
-@settings(max_examples=300)
+@at_most(300)
 @given(st.text(" \t\n\r\"'\\ab#%$;é\x0b\x1c") | st.text())
 def test_the_same_as_shlex(text):
     assert split_or_none(_split_words, text) == split_or_none(shlex.split, text)

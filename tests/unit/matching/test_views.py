@@ -117,6 +117,7 @@ def test_a_node_too_small_for_anything_leaves_the_masks_alone(watched):
     assert watched.view._seen == [group.arrived]
 
 
+@pytest.mark.slow
 def test_long_random_life_of_an_index():
     watched = Watched()
     rng = random.Random(4)

@@ -234,6 +234,7 @@ def test_a_stream_that_cannot_be_compressed_is_cut_to_what_fits(here, packed):
     assert len(content["std.out"]) > 0.99 * (1 << 20)
 
 
+@pytest.mark.slow
 def test_what_is_compressed_well_may_be_as_much_as_the_limit_says(here, packed):
     write(here, **{f"{number:04}": b"x" * 100 for number in range(1000)})
     result, content = packed("*", max_bytes=1 << 20, max_packed=100_010)

@@ -133,6 +133,7 @@ def test_a_directory_that_cannot_be_used(archive, tmp_path):
     assert done.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "change"),
     [(".py", lambda _: b"?"), (".pyc", lambda content: b"\0\0\0\0" + content[4:])],

@@ -112,6 +112,7 @@ def test_a_good_node(archive, tmp_path):
     assert "plain HTTP on one machine" in found["server"][1]
 
 
+@pytest.mark.slow
 def test_a_server_by_tls(archive, tmp_path, certificate):
     with a_server(certificate) as address:
         _, found = run(archive, tmp_path, servers=[address], ca_file=str(certificate / "cert"))

@@ -39,7 +39,7 @@ def null():
     os.close(descriptor)
 
 
-@pytest.fixture(params=["confined", "open"])
+@pytest.fixture(params=["confined", pytest.param("open", marks=pytest.mark.slow)])
 def reaper(request, monkeypatch):
     """Reapers whose payloads have PID namespaces, if this system allows that, and others."""
     if request.param == "open":
@@ -286,7 +286,7 @@ def until(condition):
 """
 
 
-@pytest.fixture(params=["confined", "open"])
+@pytest.fixture(params=["confined", pytest.param("open", marks=pytest.mark.slow)])
 def adopting(request):
     """Run a script in a process of its own, whose payloads run in `place`."""
     return lambda script, place="/": _adopt(script, place, request.param)

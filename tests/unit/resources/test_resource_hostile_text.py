@@ -1,5 +1,6 @@
 """Whatever a configuration says, it is a configuration or an error with a position."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import load_cfg, load_toml
@@ -164,6 +165,7 @@ def test_a_deep_configuration_does_not_break_the_reader():
     usable_or_positioned(load_toml, f"[site.S]\nP = {'[' * 5000}")
 
 
+@pytest.mark.slow
 def test_a_long_line_is_read_in_bounded_work():
     text = '[site.S]\nP = "' + "x" * 1_000_000 + '"\nQ = [' + "1, " * 100_000 + "]\n"
     config = load_toml(text)

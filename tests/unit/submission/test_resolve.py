@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
+from tests.kits.table import hold_all
 from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
 from lodesman.answers.job_classes import AttributeEdit
@@ -272,8 +273,11 @@ def test_all_rules_are_in_the_table():
 
 
 @pytest.mark.parametrize("way", ["submission", "server JSV"])
-@pytest.mark.parametrize(("row", "variant", "text", "outcome"), [*VECTORS, *ALLOWED])
-def test_a_vector(row, variant, text, outcome, way):
+def test_a_vector(way):
+    hold_all([*VECTORS, *ALLOWED], lambda vector: check_vector(way, *vector))
+
+
+def check_vector(way, row, variant, text, outcome):
     name = "default" if variant == "-" else variant
     job_class = class_of(variants="default,large,other,short,long", **{row["attr"]: row["class value"]})
     job = job_of(text, row["attr"])

@@ -1,4 +1,4 @@
-"""Lists of jobs by id, owner, group, state and reason: rows and untouched members merged in the order of their ids.
+"""Lists of jobs by id, owner, state, reason and more: rows and untouched members merged in the order of their ids.
 
 No list reads job by job: rows come from one statement, members from the ranges of their cohorts, and both stop at the
 limit. So a list of an array of a million is as quick as one of ten jobs. A user's own jobs are found from the user's own
@@ -14,11 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from msgspec import structs
+
+from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
-from lodesman.answers.requests import JobsQuery
+from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
+from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -27,6 +31,15 @@ _BLOCKS = "s.base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?)
 # One bound on each side: of two the database would take either, and walk on to the jobs of others.
 _OF_OWN_JOBS = f"""FROM submission s {by_index("submission_owner")}
 {JOIN_IN_ORDER} job j ON {_BLOCKS} AND j.id BETWEEN {greatest("s.base", "?")} AND {least("s.base + s.count - 1", "?")}"""
+_OWN_BLOCKS = f"""SELECT s.base, s.count FROM submission s {by_index("submission_owner")}
+WHERE {_BLOCKS}{{}} AND s.base + s.count > ? ORDER BY s.base {{}} LIMIT ?"""
+# Submissions that are read at once, and the jobs of one that is read by itself.
+_PORTION = 1_000
+_LARGE = 5_000
+# Of attempts that did not end well: an index has these.
+_OF_CAUSE = f"""FROM attempt a {by_index("attempt_cause")}
+{JOIN_IN_ORDER} job j ON a.outcome != 'Done' AND a.cause = ? AND j.id = a.job_id AND j.last_attempt = a.id
+JOIN submission s ON s.id = j.submission_id"""
 _BY_ID = "j.id >= ? AND j.id <= ?"
 _ARRAYS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, s.name, s.created_at
 FROM submission s {{}} WHERE s.count > 1 AND s.base + s.count > ? AND {_BLOCKS}"""
@@ -42,20 +55,15 @@ WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 
 
 class JobQuery(JobsQuery, kw_only=True):
-    """What a user asks for, at most `limit` jobs, in some `states`.
+    """What a user asks for, at most `limit` jobs, in some `states`. `sight`: what the user may see."""
 
-    `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs.
-    """
-
-    owner: str | None = None
-    shared: Sequence[str] = ()
-    vo: str = ""
+    sight: Sight = EVERYTHING
     states: Sequence[str] = ()
 
     @property
-    def is_own(self) -> bool:
-        """Whether all jobs have one owner."""
-        return self.owner is not None and not self.shared
+    def needs_attempt(self) -> bool:
+        """Whether it asks for jobs with an attempt only."""
+        return bool(self.site or self.cause)
 
     @property
     def order(self) -> str:
@@ -78,8 +86,10 @@ def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
     """The jobs, as `job_by_id` shows each."""
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
+        first, last = ids_within(db, query)
+        query = structs.replace(query, first=max(query.first, first), last=min(query.last, last))
         rows = list(_rows(db, query))
-        if not query.states or _MEMBER_STATES.intersection(query.states):
+        if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
             rows = _with_members(db, query, rows)
     return rows
 
@@ -94,43 +104,73 @@ def _with_members(db: Reader, query: JobQuery, rows: list[Job]) -> list[Job]:
 
 
 def _rows(db: Reader, query: JobQuery) -> Iterator[Job]:
-    where, values = _whose(query)
+    if query.cause or not query.owner:
+        yield from _selected(db, query)
+        return
+    left = query.limit
+    for first, last, is_large in _parts(db, query):
+        part = structs.replace(query, first=max(first, query.first), last=min(last, query.last), limit=left)
+        if is_large:
+            # It is known to meet them; asked for them a database may begin with the submission, and sort all its jobs.
+            part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
+        found = list(_selected(db, part))
+        yield from found
+        left -= len(found)
+        if left <= 0:
+            return
+
+
+def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
+    """(first id, last id, whether it is one large submission) of the submissions of one owner, in their order: small ones
+    together. A database that sorts what it shows never has more to sort than a part.
+    """
+    where, values = conditions(query, query.sight)
+    sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
+    while blocks := list(db.execute(sql, (first, last, *values, first, _PORTION))):
+        low, high, size = MOST_ID, 0, 0
+        for base, count in blocks:
+            if size and size + count > _LARGE:
+                yield low, high, False
+                low, high, size = MOST_ID, 0, 0
+            if count > _LARGE:
+                yield base, base + count - 1, True
+            else:
+                low, high, size = min(low, base), max(high, base + count - 1), size + count
+        if size:
+            yield low, high, False
+        base, count = blocks[-1]
+        first, last = (first, base - 1) if query.newest else (base + count, last)
+
+
+def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
+    where, values = conditions(query, query.sight, of_jobs=True)
     if query.states:
-        where += f" AND {jobs.STATE} IN ({', '.join('?' * len(query.states))})"
+        # The states that are stored, if they say it: of a column a database knows how many rows have which value.
+        column = jobs.STATE if {"Waiting", "Held"}.intersection(query.states) else "j.state"
+        where += f" AND {column} IN ({', '.join('?' * len(query.states))})"
         values += tuple(query.states)
     if query.reason:
         where += f" AND {jobs.MAIN_REASON} = ?"
         values += (query.reason,)
-    order, span = query.order, (query.first, query.last)
-    if query.is_own:
+    if query.site:
+        where += " AND a.site = ?"
+        values += (query.site,)
+    order, facts = query.order, jobs.WITH_FACTS
+    span: tuple[str | int, ...] = (query.first, query.last)
+    from_, by = f"{jobs.OF_JOBS} AND {_BY_ID}", f"j.id {order}"
+    if query.cause:
+        from_, facts, span = f"{_OF_CAUSE} AND {_BY_ID}", jobs.WITH_QUEUE_FACTS, (query.cause, *span)
+    elif query.owner:
         # Submissions in the order of their blocks, and in each its jobs: that is the order of the jobs.
-        from_, by, values = _OF_OWN_JOBS, f"s.base {order}, j.id {order}", (*span, *span, *values)
-    else:
-        from_, by, values = f"{jobs.OF_JOBS} AND {_BY_ID}", f"j.id {order}", (*span, *values)
-    sql = f"{jobs.JOB_FACTS} {from_} {jobs.WITH_FACTS} WHERE true{where} ORDER BY {by} LIMIT ?"
-    return map(jobs.job_of, db.execute(sql, (*values, query.limit)))
-
-
-def _whose(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
-    """The conditions on submissions and their values."""
-    where, values = "", tuple[Any, ...]()
-    if query.owner is not None:
-        where += " AND (s.owner = ?"
-        values += (query.owner,)
-        if query.shared:
-            where += f" OR s.vo = ? AND s.grp IN ({', '.join('?' * len(query.shared))})"
-            values += (query.vo, *query.shared)
-        where += ")"
-    if query.group:
-        where += " AND s.grp = ?"
-        values += (query.group,)
-    return where, values
+        from_, by, span = _OF_OWN_JOBS, f"s.base {order}, j.id {order}", (*span, *span)
+    sql = f"{jobs.JOB_FACTS} {from_} {facts} WHERE true{where} ORDER BY {by} LIMIT ?"
+    return map(jobs.job_of, db.execute(sql, (*span, *values, query.limit)))
 
 
 def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job]:
     """Members without a row and with first <= id <= last, submission by submission."""
-    where, values = _whose(query)
-    arrays = _ARRAYS.format(by_index("submission_owner" if query.is_own else "submission_array"))
+    where, values = conditions(query, query.sight)
+    arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
     for submission in db.execute(
         f"{arrays}{where} ORDER BY s.base {query.order}", (first, first, last, *values)

@@ -19,6 +19,8 @@ _HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
 # Of waiting jobs, and of those Held with their task queue: the pending reason, NULL if it was not judged yet.
 MAIN_REASON = """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NOT NULL THEN 'impossible'
 WHEN j.id < r.next_before THEN r.next_reason ELSE r.reason END"""
+# CE, queue and host of a pilot; the host as the pilot said, else as its batch system did.
+_PLACE = "p.ce, p.queue, coalesce(nullif(p.node_host, ''), nullif(p.host, ''))"
 # In the order of the members of `Job`.
 JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
 CASE WHEN {_HELD_BY_QUEUE} THEN {greatest("j.since", "q.since")} ELSE j.since END,
@@ -27,10 +29,14 @@ CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state != 'Held' THEN NULL
 WHEN j.admin_held != 0 THEN 'admin' ELSE 'user' END,
 s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id, j.template_id, j.submission_id, j.last_event, j.last_attempt,
 a.site, a.pilot_id, a.claimed_at, a.started_at, a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds,
-a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message, s.base, {MAIN_REASON}"""
+a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message,
+{_PLACE}, s.base, {MAIN_REASON}"""
 OF_JOBS = "FROM job j JOIN submission s ON s.id = j.submission_id"
-WITH_FACTS = """LEFT JOIN attempt a ON a.id = j.last_attempt
+# Where its attempts ran.
+_OF_PILOT = "LEFT JOIN pilot p ON p.id = a.pilot_id"
+WITH_QUEUE_FACTS = f"""{_OF_PILOT}
 LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = j.tq_id"""
+WITH_FACTS = f"LEFT JOIN attempt a ON a.id = j.last_attempt {WITH_QUEUE_FACTS}"
 _MEMBER_COHORTS = """SELECT c.id, c.cursor, c.tq_id, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
 s.base, s.id, q.reason, q.since,
 CASE WHEN ? < r.next_before THEN r.next_reason ELSE r.reason END FROM cohort c JOIN submission s ON s.id = c.submission_id
@@ -42,8 +48,9 @@ _QUEUE_EVENTS = "SELECT id, at, kind, reason FROM task_queue_event WHERE tq_id =
 _EVENT = "SELECT at, previous, kind, data FROM event WHERE id = ?"
 _RANGE_EVENTS = """SELECT id, at, kind, data FROM event
 WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?"""
-_ATTEMPT = """SELECT previous, id, number, pilot_id, site, claimed_at, started_at, ended_at, outcome, cause, exit_code,
-signal, cpu_seconds, wall_seconds, max_rss_mb, message FROM attempt WHERE id = ?"""
+_ATTEMPT = f"""SELECT a.previous, a.id, a.number, a.pilot_id, a.site, a.claimed_at, a.started_at, a.ended_at, a.outcome,
+a.cause, a.exit_code, a.signal, a.cpu_seconds, a.wall_seconds, a.max_rss_mb, a.message, {_PLACE}
+FROM attempt a {_OF_PILOT} WHERE a.id = ?"""
 _LAST_OUTPUT = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL FROM job j
 JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
 _DESCRIPTION = """SELECT form, record, count, members IS NOT NULL, first_template, last_template FROM submission

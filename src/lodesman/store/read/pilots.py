@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.pilots import Pilot
+from lodesman.answers.pilots import ListedPilot, Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
@@ -52,6 +52,8 @@ FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 _ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
+_JOBS_OF = f"""SELECT pilot_id, job_id FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL AND claim_token != '' AND pilot_id IN {GIVEN} ORDER BY job_id"""
 # Only a pilot's claim has a token.
 _BOUND = f"""SELECT pilot_id, job_id, number FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND claim_token = ''"""
@@ -136,15 +138,30 @@ def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
 
 def list_pilots(
     db: Reader, *, alive_only: bool, limit: int, vo: str = "", before: int = MOST_ID
-) -> list[Pilot]:
+) -> list[ListedPilot]:
     """Pilots with ids less than `before`, newest first; `vo`: only those of one VO."""
     # Those alive are few: sorting them costs less than walking through all that ended.
     which = f"{by_index('pilot_live')} WHERE ended_at IS NULL" if alive_only else "WHERE true"
-    sql = f"SELECT {_SHOWN} FROM pilot {which} AND id < ? AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT {_SHOWN}, node_host FROM pilot {which} AND id < ? AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
+    rows = list(db.execute(sql, (before, vo, vo, limit)))
+    jobs = jobs_of_pilots(db, [row[0] for row in rows])
     return [
-        Pilot(number, stamp, PilotState(state), *more)
-        for number, stamp, state, *more in db.execute(sql, (before, vo, vo, limit))
+        ListedPilot(number, stamp, PilotState(state), *(*more, jobs.get(number, [])))
+        for number, stamp, state, *more in rows
     ]
+
+
+def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
+    """What a pilot said of its machine when it joined."""
+    return dict(msgspec.json.decode(db.only("SELECT node FROM pilot WHERE id = ?", (number,))[0]))
+
+
+def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
+    """The jobs that pilots run now, of those that run any."""
+    found: dict[int, list[int]] = {}
+    for pilot_id, job_id in db.execute(_JOBS_OF, (keys(numbers),)):
+        found.setdefault(pilot_id, []).append(job_id)
+    return found
 
 
 def pilot_by_id(db: Reader, number: int) -> PilotRow | None:

@@ -13,6 +13,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
 from lodesman.jobs.followed import Moved
 from lodesman.jobs.spec import ACTIVE, may_move
+from lodesman.store.dialect import by_index
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 
@@ -40,9 +41,11 @@ _INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
 # Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
-_SUBMISSIONS_IN = """SELECT id, base, count, owner, grp, vo FROM submission
-WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0) AND base <= ? AND base + count > ?
+_SUBMISSIONS_IN = """SELECT id, base, count, owner, grp, vo, name FROM submission {}
+WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0) AND base <= ? AND base + count > ?{}
 ORDER BY base"""
+_SUBMISSIONS_OF_ALL = _SUBMISSIONS_IN.format("", "")
+_SUBMISSIONS_OF_ONE = _SUBMISSIONS_IN.format(by_index("submission_owner"), " AND owner = ?")
 
 
 class JobRow(Struct, frozen=True, gc=False):
@@ -110,7 +113,7 @@ class _EarlierSubmission(Struct, frozen=True):
 
 
 class IdBlock(Struct, frozen=True):
-    """The ids of a submission, from `base`, and whose they are."""
+    """The ids of a submission, from `base`, and whose they are. `name` '': each job has one of its own, or none."""
 
     submission: int
     base: int
@@ -118,6 +121,7 @@ class IdBlock(Struct, frozen=True):
     owner: str
     group: str
     vo: str
+    name: str
 
 
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
@@ -279,10 +283,13 @@ def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _Earl
     return tx.reader().find(_EarlierSubmission, _OF_REQUEST, (owner, request_id))
 
 
-def submissions_between(tx: Transaction, first: int, last: int) -> Iterator[IdBlock]:
-    """The submissions that have one of these ids, in their order. There may be many; they are read one by one."""
+def submissions_between(tx: Transaction, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
+    """The submissions that have one of these ids, in their order; `owner`: of one user. There may be many; they are read one
+    by one.
+    """
     tx.flush()
-    return (IdBlock(*row) for row in tx.db.execute(_SUBMISSIONS_IN, (first, last, first)))
+    sql, values = (_SUBMISSIONS_OF_ONE, (owner,)) if owner else (_SUBMISSIONS_OF_ALL, ())
+    return (IdBlock(*row) for row in tx.db.execute(sql, (first, last, first, *values)))
 
 
 _OVERLAPPING = """SELECT id, submission_id, tq_id, base, start, stop, cursor, template_id FROM cohort

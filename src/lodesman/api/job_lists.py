@@ -1,0 +1,121 @@
+"""Lists of jobs and submissions, and what all lists read from the parameters of a query."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import partial
+from operator import attrgetter
+
+from msgspec.structs import asdict, replace
+
+from lodesman.answers import calls, jobs
+from lodesman.answers.accounts import Principal
+from lodesman.answers.call import Nothing
+from lodesman.answers.job_queries import CountsQuery, JobsQuery, Submissions, SubmissionsQuery
+from lodesman.answers.requests import MOST_ID
+from lodesman.answers.vocabulary import JobState, MainReason
+from lodesman.api.auth import may_touch, own_vo, sees_all, vo_administered
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.read_side import ReadSide
+from lodesman.api.wire import page
+from lodesman.background.explain import Explainer
+from lodesman.commands.choice import check_name
+from lodesman.errors import InvalidRequest
+from lodesman.jobs.record import shown
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.submissions import Sight
+from lodesman.store.read.usage import count_jobs
+
+_NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+@serves(calls.JOBS)
+async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jobs:
+    """Jobs by id range and filters; one's own, or with `all` all that one may see."""
+    who, asked = request.who, _after(request.query)
+    _check(asked)
+    query = JobQuery(
+        **asdict(asked) | {"limit": asked.limit + 1, "owner": _owner(asked, who)},
+        sight=_sight(side, who),
+        states=words("state", asked.state, JobState),
+    )
+    found = await side.costly.run(partial(list_jobs, query=query))
+    some, more = page(found, asked.limit, attrgetter("id"))
+    if asked.start:
+        keeper, now = side.fresh(), side.clock()
+        await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
+    return jobs.Jobs(list(side.names.fill(some)), **more)
+
+
+def _after(asked: JobsQuery) -> JobsQuery:
+    """The jobs that follow a page; ids are their cursors. Raises InvalidRequest."""
+    reached = numbers(asked.after, 1)
+    if reached is None:
+        return asked
+    if asked.newest:
+        return replace(asked, last=min(asked.last, max(0, reached[0] - 1)))
+    return replace(asked, first=max(asked.first, reached[0] + 1))
+
+
+@serves(calls.JOB_COUNTS)
+async def _job_counts(side: ReadSide, request: Request[CountsQuery, Nothing]) -> jobs.Counts:
+    who = request.who
+    may = may_touch(who, side.policy.sharing_groups(), for_vo_admins=True)
+    owner = who.name if request.query.own else None
+    vo = own_vo(who) if owner is None else ""
+    counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
+    return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
+
+
+@serves(calls.SUBMISSIONS)
+async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothing]) -> Submissions:
+    """Submissions with their jobs counted; one's own, or with `all` all that one may see."""
+    who, asked = request.who, request.query
+    _check(asked)
+    states, (before,) = words("state", asked.state, JobState), numbers(asked.after, 1) or (MOST_ID,)
+    asked = replace(asked, owner=_owner(asked, who))
+    found, following = await side.costly.run(
+        partial(side.submissions.find, asked=asked, sight=_sight(side, who), states=states, before=before)
+    )
+    if following is None:
+        return Submissions(found)
+    return Submissions(found, more=True, cursor=str(following))
+
+
+def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
+    """Whose jobs are asked for; '' for those of all."""
+    return asked.owner or ("" if asked.all else who.name)
+
+
+def _sight(side: ReadSide, who: Principal) -> Sight:
+    shared = side.policy.sharing_groups().intersection(who.groups)
+    if sees_all(who):
+        return Sight()
+    return Sight(who.name, sorted(shared), who.vo, whole_vo=bool(vo_administered(who)))
+
+
+def _check(asked: JobsQuery | SubmissionsQuery) -> None:
+    """Raises InvalidRequest for words that are unknown."""
+    words("reason", asked.reason, MainReason)
+    check_name(asked.name)
+
+
+def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
+    """The words of a parameter, with commas between. Raises InvalidRequest for one that is unknown."""
+    known, found = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
+    for word in found:
+        if word not in known:
+            hint = f"There are {', '.join(known)}."
+            raise InvalidRequest(f"{parameter}: {shown(word)} is unknown.", hint=hint, parameter=parameter)
+    return found
+
+
+def numbers(after: str, count: int) -> tuple[int, ...] | None:
+    """The numbers of a cursor that is made of them; None without one. Raises InvalidRequest."""
+    if not after:
+        return None
+    found = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()
+    if len(found) != count:
+        raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
+    return found

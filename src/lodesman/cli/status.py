@@ -1,0 +1,240 @@
+"""`lode status`: submissions with the states of their jobs, or jobs one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from lodesman.answers import calls
+from lodesman.answers.job_queries import CountsQuery, JobsQuery, SubmissionRow, SubmissionsQuery
+from lodesman.answers.jobs import Job
+from lodesman.answers.requests import MOST_ID
+from lodesman.answers.vocabulary import JobState
+from lodesman.cli import job_columns, submissions
+from lodesman.cli.arguments import JOB_RANGES, STATE, Parsed, Range, limit_option, merged, several
+from lodesman.cli.columns import ListShape, shaped
+from lodesman.cli.moments import past_moment
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import is_terminal, note, say
+from lodesman.cli.watching import WatchedList, watch
+from lodesman.cli.words import FINAL, STATES, states
+
+_PAGE = 1_000
+_PAST = Parsed("time", past_moment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which jobs, or submissions, are asked for. Times in UNIX seconds."""
+
+    ranges: tuple[Range, ...] = ()
+    states: tuple[str, ...] = ()
+    group: str = ""
+    reason: str = ""
+    name: str = ""
+    owner: str = ""
+    site: str = ""
+    cause: str = ""
+    submission: int | None = None
+    since: float | None = None
+    until: float | None = None
+    everyone: bool = False
+    limit: int = 100
+    start: bool = False
+
+    def query(self, within: Range | None, limit: int) -> JobsQuery:
+        """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
+        wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
+        first, last = within or (1, MOST_ID)
+        everyone = self.everyone or bool(self.ranges)
+        return JobsQuery(
+            first, last, limit, everyone, within is None, state=",".join(wanted), start=self.start,
+            **self.filters(),
+        )  # fmt: skip
+
+    def submissions(self) -> SubmissionsQuery:
+        """The server's parameters for submissions."""
+        limit = min(self.limit + 1, _PAGE)
+        return SubmissionsQuery(all=self.everyone, state=",".join(self.states), limit=limit, **self.filters())
+
+    def filters(self) -> dict[str, Any]:
+        """What both have."""
+        texts = ("group", "reason", "name", "owner", "site", "cause")
+        return {
+            **{name: getattr(self, name) for name in texts},
+            "submission": self.submission or 0,
+            "since": 0 if self.since is None else max(0, int(self.since)),
+            "until": MOST_ID if self.until is None else max(0, int(self.until)),
+        }
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves jobs out."""
+        return bool(self.group) or self.is_narrow_beside_group
+
+    @property
+    def is_narrow_beside_group(self) -> bool:
+        """Whether it leaves jobs out for another reason than their group, which counts know."""
+        return bool(self.states) or self.filters() | {"group": ""} != _NO_FILTERS
+
+
+_NO_FILTERS = Question().filters()
+
+
+@click.command()
+@click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+@click.option("--jobs", "each", is_flag=True, help="One row for each job.")
+@several("--state", "states", type=STATE, metavar="STATE", help="With jobs in this state")
+@click.option("--name", default="", help="With this name in the description; * and ? for any text or letter.")
+@click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
+@click.option("--owner", default="", metavar="NAME", help="Of this user, if you may see them.")
+@click.option("--group", default="", metavar="NAME", help="Of this group.")
+@click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
+@click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
+@click.option(
+    "--reason", default="", metavar="WORD", help="That wait for this reason (see: lode tq reasons)."
+)
+@click.option("--since", type=_PAST, metavar="TIME", help='Submitted since: 2h, 7d, "2026-12-01 08:00".')
+@click.option("--until", type=_PAST, metavar="TIME", help="Submitted before.")
+@click.option(
+    "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
+)
+@limit_option(100, 1_000_000)
+@click.option("--start", is_flag=True, help="Estimate when waiting jobs start (one row for each job).")
+@click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
+@shaped
+@with_session
+def status(session: Session, /, *, ranges: tuple[Any, ...], each: bool, **options: Any) -> None:
+    """Show your submissions, the newest first, each with the states of its jobs.
+
+    In PROGRESS # is done, x failed or killed, > has a pilot, . waits, h is held. With a JOB or RANGE (12-40 or 12,15,20-22),
+    or --jobs: one row for each job.
+    """
+    watched = options.pop("watch")
+    shape = ListShape(**{name: options.pop(name) for name in ("columns", "sort", "format", "utc")})
+    question = Question(ranges=merged(ranges), **options)
+    each = each or question.start or bool(question.ranges)
+    shape.check(job_columns.COLUMNS if each else submissions.COLUMNS)
+    if watched:
+        if session.as_json or not is_terminal(sys.stdout) or not shape.is_table:
+            raise click.UsageError("--watch needs a terminal.")
+        frame = _job_frame if each else _submission_frame
+        watch(lambda: frame(session, question, shape))
+    elif each:
+        _list_jobs(session, question, shape)
+    else:
+        _list_submissions(session, question, shape)
+
+
+# --- submissions --------------------------------------------------------------------------------------------------------
+
+
+def fetch_submissions(session: Session, question: Question) -> tuple[list[SubmissionRow], bool]:
+    """At most `limit` submissions and whether there are more."""
+    rows: list[SubmissionRow] = []
+    query = question.submissions()
+    while True:
+        page = session.call(calls.SUBMISSIONS, query)
+        rows += page.submissions
+        if not page.more or len(rows) > question.limit:
+            return rows[: question.limit], len(rows) > question.limit
+        query = replace(query, after=page.cursor)
+
+
+def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
+    rows, more = fetch_submissions(session, question)
+    counts = submissions.total(rows)
+    session.exit_if_json({"submissions": rows, "more": more, "counts": counts})
+    if not rows:
+        note("There is no such submission." if question.is_narrow else "You have no jobs.")
+    shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
+    if shape.is_table:
+        say(f"{'In these' if more or question.is_narrow else 'In all'}: {states(counts)}.")
+    if more:
+        note(f"There are older ones: --limit {question.limit * 10}.")
+
+
+def _usual_submissions(question: Question) -> Sequence[str]:
+    return submissions.USUAL_OF_ALL if question.everyone else submissions.USUAL
+
+
+def _submission_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
+    rows, _ = fetch_submissions(session, question)
+    columns = shape.chosen(submissions.COLUMNS, _usual_submissions(question))
+    return WatchedList(
+        [one.title for one in columns],
+        [
+            [one.cell(row, utc=shape.utc) for one in columns]
+            for row in shape.ordered(submissions.COLUMNS, rows)
+        ],
+        f"{states(submissions.total(rows))}.",
+        all(map(submissions.has_ended, rows)),
+    )
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------------
+
+
+def fetch(session: Session, question: Question) -> tuple[list[Job], bool]:
+    """At most `limit` jobs and whether there are more. Raises NotFound if a single job named is not there."""
+    rows: list[Job] = []
+    wanted = question.limit + 1
+    for one in question.ranges or (None,):
+        left = wanted - len(rows)
+        found = list(islice(session.jobs(question.query(one, left)), left))
+        if not found and one is not None and one.size == 1 and not question.is_narrow:
+            session.refuse_missing(one)
+        rows += found
+        if len(rows) >= wanted:
+            break
+    return rows[: question.limit], len(rows) > question.limit
+
+
+def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
+    rows, more = fetch(session, question)
+    answer: dict[str, Any] = {"jobs": rows, "more": more}
+    counts: Counter[str] | None = None
+    if not question.ranges and not question.is_narrow_beside_group:
+        # One's own jobs, or all that one may see.
+        counts = Counter()
+        for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
+            if question.group in ("", row.group):
+                counts[row.state] += row.jobs
+        answer["counts"] = counts
+    session.exit_if_json(answer)
+    if not rows:
+        note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
+    shape.show(job_columns.COLUMNS, _usual_jobs(question, rows), rows)
+    if counts is not None and shape.is_table:
+        say(f"In all: {states(counts)}.")
+    if more and question.ranges:
+        rest = Range(rows[-1].id + 1, question.ranges[-1].last)
+        note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
+    elif more:
+        note(f"There are older ones: --limit {question.limit * 10}.")
+
+
+def _usual_jobs(question: Question, rows: Sequence[Job]) -> Sequence[str]:
+    owners = len({row.owner for row in rows}) > 1 or question.everyone
+    return job_columns.usual(owners=owners, start=question.start)
+
+
+def _job_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
+    rows, _ = fetch(session, question)
+    columns = shape.chosen(job_columns.COLUMNS, _usual_jobs(question, rows))
+    return WatchedList(
+        [one.title for one in columns],
+        [
+            [one.cell(row, utc=shape.utc) for one in columns]
+            for row in shape.ordered(job_columns.COLUMNS, rows)
+        ],
+        f"{states(Counter(row.state.value for row in rows))}.",
+        all(row.state in FINAL for row in rows),
+    )

@@ -1,0 +1,122 @@
+"""What is submitted, as users say it in Python: commands, descriptions, dicts; and the options that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from lodesman.access.files import FilePicker, Taken
+from lodesman.errors import InvalidRequest
+from lodesman.jobs import ARRAY_LIMITS, Record, input_names, read_description, read_job
+from lodesman.jobs.overlay import overlaid
+
+# Words of Python for what a description calls otherwise.
+_WORDS: Final = {
+    "cores": "NumberOfProcessors", "memory": "Memory", "time": "WallTime", "cpu_time": "CPUTime", "site": "Site",
+    "tags": "Tag", "name": "JobName", "environment": "Environment", "keep": "OutputSandbox",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `Client.using` says. attributes: of the description; python: that runs functions on the node."""
+
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    group: str = ""
+    python: str = ""
+    hold_if_impossible: bool = False
+
+    def more(self, words: Mapping[str, Any]) -> Options:
+        """These, and others that win over them. Raises InvalidRequest."""
+        given = dict(words)
+        files = given.pop("files", self.files)
+        own = {name: given.pop(name) for name in ("group", "python", "hold_if_impossible") if name in given}
+        attributes = {_WORDS.get(name, name): _plain(value) for name, value in given.items()}
+        wrong = [name for name in attributes if name[:1].islower()]
+        if wrong:
+            known = ", ".join(sorted((*_WORDS, "files", "group", "python", "hold_if_impossible")))
+            words_ = f"There is no option {wrong[0]!r}."
+            raise InvalidRequest(words_, hint=f"There are {known}; any attribute by its name, as CPUTime.")
+        return Options(
+            attributes=dict(overlaid(dict(self.attributes), attributes)),
+            files=(files,) if isinstance(files, str) else tuple(map(str, files)),
+            group=str(own.get("group", self.group)),
+            python=str(own.get("python", self.python)),
+            hold_if_impossible=bool(own.get("hold_if_impossible", self.hold_if_impossible)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A description that was checked, and its input files by their names in InputSandbox."""
+
+    record: Record
+    inputs: Mapping[str, Taken]
+
+
+def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
+    """A command (words), a description (text, path, dict). Raises SyntaxFault, InvalidJob, InvalidRequest.
+
+    base: the folder of its input files; else that of the description, or this one.
+    """
+    if isinstance(what, Mapping):
+        record, folder = {str(name): _plain(value) for name, value in what.items()}, Path()
+    elif isinstance(what, Path) or (isinstance(what, str) and _is_path(what)):
+        record, folder = _parsed(Path(what).read_bytes()), Path(what).parent
+    elif isinstance(what, str):
+        record, folder = _parsed(what.encode()), Path()
+    elif isinstance(what, Sequence) and what and all(isinstance(word, (str, Path)) for word in what):
+        record, folder = _command([str(word) for word in what]), Path()
+    else:
+        kind = type(what).__name__
+        raise InvalidRequest(
+            f"A {kind} is no job.",
+            hint="Give a list of words, a description (text, path or dict) or a function.",
+        )
+    return checked(record, options, base or folder)
+
+
+def checked(record: Record, options: Options, base: Path, taken: Mapping[str, Taken] | None = None) -> Draft:
+    """A record with the options and the files `taken`. Raises InvalidJob, InvalidRequest."""
+    picker = FilePicker()
+    for word in options.files:
+        picker.add_word(word)
+    added = {**(taken or {}), **picker.inputs()}
+    record = overlaid(record, options.attributes)
+    if added:
+        given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
+        names = [*(given if isinstance(given, list) else [given]), *added]
+        record = overlaid(record, {"InputSandbox": list(dict.fromkeys(names))})
+    description = read_job(record, whole=False)
+    inputs: dict[str, Taken] = {}
+    for name in input_names(description.spec, description.members):
+        inputs[name] = added[name] if name in added else base / name
+        if name not in added and not (base / name).is_file():
+            raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
+    return Draft(record=record, inputs=inputs)
+
+
+def _command(words: list[str]) -> Record:
+    record: Record = {"JobName": PurePosixPath(words[0]).name, "Executable": words[0]}
+    return record | {"Arguments": words[1:]} if words[1:] else record
+
+
+def _parsed(data: bytes) -> Record:
+    return read_description(data, limits=ARRAY_LIMITS).record
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text names a file; a description has a line break, a brace or a bracket."""
+    return not any(mark in text for mark in "\n[{=") and len(text) < 4_096
+
+
+def _plain(value: Any) -> Any:
+    """Tuples, sets and paths as a description has them."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value

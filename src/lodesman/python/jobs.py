@@ -1,0 +1,176 @@
+"""Jobs as values: one, or all of a submission."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from lodesman.answers.vocabulary import JobState
+from lodesman.answers.waiting import EndedJob
+from lodesman.errors import LodesmanError
+
+if TYPE_CHECKING:
+    from lodesman.answers.jobs import JobInFull
+    from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
+    from lodesman.python.client import Client
+
+R = TypeVar("R")
+_COLOURS = {
+    JobState.DONE: "#2e7d32", JobState.FAILED: "#c62828", JobState.KILLED: "#c62828", JobState.RUNNING: "#f9a825",
+    JobState.WAITING: "#1565c0", JobState.HELD: "#6a1b9a",
+}  # fmt: skip
+
+
+class JobFailed(LodesmanError, code="job-failed"):
+    """A job that did not end well. data: `job`, `state`, `cause`, `exit_code`, `signal` as far as they are known; `log` is
+    the end of what it wrote.
+    """
+
+    log: str = ""
+
+    @classmethod
+    def of(cls, ended: EndedJob, log: str = "") -> JobFailed:
+        """For a job that ended so."""
+        how = ", ".join(
+            part
+            for part in (
+                ended.cause or "",
+                "" if ended.exit_code is None else f"exit code {ended.exit_code}",
+                "" if ended.signal is None else f"signal {ended.signal}",
+            )
+            if part
+        )
+        data: dict[str, Any] = {
+            "state": str(ended.state), "cause": ended.cause, "exit_code": ended.exit_code, "signal": ended.signal,
+        }  # fmt: skip
+        made = cls(f"Job {ended.id} is {ended.state}{f' ({how})' if how else ''}.", job=ended.id, **data)
+        made.log = log
+        return made
+
+    def __str__(self) -> str:
+        tail = "\n".join(self.log.splitlines()[-20:])
+        return f"{self.message}\n{tail}" if tail else self.message
+
+
+class Job(Generic[R]):
+    """One job. R: what its function returns; None of a command."""
+
+    def __init__(self, client: Client, number: int, *, returns: bool = False) -> None:
+        self.client = client
+        self.id = number
+        self.returns = returns
+
+    def status(self) -> JobInFull:
+        """All that is known of it now, with attempts and events. Raises LodesmanError."""
+        return self.client.status(self)
+
+    @property
+    def state(self) -> JobState:
+        """Its state now."""
+        return self.status().state
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended, `timeout` seconds at most; returns whether it has. Raises LodesmanError."""
+        return self.client.wait([self], timeout)
+
+    def result(self, timeout: float | None = None) -> R:
+        """What its function returned, once it has ended. Raises what the function raised; JobFailed; TimeoutError."""
+        return self.client.result(self, timeout)
+
+    def output(self, directory: str | Path) -> Path:
+        """Fetch what it wrote into directory/ID, and return that. Raises LodesmanError, FileExistsError."""
+        return self.client.output(self, directory)
+
+    def logs(self) -> str:
+        """The last 64 kB of its standard output and error, also while it runs. Raises LodesmanError."""
+        return self.client.logs(self)
+
+    def why(self) -> JobWaits | JobWaitsNot:
+        """Why it waits, and what would let it run: `summary`, `verdict`, `chain` ... Raises LodesmanError."""
+        return self.client.why(self)
+
+    def cancel(self, reason: str = "") -> bool:
+        """Kill it; returns whether it had not ended. Raises LodesmanError."""
+        return bool(self.client.cancel([self], reason))
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    def _repr_html_(self) -> str:
+        job = self.status()
+        fields = {
+            "job": job.id, "name": job.name, "state": job.state, "site": job.site, "attempt": job.attempt,
+            "reason": job.reason or job.message,
+        }  # fmt: skip
+        rows = (
+            f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
+            for name, value in fields.items()
+            if value not in (None, "")
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+
+class Jobs(Sequence[Job[R]]):
+    """The jobs of one submission, in the order of their indexes."""
+
+    def __init__(self, client: Client, ids: range, *, returns: bool = False) -> None:
+        self.client = client
+        self.ids = ids
+        self.returns = returns
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Job[R]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Jobs[R]: ...
+    def __getitem__(self, index: int | slice) -> Job[R] | Jobs[R]:
+        if isinstance(index, slice):
+            return Jobs(self.client, self.ids[index], returns=self.returns)
+        return Job(self.client, self.ids[index], returns=self.returns)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""
+        return self.client.wait(self, timeout)
+
+    def states(self) -> dict[JobState, int]:
+        """How many are in which state now. Raises LodesmanError."""
+        return self.client.states(self)
+
+    def results(self, timeout: float | None = None) -> Iterator[R]:
+        """What their functions returned, in the order of the jobs, each as soon as those before it are there. Raises as
+        `Job.result`.
+        """
+        for job in self:
+            yield job.result(timeout)
+
+    def as_completed(self, timeout: float | None = None) -> Iterator[Job[R]]:
+        """The jobs as they end. Raises LodesmanError, TimeoutError."""
+        return self.client.as_completed(self, timeout)
+
+    def output(self, directory: str | Path) -> list[Path]:
+        """Fetch what they wrote into directory/ID. Raises as `Job.output`."""
+        return [self.client.output(job, directory) for job in self]
+
+    def cancel(self, reason: str = "") -> int:
+        """Kill those that have not ended; returns their number. Raises LodesmanError."""
+        return self.client.cancel(self, reason)
+
+    def __repr__(self) -> str:
+        first, last = self.ids[0], self.ids[-1]
+        return f"<{len(self)} jobs {first}-{last}>" if len(self) > 1 else f"<1 job {first}>"
+
+    def _repr_html_(self) -> str:
+        """A bar of states."""
+        counts = self.states()
+        parts = "".join(
+            f'<div title="{state}: {count}" style="flex:{count};background:{_COLOURS.get(state, "#90a4ae")}"></div>'
+            for state, count in counts.items()
+            if count
+        )
+        words = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+        name = html.escape(repr(self))
+        return f'{name}<div style="display:flex;height:1em;max-width:40em">{parts}</div>{words}'

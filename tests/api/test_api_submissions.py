@@ -1,0 +1,88 @@
+"""GET /v1/submissions, and the filters that lists of jobs have in common with it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def rows(house, query="", token="ann"):
+    return house.get(f"/v1/submissions?{query}", token)["submissions"]
+
+
+def firsts(house, query="", token="ann"):
+    return [row["first"] for row in rows(house, query, token)]
+
+
+@pytest.fixture
+def some(house):
+    """Jobs 1 to 20 an array of ann's, 21 hers, 22 and 23 bob's; one of hers failed and one runs."""
+    house.user("bob", "physics")
+    house.submitted({"JobName": "fit_%n", "Parameters": 20})
+    pilot = house.pilot(node={"cores": 4, "host": "wn7"})
+    failed, *_ = house.claim(pilot, 2)
+    house.report(pilot, failed, "Failed", cause="exit", exit_code=3)
+    house.now += 10_000
+    house.submitted({"JobName": "plot"})
+    house.submitted({}, {}, token="bob")
+    return house
+
+
+def test_one_row_for_each_submission(some):
+    plot, fit = rows(some)
+    assert (fit["first"], fit["jobs"], fit["name"], fit["owner"], fit["id"]) == (1, 20, "fit_%n", "ann", 1)
+    assert fit["states"] == {"Failed": 1, "Matched": 1, "Waiting": 18}
+    assert (fit["sites"], fit["causes"]) == ({"North": 2}, {"exit": 1})
+    assert (plot["states"], plot["sites"], plot["causes"]) == ({"Waiting": 1}, {}, {})
+    some.control("kill", 3, 20)
+    assert rows(some)[1]["states"] == {"Failed": 1, "Matched": 1, "Killed": 18}
+
+
+def test_each_filter_leaves_submissions_out(some):
+    assert firsts(some) == [21, 1]
+    assert firsts(some, "all=true") == [21, 1]
+    assert firsts(some, "all=true", "admin") == [22, 21, 1]
+    assert firsts(some, "owner=bob") == []
+    assert firsts(some, "owner=bob", "admin") == firsts(some, "", "bob") == [22]
+    assert (
+        firsts(some, "state=Failed,Done") == firsts(some, "cause=exit") == firsts(some, "site=North") == [1]
+    )
+    assert firsts(some, "name=fit*") == firsts(some, "submission=1") == [1]
+    assert firsts(some, "name=pl?t") == firsts(some, f"since={int(some.now)}") == [21]
+    assert firsts(some, f"until={int(some.now) - 1}") == [1]
+    assert firsts(some, "group=bio") == firsts(some, "reason=impossible") == []
+
+
+def test_jobs_have_the_same_filters(some):
+    def ids(query, token="ann"):
+        return [job["id"] for job in some.get(f"/v1/jobs?{query}", token)["jobs"]]
+
+    assert ids("cause=exit") == ids("state=Failed") == [1]
+    assert ids("site=North") == [1, 2]
+    assert ids("name=plot") == ids(f"since={int(some.now)}") == ids("submission=2") == [21]
+    assert ids("owner=bob") == []
+    assert ids("owner=bob", "admin") == [22, 23]
+    assert len(ids("name=fit*")) == 20
+    (failed,) = some.get("/v1/jobs?cause=exit")["jobs"]
+    assert (failed["ce"], failed["queue"], failed["host"]) == ("ce.north", "short", "wn7")
+    (attempt,) = some.get("/v1/jobs/1")["attempts"]
+    assert (attempt["ce"], attempt["queue"], attempt["host"]) == ("ce.north", "short", "wn7")
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["stat=Failed", "state=Odd", "newest=1", "limt=1", "reason=odd", "name=a[b]", "since=x", "after=x"],
+)
+@pytest.mark.parametrize("path", ["jobs", "submissions"])
+def test_what_is_not_understood_is_refused(some, path, query):
+    answer = some.call("GET", f"/v1/{path}?{query}", token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-request")
+
+
+def test_what_pilots_run_and_one_pilot(some):
+    (pilot,) = some.get("/v1/pilots")["pilots"]
+    assert (pilot["jobs"], pilot["node_host"]) == ([2], "wn7")
+    one = some.get("/v1/pilots/1")
+    assert {name: one[name] for name in pilot} == pilot
+    assert (one["node"]["host"], one["drain_reason"]) == ("wn7", "")
+    assert some.get("/v1/pilots/stamp1")["id"] == 1
+    assert some.call("GET", "/v1/pilots/9", token="ann").status == 404

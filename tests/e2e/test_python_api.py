@@ -1,0 +1,212 @@
+"""The Python API against a real server with real pilots: commands, descriptions, functions, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, as_completed
+from pathlib import Path
+
+import pytest
+
+import lodesman
+import lodesman.testing
+from lodesman import AsyncClient, Client, JobFailed
+from lodesman.errors import InvalidRequest, NotFound
+from lodesman.python.functions import RemoteTraceback
+
+PATIENCE = 120.0
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def here():
+    with lodesman.testing.server() as found:
+        yield found
+
+
+@pytest.fixture
+def client(here):
+    with here.client() as made:
+        yield made
+
+
+def square(number: int, plus: int = 0) -> int:
+    sys.stdout.write(f"squaring {number}\n")
+    return number * number + plus
+
+
+def divide(number: int) -> float:
+    return 1 / number
+
+
+def test_a_command_with_files_there_and_back(client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.txt").write_text("6 7")
+    job = client.using(files="data.txt", keep=["out.txt"], cpu_time="1h", name="product").submit(
+        ["/bin/sh", "-c", "read a b <data.txt; echo $((a * b)) | tee out.txt"]
+    )[0]
+    assert job.wait(PATIENCE)
+    assert (job.state, job.status().name, job.result()) == ("Done", "product", None)
+    assert job.logs() == "42\n"
+    assert (job.output(tmp_path / "results") / "out.txt").read_text() == "42\n"
+    with pytest.raises(FileExistsError):
+        job.output(tmp_path / "results")
+
+
+@pytest.mark.parametrize("kind", ["text", "path", "dict"])
+def test_a_description_is_a_text_a_file_or_a_dict(client, tmp_path, kind):
+    text = (
+        '[ Executable = "/bin/echo"; Arguments = {"%s"}; Parameters = 3; ParameterStep = 1; CPUTime = 60; ]'
+    )
+    (tmp_path / "three.jdl").write_text(text)
+    record = {
+        "Executable": "/bin/echo",
+        "Arguments": ["%s"],
+        "Parameters": 3,
+        "ParameterStep": 1,
+        "CPUTime": 60,
+    }
+    jobs = client.submit({"text": text, "path": tmp_path / "three.jdl", "dict": record}[kind])
+    assert jobs.wait(PATIENCE)
+    assert [job.logs() for job in jobs] == ["1\n", "2\n", "3\n"]
+    assert jobs.states() == {"Done": 3}
+    assert "3 Done" in jobs._repr_html_()
+    assert len(jobs[1:]) == 2
+
+
+def test_a_function_returns_and_its_output_is_kept(client):
+    job = client.submit(square, 6, plus=6)
+    assert job.result(PATIENCE) == 42
+    assert job.logs() == "squaring 6\n"
+    assert "Done" in job._repr_html_()
+
+
+def test_what_a_function_raises_is_raised_here(client):
+    job = client.submit(divide, 0)
+    with pytest.raises(ZeroDivisionError) as raised:
+        job.result(PATIENCE)
+    assert isinstance(raised.value.__cause__, RemoteTraceback)
+    assert "in divide" in str(raised.value.__cause__)
+    assert job.state == "Failed"
+
+
+def test_a_map_is_one_submission_in_order(client):
+    jobs = client.using(cpu_time="10m").map(square, range(20), [1] * 20)
+    assert jobs[0].status().submission == jobs[19].status().submission
+    assert sorted(job.id for job in client.as_completed(jobs, PATIENCE)) == list(jobs.ids)
+    assert list(jobs.results(PATIENCE)) == [one * one + 1 for one in range(20)]
+
+
+def test_a_command_that_fails_says_how(client):
+    job = client.submit(["/bin/sh", "-c", "echo oops >&2; exit 3"])[0]
+    with pytest.raises(JobFailed) as raised:
+        job.result(PATIENCE)
+    assert raised.value.data == {
+        "job": job.id,
+        "state": "Failed",
+        "cause": "exit",
+        "exit_code": 3,
+        "signal": None,
+    }
+    assert "exit code 3" in str(raised.value)
+
+
+def test_waiting_has_an_end_and_jobs_can_be_killed(client):
+    job = client.submit(["/bin/sleep", "600"])[0]
+    assert not job.wait(0.5)
+    with pytest.raises(TimeoutError):
+        job.result(0)
+    assert job.cancel("enough")
+    assert job.wait(PATIENCE)
+    assert not job.cancel()
+    with pytest.raises(JobFailed):
+        job.result()
+
+
+def test_why_a_job_waits(client):
+    asking = client.using(hold_if_impossible=True, Requirements={"Memory": 10**8})
+    job = asking.submit(["/bin/true"])[0]
+    assert (job.state, job.why().verdict) == ("Held", "never")
+    job.cancel()
+
+
+def test_what_is_no_job_is_refused_before_it_is_sent(client):
+    for wrong, words in (
+        (7, "A int is no job"),
+        ([], "A list is no job"),
+        ({"Executable": "/bin/true", "Memory": "much"}, "Memory"),
+    ):
+        with pytest.raises(lodesman.errors.LodesmanError, match=words):
+            client.submit(wrong)
+    with pytest.raises(InvalidRequest, match="no option 'core'"):
+        client.using(core=2)
+    with pytest.raises(InvalidRequest, match="cannot travel"):
+        client.submit(square, threading.Lock())
+    with pytest.raises(InvalidRequest, match="no items"):
+        client.map(square, [])
+    with pytest.raises(NotFound):
+        client.job(10**9).status()
+
+
+def test_an_executor_of_futures(client):
+    with client.using(cpu_time="10m").executor() as executor:
+        futures = [executor.submit(square, one) for one in range(3)]
+        futures.append(executor.submit(divide, 0))
+        assert set(as_completed(futures, PATIENCE)) == set(futures)
+        assert [one.result() for one in futures[:3]] == [0, 1, 4]
+        assert isinstance(futures[3].exception(), ZeroDivisionError)
+        assert list(executor.map(square, [4, 5])) == [16, 25]
+    with pytest.raises(RuntimeError):
+        executor.submit(square, 1)
+
+
+def test_a_future_that_is_cancelled_kills_its_job(client):
+    with client.executor() as executor:
+        slow = executor.submit(time.sleep, 600)
+        assert slow.cancel()
+        with pytest.raises(CancelledError):
+            slow.result()
+        assert slow.job.wait(PATIENCE)
+        assert slow.job.state == "Killed"
+
+
+def test_coroutines_wait_side_by_side(here):
+    async def run() -> list[int]:
+        async with here.async_client() as client:
+            assert isinstance(client, AsyncClient)
+            jobs = await client.using(cpu_time="10m").map(square, range(5))
+            other = await client.submit(square, 9)
+            found = await asyncio.wait_for(
+                asyncio.gather(*(client.result(job) for job in [*jobs, other])), PATIENCE
+            )
+            ended = [job.id async for job in client.as_completed(jobs)]
+            assert sorted(ended) == list(jobs.ids)
+            with pytest.raises(ZeroDivisionError):
+                await client.result(await client.submit(divide, 0))
+            assert (await client.states(jobs)) == {"Done": 5}
+            return found
+
+    assert asyncio.run(run()) == [0, 1, 4, 9, 16, 81]
+
+
+def test_threads_share_a_client(client):
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda one=one: found.append(client.submit(square, one).result(PATIENCE)))
+        for one in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(found) == [0, 1, 4, 9]
+
+
+def test_it_is_loaded_only_when_it_is_used():
+    assert lodesman.Client is Client
+    with pytest.raises(AttributeError):
+        lodesman.nothing  # noqa: B018
+    assert (Path(lodesman.__file__).parent / "py.typed").exists()

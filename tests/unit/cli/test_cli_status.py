@@ -1,0 +1,248 @@
+"""`lode status` of submissions, how lists are shaped, what is watched, and jobs that are chosen for an action."""
+
+from __future__ import annotations
+
+import io
+import time
+from contextlib import closing
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.unit.cli.conftest import job_row
+
+from lodesman.answers.job_queries import Selection
+from lodesman.answers.vocabulary import JobState
+from lodesman.cli import actions, words
+from lodesman.cli.moments import past_moment
+from lodesman.cli.session import Session
+from lodesman.cli.submissions import WIDTH, bar
+from lodesman.cli.watching import WatchedList, fitted
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
+
+
+def submission(number=1, **changes):
+    row = {
+        "id": number, "first": 10 * number, "jobs": 5, "owner": "ann", "group": "physics", "vo": "lab", "name": "fit",
+        "submitted_at": time.time() - 90, "states": {"Done": 3, "Waiting": 2}, "sites": {"North": 3}, "causes": {},
+        "reasons": {"pilot-expected": 2},
+    }  # fmt: skip
+    return row | changes
+
+
+@pytest.fixture
+def listed(server):
+    rows = [
+        submission(3, states={"Failed": 4, "Done": 1}, causes={"exit": 3, "signal": 1}, reasons={}),
+        submission(2, jobs=1, states={"Held": 1}, name=HOSTILE, reasons={"impossible": 1}),
+        submission(1),
+    ]
+    server.on(
+        "GET", "/v1/submissions", lambda asked: {"submissions": rows[: int(asked.query.get("limit", 100))]}
+    )
+    return server
+
+
+def test_a_row_for_each_submission(at, listed):
+    result = at("status")
+    lines = result.out.splitlines()
+    assert lines[0].split() == ["SUBMISSION", "JOBS", "NAME", "AGE", "PROGRESS", "STATES", "REMARK"]
+    assert lines[1].split()[:2] == ["3", "30-34"]
+    assert lines[1].split()[-8:] == ["1", "Done,", "4", "Failed", "3", "exit;", "1", "signal"]
+    assert "hhhhhhhhhh  1 Held" in lines[2]
+    assert "######....  2 Waiting, 3 Done" in lines[3]
+    assert lines[-1] == "In all: 1 Held, 2 Waiting, 4 Done, 4 Failed."
+    assert "\x1b" not in result.out
+    assert listed.asked[-1].query == {"limit": "101"}
+
+
+def test_filters_of_submissions_travel(at, listed):
+    at(
+        "status",
+        "--state",
+        "held",
+        "--state",
+        "Failed",
+        "--name",
+        "f*",
+        "--owner",
+        "bob",
+        "--site",
+        "North",
+        "--all",
+    )
+    assert listed.asked[-1].query == {
+        "limit": "101", "state": "Held,Failed", "name": "f*", "owner": "bob", "site": "North", "all": "true",
+    }  # fmt: skip
+    result = at(
+        "status",
+        "--cause",
+        "exit",
+        "--since",
+        "1970-01-02T00:00Z",
+        "--until",
+        "1970-01-03T00:00Z",
+        "--submission",
+        "7",
+    )
+    query = listed.asked[-1].query
+    assert (query["cause"], query["since"], query["until"], query["submission"]) == (
+        "exit",
+        "86400",
+        "172800",
+        "7",
+    )
+    assert result.out.splitlines()[-1].startswith("In these: ")
+    assert at("status", "--since", "tomorrow").code == 2
+
+
+def test_pages_are_asked_for_until_there_are_enough(at, server):
+    pages = {"": ([3], "30"), "30": ([], "20"), "20": ([2, 1], "")}
+
+    def answer(asked):
+        numbers, cursor = pages[asked.query.get("after", "")]
+        return {"submissions": [submission(one) for one in numbers], "more": bool(cursor), "cursor": cursor}
+
+    server.on("GET", "/v1/submissions", answer)
+    assert [one["id"] for one in at("status", "--json").json["submissions"]] == [3, 2, 1]
+    result = at("status", "--limit", "2")
+    assert "--limit 20" in result.err
+    assert len(result.out.splitlines()) == 4
+
+
+def test_nothing_to_show(at, server):
+    server.on("GET", "/v1/submissions", {"submissions": []})
+    assert at("status").err == "lode: You have no jobs.\n"
+    assert at("status", "--name", "x").err == "lode: There is no such submission.\n"
+
+
+def test_columns_order_and_forms(at, listed):
+    result = at("status", "--columns", "submission,failed,name", "--sort", "-failed", "--format", "csv")
+    assert result.out.splitlines()[:2] == ["submission,failed,name", "3,4,fit"]
+    assert "\x1b" not in result.out
+    assert (
+        at("status", "--format", "{submission}\\t{jobs}", "--sort", "submission").out
+        == "1\t10-14\n2\t20\n3\t30-34\n"
+    )
+    assert (
+        at("status", "--columns", "sites", "--format", "tsv").out.splitlines() == ["sites"] + ["3 North"] * 3
+    )
+    for wrong in (["--columns", "odd"], ["--sort", "-odd"], ["--format", "{odd}"], ["--format", "xml"]):
+        result = at("status", *wrong)
+        assert (result.code, "There are submission," in result.err or "none of table" in result.err) == (
+            2,
+            True,
+        )
+    assert at("status", "--watch", "--format", "csv").code == 2
+
+
+def test_times_of_jobs_for_people_and_for_programs(at, server):
+    rows = [job_row(1, since=86_400.0, started_at=None, max_rss_mb=12.5, cpu_seconds=3.25)]
+    server.on("GET", "/v1/jobs", {"jobs": rows})
+    wanted = ["status", "1", "--utc", "--columns", "since,age,started,cpu,memory"]
+    assert (
+        at(*wanted, "--format", "csv").out.splitlines()[1]
+        == "1970-01-02T00:00:00Z,1970-01-02T00:00:00Z,,3.25,12.5"
+    )
+    assert at(*wanted).out.splitlines()[1].startswith("1970-01-02 00:00Z")
+    assert at("status", "1", "--sort", "started,job").code == 0
+
+
+@given(st.dictionaries(st.sampled_from(JobState), st.integers(0, 10**6)))
+def test_a_bar_has_its_width_and_leaves_nobody_out(counts):
+    shown = bar(counts).text
+    there = {state: jobs for state, jobs in counts.items() if jobs and state is not JobState.DELETED}
+    assert len(shown) == (WIDTH if there else 0)
+    for sign, states in (("#", {"Done"}), ("x", {"Failed", "Killed"}), (".", {"Waiting"}), ("h", {"Held"})):
+        assert (sign in shown) == any(state in states for state in there)
+
+
+@pytest.mark.parametrize("height", [10, 24])
+def test_what_is_watched_is_never_higher_than_the_terminal(height):
+    console = Console(file=io.StringIO(), width=80, height=height, force_terminal=True)
+    rows = [[str(number), "a long text that is folded into several lines " * 2] for number in range(200)]
+    frame = WatchedList([">job", "remark"], rows, "200 Waiting.", has_ended=False)
+    lines = console.render_lines(fitted(frame, console), pad=False)
+    assert len(lines) < height
+    text = "\n".join("".join(part.text for part in line) for line in lines)
+    assert "more" in text
+    assert text.endswith("200 Waiting.")
+
+
+def test_moments(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    assert past_moment("2h") == 1_000_000.0 - 7_200
+    assert past_moment("1970-01-02T00:00Z") == 86_400.0
+    for wrong in ("", "x", "-3h", "2026-13-01"):
+        with pytest.raises(ValueError, match="is no time"):
+            past_moment(wrong)
+    assert words.moment(999_999.0, utc=True) == "13:46:39Z"
+    assert words.moment(1.0, utc=True) == "1970-01-01 00:00Z"
+    assert words.moment(None) == words.moment(1e30) == words.moment(float("nan")) == "-"
+    assert words.iso(1.0, utc=True) == "1970-01-01T00:00:01Z"
+    assert words.iso(1e30) == ""
+
+
+# --- actions on jobs that are chosen
+
+
+@pytest.fixture
+def obeying(listed):
+    listed.outcomes = [{"changed": 3, "refused": 0, "examples": []}]
+    listed.on("POST", "/v1/jobs/control", lambda _: listed.outcomes.pop(0))
+    return listed
+
+
+def test_jobs_are_chosen_without_numbers(at, obeying):
+    result = at(
+        "kill", "--state", "Failed", "--name", "f*", "--submission", "3", "--owner", "bob", "--reason", "old"
+    )
+    assert (result.code, result.out) == (0, "3 jobs killed.\n")
+    assert obeying.asked[-1].json == {
+        "action": "kill", "reason": "old",
+        "selection": {"states": ["Failed"], "name": "f*", "submissions": [3], "owner": "bob"},
+    }  # fmt: skip
+    obeying.outcomes = [{"changed": 0, "refused": 0, "examples": []}]
+    assert "chosen with --owner" in at("kill", "5", "--state", "Failed").err
+    result = at("kill")
+    assert (result.code, "Name jobs, or choose them" in result.err) == (2, True)
+
+
+def test_a_dry_run_only_counts(at, obeying):
+    assert at("hold", "--state", "Done", "--dry-run").out == (
+        "Up to 4 jobs (of 3 submissions) would be meant by hold. Nothing was changed.\n"
+    )
+    assert at("hold", "5-9", "--dry-run", "--json").json == {"dry_run": True, "jobs": 5}
+    assert {one.method for one in obeying.asked} == {"GET"}
+
+
+def test_what_is_left_is_asked_for_again(at, obeying):
+    one = {"first": 1, "last": 9, "changed": 2}
+    obeying.outcomes = [
+        {"changed": 2, "refused": 0, "examples": [], "ranges": [one], "rest": [[3, 9], [20, 30]]},
+        {"changed": 3, "refused": 1, "examples": [{"id": 4, "reason": "it is Done"}], "ranges": [
+            {"first": 3, "last": 9, "changed": 1, "refused": 1, "reason": "it is Done"},
+            {"first": 20, "last": 30, "changed": 2},
+        ]},
+    ]  # fmt: skip
+    result = at("kill", "1-9", "20-30")
+    assert result.out.splitlines() == ["1-9: 3 jobs killed", "20-30: 2 jobs killed", "5 jobs killed."]
+    assert [one.json["ranges"] for one in obeying.asked] == [[[1, 9], [20, 30]], [[3, 9], [20, 30]]]
+
+
+class Person(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_people_are_asked_before_many_jobs_are_chosen(at, obeying, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Person("n\n"))
+    monkeypatch.setattr("sys.stderr", Person())
+    monkeypatch.setattr(actions, "_ASK_ABOVE", 3)
+    with closing(Session(server=obeying.url)) as session:
+        with pytest.raises(click.Abort):
+            actions._ask(session, "kill", (), Selection([JobState.DONE]))
+        actions._ask(session, "kill", (), Selection([JobState.HELD]))
