@@ -46,6 +46,17 @@ def test_no_cell_of_a_table_is_a_paragraph():
     assert long == [], "put the rest below the table"
 
 
+def test_no_command_and_no_heading_is_there_twice():
+    """As where two changes of one table are merged."""
+    pages = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+    firsts = [cells[0] for _, cells in rows(pages[DOCS / "cli.md"]) if cells[0].startswith("`lode ")]
+    assert [first for first in firsts if firsts.count(first) > 1] == []
+    for path, text in pages.items():
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        titles = re.findall(r"^#+ .*$", prose, re.MULTILINE)
+        assert [title for title in titles if titles.count(title) > 1] == [], path.name
+
+
 def told_commands(cells: list[str]) -> list[str]:
     return [code for cell in cells for code in re.findall(r"`(lode [^`]+)`", cell.replace("\\|", "|"))]
 
