@@ -11,7 +11,7 @@ import click
 import pytest
 
 from lodesman.answers.server import HotMetrics
-from lodesman.answers.vocabulary import BreakerState, PilotState, StartFault
+from lodesman.answers.vocabulary import BreakerState, MainReason, PilotState, StartFault
 from lodesman.cli.arguments import Unread
 from lodesman.cli.root import lode
 from lodesman.store import SqliteDatabase
@@ -106,6 +106,24 @@ def test_commands_in_tables_exist(page):
     assert [fault for command in told if (fault := fault_of(command))] == []
 
 
+def is_group(command: str) -> bool:
+    """Whether it is the name of a group of commands alone."""
+    first, _, more = command.removeprefix("lode ").partition(" ")
+    return not more and isinstance(command_of(lode, first), click.Group)
+
+
+def test_commands_in_the_text_exist():
+    pages = [ROOT / "README.md", *(path for path in DOCS.rglob("*.md") if "adr" not in path.parts)]
+    told = [
+        (path.name, command.replace("\\|", "|"))
+        for path in pages
+        for command in re.findall(r"`(lode [a-z][^`\n]*)`", path.read_text(encoding="utf-8"))
+        if not is_group(command)
+    ]
+    assert len(told) > 200
+    assert [f"{page}: {fault}" for page, command in told if (fault := fault_of(command))] == []
+
+
 def test_options_of_submit_in_the_tables_of_other_systems_exist():
     text = (DOCS / "coming-from.md").read_text(encoding="utf-8")
     table = text[text.index("| option of `sbatch` |") :].partition("\n\n")[0]
@@ -144,8 +162,9 @@ def test_labels_of_the_alerts_have_values_that_exist():
         ("lodesman_site_gates", "state"): {"open", "shut"},
         ("lodesman_shut_hosts", "cause"): {"evidence", "order"},
         ("lodesman_waiting_jobs_by_reason", "verdict"): {"never", "not now", "now"},
+        ("lodesman_waiting_jobs_by_reason", "reason"): set(MainReason),
     }
-    told = re.findall(r'(lodesman_\w+)\{(\w+)="([^"]*)"\}', night())
+    told = re.findall(r'(lodesman_\w+)\{(\w+)!?="([^"]*)"\}', night())
     steps = [value for _, label, value in told if label == "step"]
     source = (ROOT / "src" / "lodesman" / "daemon" / "background.py").read_text(encoding="utf-8")
     assert len(told) > len(steps) > 0
