@@ -251,6 +251,8 @@ def test_a_bug_in_one_command_ends_neither_the_writer_nor_the_others(house, faul
 
 def test_health_names_why_the_database_refused_the_last_change(house):
     assert house.get("/health", "")["trouble"] == ""
+    assert house.get("/v1/service/metrics", "service")["database_ok"] == 1
     house.core.journal.trouble = "The disk of the database is full."
+    assert house.get("/v1/service/metrics", "service")["database_ok"] == 0
     found = house.get("/health", "")
     assert (found["status"], found["trouble"]) == ("degraded", "The disk of the database is full.")
