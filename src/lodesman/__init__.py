@@ -1,5 +1,7 @@
 """Lodesman: a pilot-based workload manager."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

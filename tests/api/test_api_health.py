@@ -205,7 +205,12 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
         raise fault
 
     with monkeypatch.context() as patch:
-        for name in ("job_lists.count_jobs", "usage.usage_facts", "reads.database_metrics", "reads.list_sites"):
+        for name in (
+            "job_lists.count_jobs",
+            "usage.usage_facts",
+            "reads.database_metrics",
+            "reads.list_sites",
+        ):
             patch.setattr(f"lodesman.api.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")
