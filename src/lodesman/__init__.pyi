@@ -4,5 +4,6 @@ from lodesman.python import Job as Job
 from lodesman.python import JobExecutor as JobExecutor
 from lodesman.python import JobFailed as JobFailed
 from lodesman.python import Jobs as Jobs
+from lodesman.python import JobState as JobState
 
 __version__: str

@@ -134,6 +134,13 @@ def test_held_members_are_changed_as_they_are(house):
     assert len(claim_all(house)) == 10
 
 
+def test_what_is_wrong_names_the_submission(house):
+    first = submit(house, ARRAY)
+    assert changed(house, first + 3, Memory=500) == (1, 0)
+    answer = change(house, first + 3, NumberOfProcessors=4000)
+    assert answer.json["error"]["message"].startswith("Jobs of submission 1: The job can never run")
+
+
 def test_a_whole_array_stays_a_run(house):
     first = submit(house, JOB + 'Parameters = 100000; Arguments = "%n";')
     assert changed(house, first, first + 99_999, Memory=500) == (100_000, 0)

@@ -65,7 +65,8 @@ def test_a_failed_parent_cancels_or_holds(house):
     assert [(job(house, n)["state"], job(house, n)["reason"]) for n in (held, killed)] == [
         ("Held", why), ("Killed", why)
     ]  # fmt: skip
-    assert why in house.get(f"/v1/jobs/{held}/why")["summary"]
+    said = house.get(f"/v1/jobs/{held}/why")["summary"]
+    assert said == f"It is held: {why}. Release it to let it run."
     assert house.control("release", held).json["changed"] == 1
     assert [one["id"] for one in house.claim(pilot)] == [held]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
@@ -16,6 +17,7 @@ from lodesman.answers.accounts import SCOPES
 from lodesman.answers.server import HotMetrics
 from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 from lodesman.cfg import parse_cfg
+from lodesman.cli.pilots import pilot
 from lodesman.config import ServerFile, load_config
 from lodesman.config.backends import BackendSection
 from lodesman.config.identities import IdentitySection
@@ -280,3 +282,12 @@ def test_examples_are_well_written():
             continue
         count += 1
     assert count > 10
+
+
+def test_each_command_stands_once_in_the_manual():
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`lode [^|]*(?:\\\|[^|]*)*) \|", text, re.MULTILINE)
+    assert len(rows) > 90
+    assert sorted(set(rows)) == sorted(rows)
+    commands = re.findall(r"`lode pilot (\w+)", text)
+    assert set(commands) <= set(click.Group.list_commands(pilot, click.Context(pilot)))

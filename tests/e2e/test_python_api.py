@@ -137,6 +137,11 @@ def test_what_is_no_job_is_refused_before_it_is_sent(client):
     for wrong, words in (
         (7, "A int is no job"),
         ([], "A list is no job"),
+        (
+            "echo hi",
+            "echo hi cannot be read: No such file or directory. A text names a description; a command is a list",
+        ),
+        ("/bin/true", "not UTF-8.* a command is a list of words"),
         ({"Executable": "/bin/true", "Memory": "much"}, "Memory"),
     ):
         with pytest.raises(lodesman.errors.LodesmanError, match=words):
@@ -207,6 +212,7 @@ def test_threads_share_a_client(client):
 
 def test_it_is_loaded_only_when_it_is_used():
     assert lodesman.Client is Client
+    assert lodesman.JobState.DONE == "Done"
     with pytest.raises(AttributeError):
         lodesman.nothing  # noqa: B018
     assert (Path(lodesman.__file__).parent / "py.typed").exists()

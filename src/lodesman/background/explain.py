@@ -81,7 +81,8 @@ class Explainer:
         if state not in (JobState.WAITING, JobState.HELD):
             why = f": {reason}" if reason else ""
             bound = read.binding_of(self.db, number) if state is JobState.MATCHED else None
-            text = f"It is {state}{why}; it does not wait." if bound is None else _bound_text(bound, self.now)
+            text = f"It is {state} and does not wait{why}".rstrip(".") + "."
+            text = text if bound is None else _bound_text(bound, self.now)
             return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
         held = None
         if job.held_by is not None:

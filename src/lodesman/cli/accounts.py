@@ -47,7 +47,7 @@ def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...
     """Make a user, or change the VO, groups and rights of one."""
     body = AccountBody(name, vo, list(groups), **rights)
     made = session.answer(calls.ADD_USER, body=body)
-    say(f"User {made.name} is known. Now: lode token issue {made.name}")
+    say(f"User {made.name} is stored. For a token: lode token issue {made.name}")
 
 
 @user.command("ls")
@@ -80,7 +80,7 @@ def _user(row: UserRow) -> list[Cell]:
 def _disable(session: Session, /, *, name: str) -> None:
     """Let no token of user NAME open anything any more; jobs and pilots stay as they are."""
     session.answer(calls.DISABLE_USER, body=DisableBody(name))
-    note(f"User {name} is disabled. To end the jobs: lode kill. To undo it: lode user enable {name}")
+    say(f"User {name} is disabled. To end the jobs: lode kill. To undo it: lode user enable {name}")
 
 
 @user.command("enable")
@@ -89,7 +89,7 @@ def _disable(session: Session, /, *, name: str) -> None:
 def _enable(session: Session, /, *, name: str) -> None:
     """Let the tokens of user NAME, who was disabled, be good again."""
     session.answer(calls.DISABLE_USER, body=DisableBody(name, False))
-    note(f"User {name} is enabled.")
+    say(f"User {name} is enabled.")
 
 
 token = click.Group("token", help="Issue, list and revoke tokens.")

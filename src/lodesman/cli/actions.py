@@ -61,7 +61,9 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         session.exit_if_json(answer, code)
         show_outcome(answer, done)
         if choice is not None and not answer.changed + answer.refused:
-            note("No job is meant. Jobs of other users are chosen with --owner.")
+            note(
+                "No such job." if choice.owner else "You have no such job. Jobs of other users: --owner NAME."
+            )
         return code
 
     return command
@@ -92,7 +94,7 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
 def _preview(session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None) -> int:
     jobs, which = _meant(session, wanted, choice)
     session.exit_if_json({"dry_run": True, "jobs": jobs})
-    say(f"Up to {counted(jobs, 'job')} ({which}) would be meant by {action}. Nothing was changed.")
+    say(f"{action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
     return 0
 
 

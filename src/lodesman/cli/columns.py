@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -48,12 +49,14 @@ class Column(Generic[R]):
         return cells[self.kind](value) if self.kind in cells else value
 
     def word(self, row: R, *, utc: bool) -> str:
-        """For programs: times in ISO 8601, spans in seconds, nothing for what is not known."""
+        """For programs: times in ISO 8601, ages and spans in seconds, nothing for what is not known."""
         value = self.value(row)
         if value is None:
             return ""
-        if self.kind in ("moment", "age"):
+        if self.kind == "moment":
             return iso(value, utc=utc)
+        if self.kind == "age":
+            return f"{max(0.0, time.time() - value):.0f}"
         if isinstance(value, Styled):
             return plain(value.text)
         return plain(f"{value:.15g}" if isinstance(value, float) else value)
@@ -88,8 +91,8 @@ class ListShape:
         """Raises UsageError for what is unknown, before the server is asked."""
         self.chosen(known, ())
         self.ordered(known, [])
-        if "{" in self.format:
-            for name in _FIELD.findall(self.format):
+        if fields := _FIELD.findall(self.format):
+            for name in fields:
                 _named(known, name)
         elif self.format not in ("table", *_SEPARATORS):
             raise click.UsageError(

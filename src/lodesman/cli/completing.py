@@ -83,6 +83,12 @@ def _nodes(ask: _Asker) -> Iterator[_Word]:
     yield from _queues(ask)
 
 
+def _subjects(ask: _Asker) -> Iterator[_Word]:
+    """Jobs that wait, and queues."""
+    yield from _jobs(ask)
+    yield from _queues(ask)
+
+
 def _hosts(ask: _Asker) -> Iterator[_Word]:
     return ((one.host, one.site) for one in ask(calls.HOSTS, AllQuery()).hosts)
 
@@ -102,9 +108,9 @@ def _groups(ask: _Asker) -> Iterator[_Word]:
 
 
 _BY_METAVAR: Mapping[str, Callable[[_Asker], Iterator[_Word]]] = {
-    "JOB": _jobs, "JOB|RANGE": _jobs, "WHAT": _jobs, "ID|STAMP": _pilots, "ID|RANGE": _pilots,
+    "JOB": _jobs, "JOB|RANGE": _jobs, "WHAT": _subjects, "ID|STAMP": _pilots, "ID|RANGE": _pilots,
     "SITE": _sites, "SITE[/CE]": _nodes, "SITE[/CE[/QUEUE]]": _nodes, "SITE/CE/QUEUE": _queues, "HOST": _hosts,
-    "TQ": _task_queues, "CLASS": _classes,
+    "TQ": _task_queues, "CLASS": _classes, "GROUP": _groups,
 }  # fmt: skip
 _BY_NAME = {"group": _groups, "site": _sites, "job": _jobs}
 _FILES = frozenset({"FILE", "FROM", "TO", "OTHER", "PATH"})

@@ -10,7 +10,7 @@ from lodesman.answers import calls
 from lodesman.answers.groups import GroupAt, GroupChange, GroupRow, GroupShareBody, GroupUsersBody
 from lodesman.answers.nodes import utc
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, note, show_fields, show_table
+from lodesman.cli.tables import Cell, say, show_fields, show_table
 from lodesman.cli.words import joined, number
 
 _GROUPS = ("group", "VO", ">share", ">in the files", "set by", "when", "reason")
@@ -37,7 +37,7 @@ def _row(one: GroupRow) -> list[Cell]:
 
 
 @group.command("show")
-@click.argument("name")
+@click.argument("name", metavar="GROUP")
 @with_session
 def _show(session: Session, /, *, name: str) -> None:
     """Show a group: its share, its members, and what was done to it by command, the newest first."""
@@ -63,7 +63,7 @@ def _change(one: GroupChange) -> list[Cell]:
 
 
 @group.command("set")
-@click.argument("name")
+@click.argument("name", metavar="GROUP")
 @click.option(
     "--share",
     type=click.FloatRange(0, 1e12),
@@ -74,40 +74,40 @@ def _change(one: GroupChange) -> list[Cell]:
 @_reason
 @with_session
 def _set(session: Session, /, *, name: str, share: float, reason: str) -> None:
-    """Give group NAME a share that holds instead of that of the files, at once, until: lode group reset NAME."""
+    """Give GROUP a share that holds instead of that of the files, at once, until: lode group reset GROUP."""
     if not math.isfinite(share):
         raise click.BadParameter("a share is a number.", param_hint="'--share'")
     done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, share, reason))
-    note(f"Group {done.group} has share {number(done.share)}. The files say: {number(done.file_share)}.")
+    say(f"Group {done.group} has share {number(done.share)}. The files say: {number(done.file_share)}.")
 
 
 @group.command("reset")
-@click.argument("name")
+@click.argument("name", metavar="GROUP")
 @_reason
 @with_session
 def _reset(session: Session, /, *, name: str, reason: str) -> None:
-    """Let the share of group NAME be that of the files again."""
+    """Let the share of GROUP be that of the files again."""
     done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, None, reason))
-    note(f"Group {done.group} has share {number(done.share)}, as in the files.")
+    say(f"Group {done.group} has share {number(done.share)}, as in the files.")
 
 
 @group.command("add-user")
-@click.argument("name")
+@click.argument("name", metavar="GROUP")
 @click.argument("users", nargs=-1, required=True, metavar="USER...")
 @_why
 @with_session
 def _add(session: Session, /, *, name: str, users: tuple[str, ...], reason: str) -> None:
-    """Let users be in group NAME, too. Their usual group stays the one that they had first."""
+    """Let users be in GROUP, too. Their usual group stays the one that they had first."""
     done = session.answer(calls.SET_GROUP_USERS, body=GroupUsersBody(name, list(users), "add", reason))
-    note(f"In group {done.group} are now: {joined(done.users)}.")
+    say(f"In group {done.group} are now: {joined(done.users)}.")
 
 
 @group.command("rm-user")
-@click.argument("name")
+@click.argument("name", metavar="GROUP")
 @click.argument("users", nargs=-1, required=True, metavar="USER...")
 @_why
 @with_session
 def _remove(session: Session, /, *, name: str, users: tuple[str, ...], reason: str) -> None:
-    """Take users out of group NAME. Their jobs stay as they are."""
+    """Take users out of GROUP. Their jobs stay as they are."""
     done = session.answer(calls.SET_GROUP_USERS, body=GroupUsersBody(name, list(users), "remove", reason))
-    note(f"In group {done.group} are now: {joined(done.users)}.")
+    say(f"In group {done.group} are now: {joined(done.users)}.")

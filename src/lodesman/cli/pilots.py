@@ -159,4 +159,7 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
     elif answer.changed:
         click.echo(f"{counted(answer.changed, 'pilot')} will finish and leave.")
     if not answer.changed and len(numbers) == 1:
-        raise NotFound(f"There is no live pilot {numbers[0]} that was not draining already.")
+        raise NotFound(
+            f"Pilot {numbers[0]} has ended, is draining already, or was never there.",
+            hint="See: lode pilot ls --all",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -44,9 +45,19 @@ SECTIONS = {
         "vacate": "jobstatus",
     },
 }  # fmt: skip
+# What people of other systems type, and the command that does it here.
+_ELSEWHERE = {
+    "sbatch": "submit", "srun": "submit", "qsub": "submit", "run": "submit",
+    "ls": "status", "list": "status", "jobs": "status", "ps": "status", "q": "status", "squeue": "status", "qstat": "status",
+    "cancel": "kill", "rm": "delete", "remove": "delete", "scancel": "kill", "qdel": "kill", "stop": "kill",
+    "explain": "why", "log": "logs", "peek": "logs", "tail": "logs", "history": "status", "sacct": "status", "info": "show",
+    "resubmit": "reschedule", "retry": "reschedule", "pilots": "pilot ls", "sites": "site ls", "queues": "queue ls",
+    "hosts": "host ls", "users": "user ls", "groups": "group ls", "help": "--help", "version": "--version",
+}  # fmt: skip
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 # Where Python has another use for the name of a command.
 _NAMES = {"class": "job_class"}
+_SUGGESTION = re.compile(r"\((Did you mean .*\?)\)")
 # Set by the shell that asks for completions.
 _COMPLETES = "_LODE_COMPLETE"
 _EPILOG = """\
@@ -82,6 +93,14 @@ class _Sections(click.Group):
 
             command = equipped(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError: there is no such command; what other systems call it is answered with the name here."""
+        if args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean lode {_ELSEWHERE[args[0]]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""
@@ -169,8 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as fault:
         context = getattr(fault, "ctx", None)
         path = context.command_path if context is not None else "lode"
-        text = plain(fault.format_message()).rstrip(".")
-        click.echo(f"lode: {text}. See: {path} --help", err=True)
+        # Click's own suggestions: "(Did you mean one of: '--set', '--site'?)".
+        text = _SUGGESTION.sub(r"\1", plain(fault.format_message())).rstrip(".")
+        mark = "" if text.endswith("?") else "."
+        click.echo(f"lode: {text}{mark} See: {path} --help", err=True)
         return fault.exit_code
     except LodesmanError as fault:
         return _refused(fault, session)

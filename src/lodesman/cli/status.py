@@ -16,7 +16,7 @@ from lodesman.answers import calls
 from lodesman.answers.job_queries import CountsQuery, JobsQuery, SubmissionRow, SubmissionsQuery
 from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
-from lodesman.answers.vocabulary import JobState
+from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
 from lodesman.cli.arguments import JOB_RANGES, STATE, Parsed, Range, limit_option, merged, several
 from lodesman.cli.columns import ListShape, shaped
@@ -99,8 +99,10 @@ _NO_FILTERS = Question().filters()
 @click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
 @click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
 @click.option(
-    "--reason", default="", metavar="WORD", help="That wait for this reason (see: lode tq reasons)."
-)
+    "--reason", type=click.Choice([one.value for one in MainReason]), metavar="WORD",
+    callback=lambda _context, _option, word: word or "",
+    help="That wait for this reason (see: lode tq reasons).",
+)  # fmt: skip
 @click.option("--since", type=_PAST, metavar="TIME", help='Submitted since: 2h, 7d, "2026-12-01 08:00".')
 @click.option("--until", type=_PAST, metavar="TIME", help="Submitted before.")
 @click.option(

@@ -20,7 +20,8 @@ _BETWEEN = re.compile(r"[\s;|&<>()\"'`=,]+")
 def named_files(words: Iterable[str]) -> tuple[list[str], str]:
     """The small plain files here that the words of a command name, and another thing that they name, '' if there is none.
 
-    In a word with blanks, which may be a command of a shell, only plain files count.
+    In a word with blanks, which may be a command of a shell, only plain files count. A number is no name: `lode output 3`
+    makes a folder 3, and in `sleep 3` it means seconds.
     """
     found: dict[str, None] = {}
     left = ""
@@ -39,7 +40,7 @@ def named_files(words: Iterable[str]) -> tuple[list[str], str]:
 def _kind_here(word: str) -> str:
     """`small` (a plain file), `large` or `folder`; '' for what is not here."""
     pure = PurePosixPath(word)
-    if not pure.parts or pure.is_absolute() or ".." in pure.parts or word.startswith("-"):
+    if not pure.parts or pure.is_absolute() or ".." in pure.parts or word.startswith("-") or word.isdecimal():
         return ""
     try:
         if Path(word).is_dir():

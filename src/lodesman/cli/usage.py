@@ -159,7 +159,7 @@ def _shares(session: Session, /) -> None:
     answer = session.answer(calls.USAGE)
     say(f"Jobs: {states(answer.states)}.")
     for word, times in (("Waited", answer.waiting_seconds), ("Ran", answer.running_seconds)):
-        say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
+        say(f"{word}: median {span(times.p50)}, 95th percentile {span(times.p95)}.")
     say(f"Attempts: {answer.attempts.attempts:,} of {counted(answer.attempts.jobs, 'job')}.")
     _show_groups(answer.groups)
     if answer.correction is not None:

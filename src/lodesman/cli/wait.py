@@ -6,7 +6,6 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited,
 from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
 from lodesman.cli.faults import FAILED, INTERRUPTED
 from lodesman.cli.session import Session, with_session
+from lodesman.cli.submissions import bar
 from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import counted, span, states
 from lodesman.errors import Unavailable
@@ -29,12 +29,6 @@ _SHOWN_SECONDS = 3
 _AWAY_SECONDS = 30.0
 _LONGEST_REST = 10.0
 _BAR, _FEW = 20, 3
-# What fills the bar: ended well, ended otherwise, at work, not begun.
-_MARKS = {
-    "#": (JobState.DONE,),
-    "x": (JobState.FAILED, JobState.KILLED, JobState.DELETED),
-    "=": (JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,19 +208,7 @@ def progress_line(answer: Waited, left: float | None) -> str:
     """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
     size = _size(answer)
     about = "" if left is None else f", about {span(left)} left"
-    return f"[{state_bar(answer.states, _BAR)}] {size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
-
-
-def state_bar(counts: Mapping[JobState, int], width: int) -> str:
-    """Jobs by state as marks in this number of columns; each kind that there is has one at least, if they fit."""
-    size = sum(counts.values())
-    if not size:
-        return "." * width
-    bar = ""
-    for mark, kinds in _MARKS.items():
-        count = sum(counts.get(one, 0) for one in kinds)
-        bar += mark * (max(1, count * width // size) if count else 0)
-    return bar[:width].ljust(width, ".")
+    return f"[{bar(answer.states, _BAR).text}] {size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
 
 
 def _states(answer: Waited) -> str:

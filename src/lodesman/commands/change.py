@@ -111,7 +111,7 @@ class ChangePreparation:
                 made[kind.submission, kind.template, kind.tq_id] = self._changed(kind)
             except LodesmanError as wrong:
                 if len(kinds) > 1:
-                    wrong.message = f"The jobs from {kind.base} on: {wrong.message}"
+                    wrong.message = f"Jobs of submission {kind.submission}: {wrong.message}"
                     wrong.data = {**wrong.data, "first": kind.base}
                 raise
         return PreparedChange(

@@ -164,7 +164,7 @@ def check_reason(reason: str) -> str:
     """Without blanks around it. Raises InvalidRequest: none is given, or it is too long."""
     reason = reason.strip()
     if not reason:
-        raise InvalidRequest("Say why: everybody will see the reason.", parameter="reason")
+        raise InvalidRequest("Say why (--reason TEXT): everybody will see it.", parameter="reason")
     if len(reason) > _MOST_REASON:
         raise InvalidRequest(f"The reason is longer than {_MOST_REASON} characters.", parameter="reason")
     return reason

@@ -4,10 +4,11 @@
 all jobs in one request (docs/how-to/python.md, ADR 0071).
 """
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.python.asynchronous import AsyncClient
 from lodesman.python.client import Client
 from lodesman.python.core import JobFailed
 from lodesman.python.executor import JobExecutor
 from lodesman.python.jobs import Job, Jobs
 
-__all__ = ["AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "Jobs"]
+__all__ = ["AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "JobState", "Jobs"]

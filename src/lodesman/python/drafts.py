@@ -8,10 +8,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from lodesman.access.files import FilePicker, Taken
-from lodesman.errors import InvalidRequest
+from lodesman.errors import InvalidRequest, SyntaxFault
 from lodesman.jobs import ARRAY_LIMITS, Record, input_names, read_description, read_job
 from lodesman.jobs.overlay import overlaid
 
+_A_COMMAND: Final = "A text names a description; a command is a list of words: ['/bin/echo', 'hello']."
 # Words of Python for what a description calls otherwise.
 _WORDS: Final = {
     "cores": "NumberOfProcessors", "memory": "Memory", "time": "WallTime", "cpu_time": "CPUTime", "site": "Site",
@@ -64,10 +65,8 @@ def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
     """
     if isinstance(what, Mapping):
         record, folder = {str(name): _plain(value) for name, value in what.items()}, Path()
-    elif isinstance(what, Path) or (isinstance(what, str) and _is_path(what)):
-        record, folder = _parsed(Path(what).read_bytes()), Path(what).parent
-    elif isinstance(what, str):
-        record, folder = _parsed(what.encode()), Path()
+    elif isinstance(what, (str, Path)):
+        record, folder = _described(what)
     elif isinstance(what, Sequence) and what and all(isinstance(word, (str, Path)) for word in what):
         record, folder = _command([str(word) for word in what]), Path()
     else:
@@ -104,8 +103,19 @@ def _command(words: list[str]) -> Record:
     return record | {"Arguments": words[1:]} if words[1:] else record
 
 
-def _parsed(data: bytes) -> Record:
-    return read_description(data, limits=ARRAY_LIMITS).record
+def _described(what: str | Path) -> tuple[Record, Path]:
+    """The record of a description, and the folder of its files. Raises SyntaxFault, InvalidRequest."""
+    is_path = isinstance(what, Path) or _is_path(what)
+    try:
+        data = Path(what).read_bytes() if is_path else str(what).encode()
+        record = read_description(data, limits=ARRAY_LIMITS).record
+    except OSError as wrong:
+        raise InvalidRequest(f"{what} cannot be read: {wrong.strerror}.", hint=_A_COMMAND) from wrong
+    except SyntaxFault as wrong:
+        if is_path:
+            wrong.hint = f"{wrong.hint} {_A_COMMAND}".lstrip()
+        raise
+    return record, Path(what).parent if is_path else Path()
 
 
 def _is_path(text: str) -> bool:

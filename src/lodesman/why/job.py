@@ -221,8 +221,8 @@ def _limits(facts: JobFacts) -> JobStep:
             else " (elsewhere, or on hosts that are not known yet, it is free)"
         )
         return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
-    who = "no queue could run it" if held.by == "impossible" else f"{held.name or 'a user'} holds it"
-    text = f"Held for {span(held.seconds)}: {who}"
+    who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
+    text = f"Held for {span(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
     return JobStep("limits", False, text, held.seconds, limits=[held])
 
 
@@ -327,10 +327,11 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
     if held is not None:
         if held.by == "impossible":
             return f"{queues} now; the next refresh releases it."
-        why = f": {held.reason}" if held.reason else ""
+        why = f": {held.reason.rstrip('.')}" if held.reason else ""
         if held.by == "admin":
             return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
-        return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
+        who = "It is held" if held.reason and not held.name else f"{held.name or 'A user'} holds it"
+        return f"{who}{why}. Release it to let it run."
     if reason is MainReason.WAITS_FOR_JOBS:
         return f"{queues}, and it waits for {facts.parents or 'other jobs'}."
     if reason is MainReason.LIMITED:

@@ -379,7 +379,7 @@ def test_users_are_listed_disabled_and_enabled(at, server):
     assert "disabled" not in second
     for word, disabled in (("disable", True), ("enable", False)):
         server.on("POST", "/v1/users/disable", {"name": "bob", "disabled": disabled})
-        assert f"User bob is {word}d." in at("user", word, "bob").err
+        assert f"User bob is {word}d." in at("user", word, "bob").out
         assert server.asked[-1].json.get("disabled", True) is disabled
 
 

@@ -53,6 +53,9 @@ def known(server, row):
         ("lode site show S", ["plain,South", "plain,South/ce/q"]),
         ("lode submit --group p", ["plain,physics"]),
         ("lode pilot drain ", ["plain,7"]),
+        ("lode why No", ["plain,North/ce/q"]),
+        ("lode group set b", ["plain,bio"]),
+        ("lode status --reason q", ["plain,queued-behind"]),
         ("lode status --state run", ["plain,running"]),
     ],
 )

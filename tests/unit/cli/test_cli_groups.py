@@ -42,13 +42,13 @@ def test_what_is_sent(at, server):
     server.on("POST", "/v1/groups/share", BY_COMMAND)
     found = at("group", "set", "bio", "--share", "500", "--reason", "beam time")
     assert server.asked[-1].json == {"group": "bio", "share": 500.0, "reason": "beam time"}
-    assert "Group bio has share 500. The files say: -." in found.err
+    assert "Group bio has share 500. The files say: -." in found.out
     at("group", "reset", "bio", "--reason", "over")
     assert server.asked[-1].json == {"group": "bio", "share": None, "reason": "over"}
     server.on("POST", "/v1/groups/users", BY_COMMAND)
     found = at("group", "add-user", "bio", "ann", "bob")
     assert server.asked[-1].json == {"group": "bio", "users": ["ann", "bob"]}
-    assert "In group bio are now: ann, bob." in found.err
+    assert "In group bio are now: ann, bob." in found.out
     at("group", "rm-user", "bio", "ann", "--reason", "left")
     assert server.asked[-1].json == {"group": "bio", "users": ["ann"], "how": "remove", "reason": "left"}
 

@@ -441,8 +441,8 @@ def test_how_things_stand(at, server):
     out = at("usage", "shares").out
     lines = out.splitlines()
     assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
-    assert lines[1] == "Waited: half at most 50 s, 95 % at most 95 s."
-    assert lines[2] == "Ran: half at most -, 95 % at most -."
+    assert lines[1] == "Waited: median 50 s, 95th percentile 95 s."
+    assert lines[2] == "Ran: median -, 95th percentile -."
     assert lines[3] == "Attempts: 201 of 200 jobs."
     table = [line.split() for line in lines]
     assert ["bio", "1,000", "60", "25.0", "%", "24.0", "%"] in table

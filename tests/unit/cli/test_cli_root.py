@@ -69,6 +69,19 @@ def test_wrong_usage_is_one_line_that_names_the_help(lode, arguments):
     assert result.err.count("\n") == 1
 
 
+def test_words_of_other_systems_are_answered_with_the_command_here(lode):
+    context = click.Context(root.lode)
+    for word, here in root._ELSEWHERE.items():
+        assert word not in root._MODULES
+        assert here.startswith("--") or root.lode.get_command(context, here.split()[0])
+    said = "lode: No such command 'scancel'. Did you mean lode kill? See: lode --help\n"
+    assert (lode("scancel", "5").code, lode("scancel", "5").err) == (2, said)
+    assert lode("pilot", "log", "1").err.startswith("lode: No such command 'log'. Did you mean 'logs'? See:")
+    assert (
+        "'--sit'. Did you mean one of: '--set', '--site', '--wait'? See:" in lode("submit", "--sit", "x").err
+    )
+
+
 def test_hostile_arguments_do_not_steer_the_terminal(lode):
     result = lode("\x1b[2Jevil")
     assert "\x1b" not in result.err

@@ -229,6 +229,15 @@ def test_folders_and_large_files_go_along_when_asked(at, accepting, home, name):
     assert at("submit", "--no-files", "--", "cat", name).code == 0
 
 
+def test_a_number_is_no_name_of_a_file(submitted, home):
+    (home / "3").mkdir()
+    (home / "4").write_text("x")
+    job, said = submitted("--", "/bin/echo", "3", "4")
+    assert job.arguments == ("3", "4")
+    assert not job.input_sandbox
+    assert not said
+
+
 def test_a_program_of_this_folder_goes_along(submitted, home):
     (home / "bin").mkdir()
     for name in ("fit", "bin/fit", "true"):

@@ -10,7 +10,7 @@ from tests.unit.cli.test_cli_terminal import Screen
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import EndedJob, Waited
 from lodesman.cli import wait
-from lodesman.cli.wait import code_of, progress_line, state_bar, time_left
+from lodesman.cli.wait import code_of, progress_line, time_left
 
 FAILED = {"id": 17, "state": "Failed", "ended_at": 5.0, "exit_code": 3, "cause": "exit"}
 
@@ -179,13 +179,9 @@ def test_a_terminal_has_a_bar_until_the_end_and_ctrl_c_says_so(server):
     assert screen.lines()[-1].endswith("lode: Interrupted. The jobs go on; this ends them: lode kill 1-100")
 
 
-def test_the_bar():
-    assert state_bar({JobState.DONE: 50, JobState.RUNNING: 25, JobState.WAITING: 25}, 8) == "####==.."
-    assert state_bar({JobState.DONE: 10**6, JobState.FAILED: 1}, 8) == "#######x"
-    assert state_bar({JobState.DONE: 1, JobState.FAILED: 1, JobState.WAITING: 998}, 8) == "#x......"
-    assert state_bar({}, 4) == "...."
+def test_progress_has_the_bar_of_status():
     line = progress_line(Waited(False, 60, {JobState.DONE: 40, JobState.WAITING: 60}), 300.0)
-    assert line.endswith("] 40 of 100 ended, about 5 min left: 60 Waiting, 40 Done")
+    assert line == f"[{8 * '#'}{12 * '.'}] 40 of 100 ended, about 5 min left: 60 Waiting, 40 Done"
 
 
 def test_the_time_that_is_left_is_unknown_at_first():
