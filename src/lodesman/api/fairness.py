@@ -15,7 +15,6 @@ from lodesman.api.wire import Scope
 # Different addresses and tokens that are counted apart until they are noted.
 _MOST = 1_000
 _OTHERS = ("many addresses", "")
-_SHOWN = 12
 _WAIT_SECONDS = 1.0
 _MOST_WAITING = 2_000
 
@@ -53,7 +52,7 @@ class Strangers:
         return True
 
     def refused(self, origin: str, token: str) -> None:
-        """A request from this address was refused. `token`: the beginning of its hash, '' without one."""
+        """A request from this address was refused. `token`: which one in words, or the beginning of its hash; '' without."""
         key = (origin, token)
         self._refused[key if key in self._refused or len(self._refused) < _MOST else _OTHERS] += 1
 
@@ -61,7 +60,7 @@ class Strangers:
         """What was counted since the last time."""
         found, self._refused = self._refused, Counter()
         return [
-            AuditNote("login-refused", token[:_SHOWN] or "no token", "", origin, count)
+            AuditNote("login-refused", token or "no token", "", origin, count)
             for (origin, token), count in found.items()
         ]
 
