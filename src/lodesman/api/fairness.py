@@ -10,12 +10,14 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from lodesman.answers.accounts import AuditNote
-from lodesman.api.wire import Scope
+from lodesman.api.wire import Scope, header
 
 # Different addresses and tokens that are counted apart until they are noted.
 _MOST = 1_000
 _OTHERS = ("many addresses", "")
 _WAIT_SECONDS = 1.0
+# Of a request that the hot process forwards: nobody else may say it.
+ORIGIN = b"x-lode-origin"
 _MOST_WAITING = 2_000
 
 
@@ -66,9 +68,9 @@ class Strangers:
 
 
 def origin_of(scope: Scope) -> str:
-    """The address that a request comes from, '' if it has none."""
+    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
     client = scope.get("client")
-    return str(client[0]) if client else ""
+    return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
 
 
 _FEW = 100
