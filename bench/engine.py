@@ -13,8 +13,9 @@ from typing import Any
 from bench.oracle import check_answer, eligible
 from bench.stores import database
 
-from lodesman.commands.claim import Claim, serve_parked
+from lodesman.commands.claim import Claim
 from lodesman.commands.live import Live
+from lodesman.commands.order import end_batch
 from lodesman.commands.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 from lodesman.matching import GroupShare
 from lodesman.store.journal import Answer, Journal
@@ -34,7 +35,7 @@ class Engine:
         self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
         self.live.queues.matcher.lottery.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
-        self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live))
+        self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(end_batch, self.live))
         self._serial = 0
         self.latencies: list[float] = []
         self.empty = 0

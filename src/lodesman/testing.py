@@ -77,7 +77,7 @@ def _started(folder: Path, process: subprocess.Popen[bytes]) -> LocalServer:
             token = (folder / "lode-data" / "admin.token").read_text().strip()
             found = LocalServer(folder, url, token)
             with found.client() as client:
-                client.ready()
+                client.core.ready()
             return found
         threading.Event().wait(0.05)
     tail = (folder / "server.log").read_text(errors="replace")[-2_000:]

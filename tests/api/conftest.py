@@ -39,9 +39,9 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.commands.accounts import add_account, issue_site_token, issue_token
-from lodesman.commands.claim import serve_parked
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
+from lodesman.commands.order import end_batch
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.site_ads import KnownAds
@@ -256,7 +256,7 @@ class House:
             quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
             job_classes=ClassRules(load_classes(self._writer, policy.vocabulary, JobClassSection())),
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
-            at_end=partial(serve_parked, live), verify=self._ask_verifier,
+            at_end=partial(end_batch, live), verify=self._ask_verifier,
         )  # fmt: skip
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.side = ReadSide(

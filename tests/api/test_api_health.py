@@ -205,7 +205,12 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
         raise fault
 
     with monkeypatch.context() as patch:
-        for name in ("reads.count_jobs", "usage.usage_facts", "reads.database_metrics", "reads.list_sites"):
+        for name in (
+            "job_lists.count_jobs",
+            "usage.usage_facts",
+            "reads.database_metrics",
+            "reads.list_sites",
+        ):
             patch.setattr(f"lodesman.api.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")
@@ -251,6 +256,8 @@ def test_a_bug_in_one_command_ends_neither_the_writer_nor_the_others(house, faul
 
 def test_health_names_why_the_database_refused_the_last_change(house):
     assert house.get("/health", "")["trouble"] == ""
+    assert house.get("/v1/service/metrics", "service")["database_ok"] == 1
     house.core.journal.trouble = "The disk of the database is full."
+    assert house.get("/v1/service/metrics", "service")["database_ok"] == 0
     found = house.get("/health", "")
     assert (found["status"], found["trouble"]) == ("degraded", "The disk of the database is full.")

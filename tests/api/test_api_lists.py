@@ -319,7 +319,7 @@ def test_the_director_s_last_iteration(house):
 
 def test_whoami(house):
     assert house.get("/v1/me", "ann") == {
-        "name": "ann", "kind": "user", "vo": "lab", "groups": ["physics"], "admin": False,
+        "name": "ann", "kind": "user", "vo": "lab", "groups": ["physics"], "admin": False, "vo_admin": False,
         "scopes": ["jobs:read", "jobs:write", "pilots:read"],
         "inputs": {"files": 0, "bytes": 0, "limit": None, "outputs": 0},
     }  # fmt: skip

@@ -197,7 +197,7 @@ def test_why_names_how_pilots_come_there(house, backend):
 
 def test_the_output_of_such_a_pilot_is_where_it_was_started(house):
     (one,) = make(house).json["pilots"]
-    refused = house.call("GET", f"/v1/pilots/{one['id']}/log", token="admin")
+    refused = house.call("GET", f"/v1/pilots/{one['id']}/logs", token="admin")
     assert refused.status == 404
     assert "A person started pilot" in refused.json["error"]["message"]
 
@@ -208,6 +208,6 @@ def test_a_pilot_that_was_refused_says_why_instead_of_an_output(house):
         inner_calls.PREPARE_PILOTS, [NewPilot(stamp="s-1", vo="lab", request={}, join_hash=b"x", **place)]
     )
     house.post(inner_calls.PILOTS_SUBMITTED, {"s-1": (None, "no such queue")})
-    refused = house.call("GET", "/v1/pilots/s-1/log", token="admin")
+    refused = house.call("GET", "/v1/pilots/s-1/logs", token="admin")
     assert refused.status == 404
-    assert "its batch system has not accepted it (no such queue)" in refused.json["error"]["message"]
+    assert "has not accepted it (no such queue)" in refused.json["error"]["message"]

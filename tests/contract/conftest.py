@@ -16,10 +16,11 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.upkeep import Retention
 from lodesman.commands.accounts import add_account, issue_token
-from lodesman.commands.claim import Claim, serve_parked
+from lodesman.commands.claim import Claim
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.commands.missing_jobs import name_missing
+from lodesman.commands.order import WaitsFor, end_batch
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.report import note_heartbeat, note_silence, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession
@@ -33,6 +34,7 @@ from lodesman.commands.submit_pools import (
     rekey_pools,
 )
 from lodesman.commands.upkeep import purge, reconcile
+from lodesman.jobs.order import ParentRange
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
 from lodesman.store.journal import Change, Journal, Transaction
@@ -45,6 +47,8 @@ from lodesman.store.write.attempts import AttemptReport
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
 
 
+NOTHING = Change(lambda _: None)
+"""A command that only lets another batch begin."""
 QUEUES = [QueueId("S1", "ce", "q"), QueueId("S2", "ce", "q")]
 """The queues of most tests; their bits are 0 and 1."""
 
@@ -61,7 +65,8 @@ class House:
 
     def open(self):
         self.live = Live(self.writer, rng=random.Random(5), now=self.clock)
-        self.journal = Journal(self.writer, clock=lambda: self.clock, at_end=partial(serve_parked, self.live))
+        self.journal = Journal(self.writer, clock=lambda: self.clock, at_end=partial(end_batch, self.live))
+        self.live.go_on = lambda _: self.journal.post(NOTHING, lambda _: None)
         self.journal.start()
         self.reader = self.database.reader()
         self.pilots = 0
@@ -94,9 +99,9 @@ class House:
 
     def submit(
         self, count=1, *, key=None, held="", rows=False, max_attempts=3, request_id=None, pools=(), body="{}",
-        inputs=(),
+        inputs=(), waits=(),
     ):  # fmt: skip
-        key = key or self.key()
+        key = key or self.key(waits_for_jobs=bool(waits))
         runs = [((i, i + 1),) for i in range(count)] if rows else [((0, count),)]
         cohorts = tuple(
             PreparedCohort(
@@ -107,7 +112,14 @@ class House:
         return self.do(Submit(self.live, PreparedSubmission(
             owner=key.owner, group=key.group, vo=key.vo, name="n", form="json", record="{}", members=None,
             count=count, cohorts=cohorts, pools=tuple(pools), request_id=request_id, inputs=tuple(inputs),
+            waits=tuple(waits),
         )))  # fmt: skip
+
+    def after(self, *parents, ok=True, count=1, rows=False, cancel=False, by_index=False):
+        """Jobs that wait for jobs, given as ids or as (first, last); the id of the first."""
+        ranges = [ParentRange(*(one if isinstance(one, tuple) else (one, one)), by_index) for one in parents]
+        one = WaitsFor(0, count, [] if ok else ranges, ranges if ok else [], cancel)
+        return self.submit(count, rows=rows, waits=[one]).first
 
     def batch(self, bodies, *, inputs=()):
         """Jobs of their own, each with a template of its own."""

@@ -12,6 +12,7 @@ from lodesman.commands.reoffer import Offers, set_offers
 from lodesman.commands.sessions import PilotSession, load_sessions
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
+from lodesman.resources.settings import without_processor_tags
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import live_natives, pilot_by_id, pilots_in_short
 
@@ -68,7 +69,7 @@ def sent(house, push):
 
 def offer(house, pilot):
     found = house.sessions[pilot].offer
-    return found.site, found.platforms, found.tags, found.cores, found.memory_mb
+    return found.site, found.platforms, without_processor_tags(found.tags), found.cores, found.memory_mb
 
 
 @pytest.mark.parametrize("bound", [True, False])

@@ -16,7 +16,6 @@ from lodesman.answers.accounts import SCOPES
 from lodesman.answers.server import HotMetrics
 from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 from lodesman.cfg import parse_cfg
-from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.config import ServerFile, load_config
 from lodesman.config.backends import BackendSection
 from lodesman.config.identities import IdentitySection
@@ -24,6 +23,7 @@ from lodesman.director import options as director
 from lodesman.director.options import DirectorOptions
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
+from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import JobSpec
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY
 from lodesman.pilot import loop, protocol

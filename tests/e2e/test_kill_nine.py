@@ -33,14 +33,17 @@ class Workload:
         server.user("ann", "physics")
         server.user("bob", "bio")
         self.first = self._submit("ann", JOBS // 2)
-        second = self._submit("bob", JOBS // 2)
-        self.last = second + JOBS // 2 - 1
+        self._submit("bob", JOBS // 2)
+        # Each member waits for its own one, and the last job for all of them.
+        ends = self.first + JOBS // 2 - 1
+        self.second = self._submit("ann", JOBS // 2, AfterOk=f"{self.first}-{ends}:index")
+        self.last = self._submit("ann", 1, AfterOk=f"{self.second}-{self.second + JOBS // 2 - 1}")
 
-    def _submit(self, name, count):
+    def _submit(self, name, count, **more):
         script = f'echo "$LODESMAN_JOB" >> {self.ran_file}; sleep 0.$(( $JOBID % 7 )); echo done'
         job = {
             "Executable": "/bin/sh", "Arguments": ["-c", script], "Parameters": count, "MaxAttempts": 50,
-            "CPUTime": 60,
+            "CPUTime": 60, **more,
         }  # fmt: skip
         return self.server.submit(job, token=name)
 
@@ -66,12 +69,28 @@ class Workload:
             assert ran[f"{job}.{numbers[-1]}"] == 1, "what counts as done has run"
             told |= {f"{job}.{number}" for number in numbers}
         assert set(ran) <= told, "nothing ran that the server did not hand out"
+        self._check_order()
         found = server.get("/v1/usage")["attempts"]
         assert found["same_number_twice"] == 0
         used = server.get("/v1/usage/days")["rows"]
         assert sum(row["attempts"] for row in used) == found["all"], "each attempt is added up once"
         order = server.reconcile()
         assert set(order.values()) == {0}, order
+
+    def _check_order(self):
+        """What waited for a job ran after the attempt of it that counts."""
+        lines = self.ran_file.read_text().split()
+        first = {
+            job: min(n for n, line in enumerate(lines) if line.startswith(f"{job}."))
+            for job in range(self.second, self.last + 1)
+        }
+        last = {
+            job: lines.index(f"{job}.{self.server.get(f'/v1/jobs/{job}')['attempt']}")
+            for job in range(self.first, self.last)
+        }
+        for n in range(JOBS // 2):
+            assert first[self.second + n] > last[self.first + n]
+            assert first[self.last] > last[self.second + n]
 
 
 def pause(rng, low, high):

@@ -32,6 +32,29 @@ def test_links_lead_somewhere(root):
     assert broken == []
 
 
+def anchors(path: Path) -> set[str]:
+    """What links to the headings of a page say after the `#`."""
+    fenced, found = False, set()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        fenced ^= line.startswith("```")
+        if line.startswith("#") and not fenced:
+            title = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip()).lower()
+            found.add(re.sub(r"[^\w\- ]", "", title).replace(" ", "-"))
+    return found
+
+
+def test_links_to_headings_lead_somewhere(root):
+    broken = [
+        f"{path.relative_to(root)}: {target}#{anchor}"
+        for path in documents(root)
+        for target, anchor in re.findall(
+            r"\]\(([^)\s#:]*\.md|)#([^)\s]+)\)", path.read_text(encoding="utf-8")
+        )
+        if (page := path.parent / target if target else path).exists() and anchor not in anchors(page)
+    ]
+    assert broken == []
+
+
 def test_architecture_names_every_part(root, package):
     text = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
     parts = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}

@@ -52,7 +52,7 @@ def add_jobs(store, tq_id, count=1, *, rows=True):
 
     def change(tx):
         base, number, template = store.ids.jobs(tx, count), store.ids.submission(), store.ids.template()
-        jobs.insert_template(tx, template, '{"spec": {"name": "n"}}', expand=False, max_attempts=3)
+        jobs.insert_template(tx, template, read_jobs.StoredTemplate(0, 3, '{"spec": {"name": "n"}}', None))
         new = NewSubmission(
             owner="ann", group="g", vo="lab", name="n", form="json", record="{}", members=None, count=count,
             request_id=f"r{number}",

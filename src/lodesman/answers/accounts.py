@@ -52,13 +52,17 @@ EVERYBODY: Final = Reach()
 
 
 class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """What one user may have; 0: no such limit. Input files and outputs: `sandbox_quota_mb`."""
+    """What one user may have; 0: no such limit. Input files and outputs: `sandbox_quota_mb`. Of each job: its `attempts`,
+    and up to which memory retries may grow.
+    """
 
     waiting_jobs: _Limit = 1_000_000
     task_queues: _Limit = 10_000
     tokens: _Limit = 100
     input_files: _Limit = 100_000
     job_classes: _Limit = 100
+    attempts: _Limit = 0
+    retry_memory_mb: _Limit = 0
 
 
 class Token(Struct):

@@ -91,7 +91,7 @@ class ConfigurationState:
 
 
 class HotMetrics(Struct):
-    """What the hot process counts; times in seconds."""
+    """What the hot process counts; times in seconds. `database_ok`: 0 while the database refuses changes."""
 
     background_heard_seconds_ago: float
     background_ok: int
@@ -99,6 +99,7 @@ class HotMetrics(Struct):
     configuration_loaded_timestamp_seconds: float
     configuration_refused: int
     configuration_refusals_total: int
+    database_ok: int
     commits_total: int
     commands_total: int
     claims_total: int

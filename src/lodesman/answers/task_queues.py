@@ -39,6 +39,7 @@ class TaskQueueFacts(Struct):
     pe: str
     consumables: list[str]
     expected_seconds: int
+    waits_for_jobs: bool
 
 
 class TaskQueueRow(TaskQueueFacts):

@@ -191,6 +191,7 @@ class MainReason(StrEnum):
     NO_PILOT_SOON = "no-pilot-soon"
     NEXT = "next"
     LIMITED = "limited"
+    WAITS_FOR_JOBS = "waits-for-jobs"
     HELD = "held"
 
 

@@ -136,6 +136,8 @@ class Core:
     submitted_jobs: int = 0
 
     def __post_init__(self) -> None:
+        self.live.limits = self.limits
+        self.live.go_on = self._go_on
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.live.announce = lambda what: self.announce(what)  # noqa: PLW0108 - the server sets it later
         self.jitter = random.Random()
@@ -175,6 +177,13 @@ class Core:
         """Called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self.journal.start()
+        if self.live.order:
+            self._go_on()
+
+    def _go_on(self, _: object = None) -> None:
+        """Let another batch begin: the last one left something to do at its end."""
+        with suppress(Unavailable):
+            self.journal.post(Change(lambda _: None), lambda _: None)
 
     async def open_delays(self) -> None:
         """Let jobs start that waited for a matching delay, if the time of one has come."""

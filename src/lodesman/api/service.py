@@ -83,6 +83,7 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
         configuration_loaded_timestamp_seconds=configuration.loaded_at,
         configuration_refused=int(configuration.refused_at is not None),
         configuration_refusals_total=configuration.refusals,
+        database_ok=int(not core.journal.trouble),
         commits_total=core.journal.commits,
         commands_total=core.journal.commands,
         claims_total=core.claims,

@@ -32,8 +32,9 @@ from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
 from lodesman.commands.missing_jobs import name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
-from lodesman.commands.submit import Submit
+from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
+from lodesman.jobs import JobSpec
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
@@ -65,13 +66,22 @@ async def _submit(
             prepared, notices = await asyncio.to_thread(
                 prepare, body, who, core.policy, core.second_reader, core.job_classes.now, verified=verified
             )
+    notices = [*notices, *_of_attempts(prepared, core.limits.attempts)]
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
-        return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
+        return jobs.TrialSubmission(prepared.count, held, notices, dry_run=True)
     done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits), together=True)
     core.submitted_jobs += 0 if done.repeated else done.count
-    done.notices = list(notices)
+    done.notices = notices
     return done
+
+
+def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
+    """What is said of jobs that ask for more attempts than they may have (0: any number)."""
+    wanted = max(one.max_attempts for one in prepared.cohorts)
+    if not most or wanted <= max(most, JobSpec(executable="").max_attempts):
+        return []
+    return [jobs.Notice("MaxAttempts", f"It is {wanted}; an administrator allows {most} attempts of a job.")]
 
 
 def _takes_long(body: SubmitBody, size: int) -> bool:

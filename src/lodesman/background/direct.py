@@ -152,7 +152,9 @@ class Director:
         return self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
-        """Without the task queues that limits keep from starting anywhere: pilots for them would run nothing."""
+        """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
+        would run nothing.
+        """
         found, shut_in, self._barred = Limited(), dict[int, int](), {}
         if waiting:
             found = self.limited(list(self.policy.config.tree.queue_ids()))
@@ -164,7 +166,7 @@ class Director:
         for idle in found.idle:
             self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
         shut = set(found.ids)
-        return [one for one in waiting if one[0] not in shut] if shut else waiting
+        return [one for one in waiting if not (one[1].waits_for_jobs or one[0] in shut)]
 
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was (also when the clock went back)."""

@@ -34,7 +34,9 @@ from lodesman.resources import (
     effective_params,
 )
 from lodesman.store import Reader
+from lodesman.store.order import dependencies_of
 from lodesman.store.read import why as read
+from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.why.job import explain_job, explain_queue_for_job
@@ -55,6 +57,10 @@ def _bound_text(pilot: read.Binding, now: float) -> str:
         else "which has joined and is about to ask for it"
     )
     return f"It is Matched: bound for {since} to pilot {pilot.id} in {where}, {waits}."
+
+
+# Ranges of jobs that a job waits for.
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Explainer:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
         position = read.position(self.db, tq_id, number)
-        facts = self._facts_of(tq_id, position, held)
+        facts = replace(self._facts_of(tq_id, position, held), parents=self._parents(job))
         return JobWaits(
             **msgspec.structs.asdict(explain_job(facts)),
             id=number,
@@ -91,6 +97,20 @@ class Explainer:
             task_queue=JobPosition(id=tq_id, **msgspec.structs.asdict(position)),
             queue=msgspec.UNSET if queue is None else explain_queue_for_job(facts, queue),
         )
+
+    def _parents(self, job: Job) -> str:
+        """The jobs that a job waits for, in words; '' for none."""
+        texts = []
+        for row in dependencies_of(self.db, job.submission, job.id):
+            first, last = row.first, row.last
+            if row.by_index:
+                first = last = row.first + job.id - row.job_id
+            wish = "to be Done" if row.ok else "to end"
+            one = job_by_id(self.db, first) if first == last else None
+            which = f"jobs {first}-{last}" if one is None else f"job {first} (it is {one.state})"
+            texts.append(f"{which} {wish}")
+        more = [f"and those of {len(texts) - _SHOWN} ranges more"] if len(texts) > _SHOWN else []
+        return ", ".join([*texts[:_SHOWN], *more])
 
     def estimate_starts(self, jobs: Iterable[Job]) -> None:
         """Set when those of the jobs start that wait."""

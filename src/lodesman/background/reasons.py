@@ -150,6 +150,9 @@ class MainReasons:
         for tq_id, queues in self._limited_in().items():
             if tq_id in alone and (eligible := self._found[tq_id].eligible) and not eligible & ~queues:
                 alone[tq_id] = Judged(MainReason.LIMITED)
+        for tq_id, key, _ in snapshot.waiting:
+            if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
+                alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
         keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
         for tq_id, key, waiting in snapshot.waiting:
             found, judged = self._found[tq_id], alone[tq_id]

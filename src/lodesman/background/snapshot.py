@@ -49,7 +49,8 @@ class KnownQueues:
     """The task queues with waiting jobs: read once, then only what changed.
 
     An id is never given out again, and keys change only when declared types do, which is counted: so only new task
-    queues are read. One thread calls `read`, to which `table` belongs, too; any thread may ask for a `survey`.
+    queues are read. One thread calls `read`, to which `table` belongs, too; any thread may ask for a `survey`. Those whose
+    jobs wait for others are neither in `table` nor surveyed: nothing can start them.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -70,11 +71,12 @@ class KnownQueues:
         with self._changing:
             self._rekeyed = rekeyed
             for tq_id in self._keys.keys() - (waiting.keys() & known):
-                del self._keys[tq_id]
-                self.table.drop(tq_id)
+                if not self._keys.pop(tq_id).waits_for_jobs:
+                    self.table.drop(tq_id)
             for tq_id, key in keys.items():
                 self._keys[tq_id] = key
-                self.table.put(tq_id, key)
+                if not key.waits_for_jobs:
+                    self.table.put(tq_id, key)
             self._waiting = waiting
         return [(tq_id, self._keys[tq_id], count) for tq_id, count in sorted(waiting.items())]
 
@@ -84,7 +86,9 @@ class KnownQueues:
     ) -> Survey:  # fmt: skip
         """All of them, as of the last `read`, held against a resource (`WaitingTaskQueues.survey`)."""
         with self._changing:
-            queues = WaitingTaskQueues(table=self.table, keys=self._keys, waiting=self._waiting)
+            keys = {tq_id: key for tq_id, key in self._keys.items() if not key.waits_for_jobs}
+            waiting = {tq_id: self._waiting.get(tq_id, 0) for tq_id in keys}
+            queues = WaitingTaskQueues(table=self.table, keys=keys, waiting=waiting)
             return queues.survey(request, criteria, private_pools=private_pools)
 
 

@@ -13,6 +13,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.requests import JobInQueue, NodeQuery, PilotAt
+from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobChange, JobExplained, JobWaits, Option, QueueForJob, Step
 from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
 from lodesman.answers.why_queues import QueueExplained, SentPilot
@@ -117,6 +118,8 @@ def why(
         of_job = session.answer(calls.JOB_WHY, JobInQueue(int(name), queue=queue or ""))
         if isinstance(of_job, JobWaits):
             show_explained(of_job, f"Job {of_job.id}", of_job.queue or None, verbose=verbose)
+            if of_job.state == JobState.WAITING and of_job.reason:
+                say(f"\nBefore: {of_job.reason}.")
         else:
             click.echo(f"Job {of_job.id}: {of_job.state}. {plain(of_job.summary)}")
 

@@ -6,6 +6,7 @@ arrays that no pilot took stay a run, however many they are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,7 +30,13 @@ from lodesman.jsv import check_modification
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.read.jobs import ChangeableJobs, changeable_jobs, resolution_of_class, stored_members
+from lodesman.store.read.jobs import (
+    ChangeableJobs,
+    StoredTemplate,
+    changeable_jobs,
+    resolution_of_class,
+    stored_members,
+)
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.store.write import jobs as stored
 from lodesman.store.write import submit_pools
@@ -42,6 +49,9 @@ _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _FIXED: Final = {
     "input_sandbox": "the files of a job are uploaded when it is submitted",
     **dict.fromkeys(("group", "owner", "vo"), "it decides whose the job is"),
+    **dict.fromkeys(
+        ("after", "after_ok", "on_parent_failure"), "what a job waits for is said when it is submitted"
+    ),
 }
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
@@ -126,16 +136,18 @@ class ChangePreparation:
         config = work.config("")
         # One: what members differ in beside text was filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))
+        waits = key.waits_for_jobs
         key, never = work.judge(cohort, members, config)
         self._pools |= work.pools
         expand = members is not None and jobs.Template(after, members).varies
         body: Any = {"spec": jobs.spec_to_json(after), "uploads": uploads}
         return PreparedCohort(
-            key=key,
+            key=dataclasses.replace(key, waits_for_jobs=waits),
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
             numbered=members is not None,
             max_attempts=after.max_attempts,
+            retry=jobs.retry_text(after),
             runs=(),
             held=never,
         )
@@ -229,7 +241,8 @@ class ChangeJobs(RangeAction):
             queues.left(tx, row.tq_id, 1)
         tq_id = self._queue_of(tx, new)
         stored.change_row(
-            tx, ids, row, tq_id=tq_id, template=self._template(tx, new), max_attempts=new.max_attempts,
+            tx, ids, row, tq_id=tq_id, template=self._template(tx, new),
+            max_attempts=self.live.attempts(new.max_attempts),
             **self._data(),
         )  # fmt: skip
         self._rename(tx, row.submission_id)
@@ -293,7 +306,8 @@ class ChangeJobs(RangeAction):
     def _template(self, tx: Transaction, new: PreparedCohort) -> int:
         """A template of its own for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
-        stored.insert_template(tx, number, new.template, expand=new.fill, max_attempts=new.max_attempts)
+        most = self.live.attempts(new.max_attempts)
+        stored.insert_template(tx, number, StoredTemplate(new.fill, most, new.template, new.retry))
         return number
 
     def _rename(self, tx: Transaction, submission: int) -> None:

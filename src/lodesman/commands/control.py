@@ -20,7 +20,7 @@ from lodesman.commands.bound import unbind
 from lodesman.commands.choice import Choice
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest
-from lodesman.jobs.spec import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs, submit_pools
 from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
@@ -339,7 +339,8 @@ class Control(RangeAction):
                 template=cohort.template_id,
             )  # fmt: skip
             self.live.queues.run_came_back(tx, cohort.tq_id, len(run))
-        self._changed(tx, out, range(cohort.base + run.start, cohort.base + run.stop), JobState(hole.state))
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
+        self._changed(tx, out, ids, JobState(hole.state), submission=cohort.submission_id)
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         if "" not in _MEMBER_FROM[self.action]:
@@ -349,7 +350,8 @@ class Control(RangeAction):
         state = TARGET[self.action].value
         jobs.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
         self.live.queues.left(tx, cohort.tq_id, len(run))
-        self._changed(tx, out, range(cohort.base + run.start, cohort.base + run.stop), JobState.WAITING)
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
+        self._changed(tx, out, ids, JobState.WAITING, submission=cohort.submission_id)
 
     def _is_kept(self, admin_held: int) -> bool:
         """Whether the action would let a job run that an administrator held, and the caller is none."""
@@ -366,7 +368,11 @@ class Control(RangeAction):
             return "it is Waiting"
         return f"it is Held until a queue can run it, and will be released then: {reason}"
 
-    def _changed(self, tx: Transaction, out: ControlOutcome, ids: range, old: JobState) -> None:
+    def _changed(
+        self, tx: Transaction, out: ControlOutcome, ids: range, old: JobState, *, submission: int
+    ) -> None:
         data = {"reason": self.reason} if self.reason else {}
+        if TARGET[self.action] in TERMINAL:
+            tx.ended.append((submission, ids[0], ids[-1]))
         jobs.move_range(tx, self.live.ids, ids, old, TARGET[self.action], **self._by(), **data)
         out.change(len(ids))

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from lodesman.answers.accounts import LimitSection
 from lodesman.answers.vocabulary import Waking
 from lodesman.commands.bookings import Attempt, Bookings, Held
+from lodesman.commands.dependents import Dependents
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
 from lodesman.commands.waiting import TaskQueues
@@ -126,7 +128,8 @@ class _LivePilots:
 
 class Live:
     """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `announce`: how
-    the background process hears of what may bring work, after the commit.
+    the background process hears of what may bring work, after the commit; `go_on`: what begins another batch, if this one
+    leaves something to do.
     """
 
     def __init__(
@@ -136,7 +139,9 @@ class Live:
         """`packs`: whether jobs are packed into pilots that run several at once."""
         replay(db)
         self.rng = rng
+        self.limits = LimitSection()
         self.announce: Callable[[Waking], None] = lambda _: None
+        self.go_on: Callable[[object], None] = lambda _: None
         self.ids = Ids(db)
         self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)
@@ -146,5 +151,10 @@ class Live:
         self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
         self.hosts = HostLoads(row.node for row in joined_pilots(db))
+        self.order = Dependents(db)
         self.bookings = Bookings(self.queues.index, self.pilots.held)
         self.bookings.read(db)
+
+    def attempts(self, wanted: int) -> int:
+        """How many attempts a job may have that asks for `wanted`."""
+        return min(wanted, self.limits.attempts or wanted)

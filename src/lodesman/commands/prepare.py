@@ -18,6 +18,7 @@ from lodesman.answers.jobs import Notice, Resolution
 from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
+from lodesman.commands.order import WaitsFor, waits_of
 from lodesman.commands.resolving import Resolver, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
@@ -65,6 +66,7 @@ class Preparation:
         self.db = db
         self.notices: list[Notice] = []
         self.pools: dict[str, NewPool] = {}
+        self.waits: list[WaitsFor] = []
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self.uploads: dict[str, tuple[str, int]] = {}
@@ -123,9 +125,14 @@ class Preparation:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
+        if description.spec.after or description.spec.after_ok:
+            count = description.members.count if description.members else 1
+            self.waits.append(waits_of(description.spec, range(offset, offset + count)))
         for cohort in jobs.cohorts(description, places=places):
             key, never = self.judge(cohort, description.members, config)
             self._warn_of_bans(cohort.spec.banned_sites, config, places)
+            if cohort.spec.after or cohort.spec.after_ok:
+                key = replace(key, waits_for_jobs=True)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
                 key=key,
@@ -133,6 +140,7 @@ class Preparation:
                 expand=expand,
                 numbered=description.members is not None,
                 max_attempts=cohort.spec.max_attempts,
+                retry=jobs.retry_text(cohort.spec),
                 runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=never,
                 hold=self.holds.get(offset, ""),
@@ -273,6 +281,7 @@ def prepare(
         request_id=body.request_id,
         resolution=_ENCODER.encode(work.resolutions).decode() if work.resolutions else None,
         config=policy.digest,
+        waits=tuple(work.waits),
     )
     return prepared, work.notices
 

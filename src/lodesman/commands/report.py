@@ -14,7 +14,9 @@ from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.live import Live
+from lodesman.commands.retry import after_failure
 from lodesman.director.hosts import Failure, failed_at_once
+from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import TERMINAL
 from lodesman.store import accounting
 from lodesman.store.hosts import note_failure
@@ -26,9 +28,6 @@ from lodesman.store.write.pilots import count_job
 
 log = logging.getLogger(__name__)
 
-PAYLOAD_CAUSES = frozenset(
-    {"exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started"}
-)
 # The clocks of nodes differ, and CPU time is measured in ticks.
 _CLOCKS_DIFFER = 1.1
 MOST_MB = 1 << 30
@@ -162,25 +161,25 @@ def end_attempt(
     if host is not None and host.host and ordered is None and failed_at_once(report.state, report.cause, ran):
         note_failure(tx, Failure(tx.now, host, row.tq_id, row.id, ran))
     # An order to stop a job that has not ended is one to run it again, whatever became of this attempt.
-    new, reason = _after(row, report) if ordered is None else (JobState.WAITING, ordered)
+    row, new, reason = _after(tx, live, row, report) if ordered is None else (row, JobState.WAITING, ordered)
     exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}
     jobs.move(tx, live.ids, row, new, reason=reason, attempt=row.attempt, cause=report.cause, **exit_code)
-    if new is JobState.DONE or (new is JobState.FAILED and report.cause in PAYLOAD_CAUSES):
+    if new is JobState.DONE or (ordered is None and report.cause in PAYLOAD_CAUSES):
         count_job(tx, pilot_id)
     if new is JobState.WAITING:
         live.queues.came_back(tx, row.tq_id, row.id)
 
 
-def _after(row: JobRow, report: AttemptReport) -> tuple[JobState, str]:
-    """The state that the end of an attempt leads to, and the reason that users see."""
+def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> tuple[JobRow, JobState, str]:
+    """The job after the end of an attempt, the state that this leads to, and the reason that users see."""
     if report.state == "Done":
-        return JobState.DONE, ""
+        return row, JobState.DONE, ""
     reason = _reason(report)
     if report.cause in PAYLOAD_CAUSES:
-        return JobState.FAILED, reason
+        return after_failure(tx, live, row, report, reason)
     if row.attempt >= row.max_attempts:
-        return JobState.FAILED, f"{reason}; maximum of {row.max_attempts} attempts reached"
-    return JobState.WAITING, reason
+        return row, JobState.FAILED, f"{reason}; maximum of {row.max_attempts} attempts reached"
+    return row, JobState.WAITING, reason
 
 
 def _reason(report: AttemptReport) -> str:

@@ -11,10 +11,12 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.jobs import Submission
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
+from lodesman.commands.order import WaitsFor, rows_of
 from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import StoredTemplate
 from lodesman.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
 from lodesman.store.write import jobs, submit_pools
 from lodesman.store.write.jobs import Fill, NewSubmission, WaitingJob, insert_run
@@ -26,13 +28,15 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
     `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
-    indexes. `held`: why no configured queue can run them; '' if one can. `hold`: why they are Held until they are released.
+    indexes. `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them;
+    '' if one can. `hold`: why they are Held until they are released.
     """
 
     key: TaskQueueKey
     template: str
     expand: bool
     max_attempts: int
+    retry: str | None = None
     runs: tuple[tuple[int, int], ...]
     held: str = ""
     hold: str = ""
@@ -67,13 +71,14 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     """A checked submission, ready to be stored.
 
     `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
-    that it was checked by.
+    that it was checked by. `waits`: what its jobs wait for.
     """
 
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
     inputs: tuple[str, ...] = ()
     config: str = ""
+    waits: tuple[WaitsFor, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class Submit:
     live: Live
     prepared: PreparedSubmission
     limits: LimitSection | None = None
-    _templates: dict[str, int] = field(default_factory=dict)
+    _templates: dict[StoredTemplate, int] = field(default_factory=dict)
     # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
     _queues: dict[int, int] = field(default_factory=dict)
     _joining: dict[int, int] = field(default_factory=dict)
@@ -103,8 +108,9 @@ class Submit:
         need_all(tx, what.owner, what.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
-        base = self.live.ids.jobs(tx, what.count)
-        number = self.live.ids.submission()
+        number, base = self.live.ids.submission(), self.live.ids.next_job
+        waits = rows_of(tx, what.waits, what.owner, base=base, number=number) if what.waits else ()
+        self.live.ids.jobs(tx, what.count)
         ids = range(base, base + what.count)
         if what.count > 1:
             jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
@@ -118,6 +124,8 @@ class Submit:
             if what.count > 1:  # of one row the front has been given
                 self.live.queues.forget_front(tx, tq_id)
             self.live.queues.joined(tx, tq_id, joining)
+        if waits:
+            self.live.order.add(tx, waits)
         self._hold(tx, base)
         if what.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.
@@ -169,7 +177,8 @@ class Submit:
                 event = jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
             elif self.prepared.count == 1:
                 event = jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
-            job = WaitingJob(job_id, number, template, 0, event, None, cohort.max_attempts)
+            most = self.live.attempts(cohort.max_attempts)
+            job = WaitingJob(job_id, number, template, 0, event, None, most)
             jobs.insert_waiting(tx, tq_id, job)
             if self.prepared.count == 1:
                 self.live.queues.row_joined(tx, tq_id, job)
@@ -200,13 +209,14 @@ class Submit:
                 rest = order.apply(tx).rest
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
-        known = self._templates.get(cohort.template)
+        body = StoredTemplate(
+            cohort.fill, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
+        )
+        known = self._templates.get(body)
         if known is not None:
             return known
-        number = self._templates[cohort.template] = self.live.ids.template()
-        jobs.insert_template(
-            tx, number, cohort.template, expand=cohort.fill, max_attempts=cohort.max_attempts
-        )
+        number = self._templates[body] = self.live.ids.template()
+        jobs.insert_template(tx, number, body)
         return number
 
 

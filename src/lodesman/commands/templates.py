@@ -10,7 +10,15 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from lodesman.answers.pilots import AttemptWork, Limits, Payload, PayloadFile
-from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, spec_from_json
+from lodesman.jobs import (
+    ATTRIBUTES,
+    JobSpec,
+    ParametricMembers,
+    Record,
+    Template,
+    read_retry,
+    spec_from_json,
+)
 from lodesman.jobs.members import is_numbered, value_at
 from lodesman.matching import TaskQueueKey, given_of
 from lodesman.store import Reader
@@ -57,7 +65,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
     placeholders have to be filled.
     """
-    fill, max_attempts, body = stored_template(db, template)
+    fill, max_attempts, body, retry = stored_template(db, template)
     given = msgspec.json.decode(body)
     if fill == Fill.ALL:
         uploads = {name: tuple(file) for name, file in given["uploads"].items()}
@@ -71,6 +79,8 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         "max_output_mb": given["limits"]["output_mb"],
         "exclusive": given["exclusive"],
         "max_attempts": max_attempts,
+        "retry_on": (rule := read_retry(retry)).on,
+        "retry_memory_factor": rule.memory_factor,
         "requirements": given_of(requirements),
     }
     uploads = {one["name"]: (one["sha256"], one["size"]) for one in given["input"]}
@@ -192,9 +202,9 @@ class Templates:
         return msgspec.json.encode(payload(spec, uploads))
 
     def _read_body(self, template_id: int) -> tuple[tuple[int, bytes], int]:
-        fill, _, text = stored_template(self._db, template_id)
-        body = text.encode()
-        return (fill, body), len(body)
+        found = stored_template(self._db, template_id)
+        body = found.body.encode()
+        return (found.fill, body), len(body)
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
         base, text = stored_members(self._db, submission_id)

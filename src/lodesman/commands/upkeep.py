@@ -7,7 +7,9 @@ import logging
 from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
-from lodesman.commands.report import NOT_TAKEN, PAYLOAD_CAUSES, take_back
+from lodesman.commands.order import free_forgotten
+from lodesman.commands.report import NOT_TAKEN, take_back
+from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
 from lodesman.store.journal import Transaction
@@ -93,7 +95,7 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
 
 def forget_idle_queues(tx: Transaction, live: Live) -> None:
     """Free the index slots of task queues that have been empty for long (their rows stay), and write down what follows
-    from the last claims: since when they have been empty, too.
+    from the last claims: since when they have been empty, too. And free what waits for no job, if there is any.
     """
 
     def forget() -> None:
@@ -101,6 +103,7 @@ def forget_idle_queues(tx: Transaction, live: Live) -> None:
             live.queues.fronts.forget(tq_id)
 
     live.queues.write_claims(tx)
+    free_forgotten(tx, live)
     # After the commit: until then a batch that fails must find every queue where it was.
     tx.afterwards.append(forget)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.commands.pool_map import PoolMap
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.index import Index
@@ -188,12 +189,13 @@ class TaskQueues:
 
     def joined(self, tx: Transaction, tq_id: int, count: int) -> None:
         """`count` jobs became Waiting in a task queue."""
-        if not self.index.waiting(tq_id):
+        if not self.index.waiting(tq_id) and not self.index.key(tq_id).waits_for_jobs:
             self.begun.add(tq_id)
         self.index.add_waiting(tq_id, count, now=tx.now)
         tx.undo.append(partial(self.index.take, tq_id, count, now=tx.now))
         self.set_waiting(tx, tq_id)
-        self.filled[tq_id] = self.filled.get(tq_id, 0) + count
+        if not self.index.key(tq_id).waits_for_jobs:
+            self.filled[tq_id] = self.filled.get(tq_id, 0) + count
 
     def take_begun(self) -> bool:
         """Whether jobs still wait in one of those that had none before this batch."""
@@ -342,6 +344,8 @@ class TaskQueues:
             self.index.remove(tq_id)
         self.index.put(tq_id, key, waiting, now=now)
         self._block(tq_id)
+        if key.waits_for_jobs:
+            self.index.block(tq_id, MainReason.WAITS_FOR_JOBS)
 
     def _block(self, tq_id: int) -> None:
         if tq_id in self.held and self.index.has(tq_id):

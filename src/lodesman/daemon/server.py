@@ -22,10 +22,10 @@ from lodesman.api.quotas import use_policy
 from lodesman.api.shares import forget_old_usage
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.local import LocalBackend
-from lodesman.commands.claim import serve_parked
 from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import ClassRules, load_classes
 from lodesman.commands.live import Live
+from lodesman.commands.order import end_batch
 from lodesman.commands.quotas import QuotaRules
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.submit_pools import number_queues, set_shares
@@ -87,7 +87,7 @@ class Server:
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             idle_seconds=config.pilots.idle_seconds,
             sandbox_mb=config.server.sandbox_mb,
-            at_end=partial(serve_parked, live),
+            at_end=partial(end_batch, live),
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,
@@ -265,6 +265,7 @@ class Server:
             self.core.limits, self.core.jsv = config.limits, config.jsv
             self.core.gates = bootstrap.gate_options(config)
             self.core.live.queues.packs = config.matching.packs
+            self.core.live.limits = config.limits
             queues = list(config.resources.tree.queue_ids())
             bits = await self.core.command(Change(number_queues, self.core.live, queues))
             policy = await asyncio.to_thread(self._policy, config, bits)

@@ -9,6 +9,7 @@ from lodesman.jobs.cohorts import CohortSpec, cohorts
 from lodesman.jobs.description import read_description, read_job, write_description
 from lodesman.jobs.members import Template, input_names
 from lodesman.jobs.record import ARRAY_LIMITS, ParsedRecord, Record
+from lodesman.jobs.retries import read_retry, retry_text
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers, spec_from_json, spec_to_json
 from lodesman.jobs.values import is_plain_name
 
@@ -31,6 +32,8 @@ __all__ = [
     "place_of",
     "read_description",
     "read_job",
+    "read_retry",
+    "retry_text",
     "spec_from_json",
     "spec_to_json",
     "write_description",

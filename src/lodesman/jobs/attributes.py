@@ -11,7 +11,9 @@ from typing import Any, Final, Literal
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
 from lodesman.jobs.measures import megabytes, seconds
+from lodesman.jobs.order import on_failure, parents
 from lodesman.jobs.record import PositionMap, shown
+from lodesman.jobs.retries import retry_causes
 
 _Use = Literal["text", "key", "limit", "fixed"]
 
@@ -67,6 +69,13 @@ _EXPECTED = 'whole seconds from 0 (unknown) to 1000000000, or a time as "2h"'
 _PRIORITY = "a whole number from 0 (background) to 10"
 _VACATE = "a whole number from -1000000000 to 1000000000; higher is kept longer"
 _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
+_RETRY_ON = (
+    'causes, exit codes or ranges of them, as in {75, "100-110", "memory-limit"}, the same for all members'
+)
+_PARENTS = (
+    'ids of jobs and ranges of them, as in {12, "100-199"} or "100-199:index", the same for all members'
+)
+_FACTOR = "a number from 1 to 10, the same for all members"
 
 KEPT: Final = "GridEngine"
 """The attribute of a description that keeps what has no meaning here."""
@@ -113,6 +122,12 @@ ATTRIBUTES: Final = (
     Attribute("WallTime", "wall_seconds", "limit", seconds(0, 10**9), _WALL_SECONDS),
     Attribute("MaxOutput", "max_output_mb", "limit", megabytes(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
+    Attribute("RetryOn", "retry_on", "fixed", retry_causes, _RETRY_ON),
+    Attribute("RetryMemoryFactor", "retry_memory_factor", "fixed", values.real(1, 10), _FACTOR),
+    # What it waits for.
+    Attribute("After", "after", "fixed", parents, _PARENTS),
+    Attribute("AfterOk", "after_ok", "fixed", parents, _PARENTS),
+    Attribute("OnParentFailure", "on_parent_failure", "fixed", on_failure, '"hold" or "cancel"', plain=True),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
 )

@@ -11,8 +11,7 @@ from typing import Final
 
 # Names with blanks between -> what to do.
 _TABLE: Final = {
-    "Dependencies Dependency NodesCollocation":
-        "No job waits for another: submit it when the other has ended (lode status).",
+    "Dependencies Dependency NodesCollocation": "Submit them apart, and give AfterOk, the ids of those to wait for.",
     "Hold OnExitHold PeriodicHold PeriodicRelease PeriodicRemove OnExitRemove LeaveInQueue":
         "Jobs are held by command: lode hold JOB.",
     "StartTime Begin EligibleTime DeferralTime CronMinute CronHour CronDayOfMonth CronMonth CronDayOfWeek":

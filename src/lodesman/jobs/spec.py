@@ -63,6 +63,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wall_seconds: int = 0
     max_output_mb: int = 0
     max_attempts: int = 3
+    retry_on: tuple[str, ...] = ()
+    retry_memory_factor: float = 1.0
+    after: tuple[str, ...] = ()
+    after_ok: tuple[str, ...] = ()
+    on_parent_failure: str = "hold"
     exclusive: bool = False
     vacate_priority: int = 0
 

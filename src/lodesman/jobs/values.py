@@ -76,6 +76,23 @@ def whole(least: int, most: int) -> Reader:
     return read
 
 
+def real(least: float, most: float) -> Reader:
+    """Numbers within bounds, also as text."""
+
+    def read(value: Any) -> float:
+        text = value.strip() if isinstance(value, str) else ""
+        if text and not _REAL.match(text):
+            raise Mistake(f"is the text {shown(value)!r}, not a number")
+        if not text and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise Mistake(f"is {kind_of(value)}, not a number")
+        number = float(text or value)
+        if not least <= number <= most:
+            raise Mistake("is too small" if number < least else "is too large")
+        return number
+
+    return read
+
+
 def _whole_of(value: Any) -> int:
     if isinstance(value, str):
         text = value.strip()

@@ -19,7 +19,9 @@ from lodesman.jobs.spec import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueKey:
-    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates."""
+    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates. `waits_for_jobs`: none
+    of them may start before others have ended.
+    """
 
     owner: str
     group: str
@@ -44,6 +46,7 @@ class TaskQueueKey:
     pe: str = ""
     consumables: tuple[str, ...] = ()
     expected_seconds: int = 0
+    waits_for_jobs: bool = False
 
 
 @cache

@@ -1,12 +1,13 @@
 """The Python API: `from lodesman import Client`. Commands, descriptions and functions become jobs; results come back.
 
-`client` has one core, which `asynchronous` and `executor` stand on: typed calls, and a `watcher` that waits for all jobs
-in one request (docs/how-to/python.md, ADR 0071).
+`core` has what is asked of a server; `client`, `asynchronous` and `executor` stand on it, and on a `watcher` that waits for
+all jobs in one request (docs/how-to/python.md, ADR 0071).
 """
 
 from lodesman.python.asynchronous import AsyncClient
 from lodesman.python.client import Client
+from lodesman.python.core import JobFailed
 from lodesman.python.executor import JobExecutor
-from lodesman.python.jobs import Job, JobFailed, Jobs
+from lodesman.python.jobs import Job, Jobs
 
 __all__ = ["AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "Jobs"]

@@ -31,7 +31,7 @@ class AsyncClient:
     def __init__(self, server: str | None = None, **options: Any) -> None:
         self._client = Client(server, **options)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodesman")
-        self._watcher: Watcher = self._client.watcher()
+        self._watcher: Watcher = self._client.core.watcher()
 
     def using(self, **options: Any) -> AsyncClient:
         """As `Client.using`."""
@@ -70,11 +70,11 @@ class AsyncClient:
     async def result(self, job: Job[R]) -> R:
         """What a job's function returned. Raises as `Job.result`."""
         await self._ended(job)
-        return await self._run(lambda: self._client.result_of(job, self._client.status(job)))
+        return await self._run(job.result)
 
     async def status(self, job: Job[Any]) -> JobInFull:
         """As `Job.status`."""
-        return await self._run(lambda: self._client.status(job))
+        return await self._run(job.status)
 
     async def states(self, jobs: Iterable[Job[Any]]) -> dict[JobState, int]:
         """As `Jobs.states`."""
@@ -82,15 +82,15 @@ class AsyncClient:
 
     async def logs(self, job: Job[Any]) -> str:
         """As `Job.logs`."""
-        return await self._run(lambda: self._client.logs(job))
+        return await self._run(job.logs)
 
     async def why(self, job: Job[Any]) -> JobWaits | JobWaitsNot:
         """As `Job.why`."""
-        return await self._run(lambda: self._client.why(job))
+        return await self._run(job.why)
 
     async def output(self, job: Job[Any], directory: str | Path) -> Path:
         """As `Job.output`."""
-        return await self._run(lambda: self._client.output(job, directory))
+        return await self._run(lambda: job.output(directory))
 
     async def cancel(self, jobs: Iterable[Job[Any]], reason: str = "") -> int:
         """As `Jobs.cancel`."""

@@ -7,10 +7,10 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lodesman.errors import LodesmanError
-from lodesman.python.jobs import Job
+from lodesman.python.jobs import Job, Jobs
 
 if TYPE_CHECKING:
-    from lodesman.python.client import Client
+    from lodesman.python.core import ServerCore
     from lodesman.python.watcher import Ended
 
 P = ParamSpec("P")
@@ -33,16 +33,18 @@ class JobFuture(Future[R]):
 class JobExecutor(Executor):
     """`client.using(cores=2).executor()`: each call is a job, each `map` one submission."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._watcher = client.watcher()
+    def __init__(
+        self, core: ServerCore, submit: Callable[..., Job[Any]], spread: Callable[..., Jobs[Any]]
+    ) -> None:
+        self._core, self._submit, self._map = core, submit, spread
+        self._watcher = core.watcher()
         self._futures: set[JobFuture[Any]] = set()
         self._shut = False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Raises RuntimeError after `shutdown`, LodesmanError."""
         self._check()
-        return self._future(self._client.submit(fn, *args, **kwargs))
+        return self._future(self._submit(fn, *args, **kwargs))
 
     def map(
         self,
@@ -54,7 +56,7 @@ class JobExecutor(Executor):
         """As `Executor.map`; all items are one submission. `chunksize` has no meaning."""
         del chunksize
         self._check()
-        futures = [self._future(job) for job in self._client.map(fn, *iterables)]
+        futures = [self._future(job) for job in self._map(fn, *iterables)]
         return (future.result(timeout) for future in futures)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -86,7 +88,7 @@ class JobExecutor(Executor):
             try:
                 if isinstance(ended, LodesmanError):
                     raise ended
-                found = self._client.result_of(job, self._client.status(job))
+                found = self._core.result_of(job.id, returns=True)
             except BaseException as fault:
                 future.set_exception(fault)
             else:

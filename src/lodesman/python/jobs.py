@@ -5,16 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.answers.waiting import EndedJob
-from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import JobInFull
     from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
-    from lodesman.python.client import Client
+    from lodesman.python.core import ServerCore
 
 R = TypeVar("R")
 _COLOURS = {
@@ -23,48 +21,17 @@ _COLOURS = {
 }  # fmt: skip
 
 
-class JobFailed(LodesmanError, code="job-failed"):
-    """A job that did not end well. data: `job`, `state`, `cause`, `exit_code`, `signal` as far as they are known; `log` is
-    the end of what it wrote.
-    """
-
-    log: str = ""
-
-    @classmethod
-    def of(cls, ended: EndedJob, log: str = "") -> JobFailed:
-        """For a job that ended so."""
-        how = ", ".join(
-            part
-            for part in (
-                ended.cause or "",
-                "" if ended.exit_code is None else f"exit code {ended.exit_code}",
-                "" if ended.signal is None else f"signal {ended.signal}",
-            )
-            if part
-        )
-        data: dict[str, Any] = {
-            "state": str(ended.state), "cause": ended.cause, "exit_code": ended.exit_code, "signal": ended.signal,
-        }  # fmt: skip
-        made = cls(f"Job {ended.id} is {ended.state}{f' ({how})' if how else ''}.", job=ended.id, **data)
-        made.log = log
-        return made
-
-    def __str__(self) -> str:
-        tail = "\n".join(self.log.splitlines()[-20:])
-        return f"{self.message}\n{tail}" if tail else self.message
-
-
 class Job(Generic[R]):
     """One job. R: what its function returns; None of a command."""
 
-    def __init__(self, client: Client, number: int, *, returns: bool = False) -> None:
-        self.client = client
+    def __init__(self, core: ServerCore, number: int, *, returns: bool = False) -> None:
+        self.core = core
         self.id = number
         self.returns = returns
 
     def status(self) -> JobInFull:
         """All that is known of it now, with attempts and events. Raises LodesmanError."""
-        return self.client.status(self)
+        return self.core.status(self.id)
 
     @property
     def state(self) -> JobState:
@@ -73,27 +40,27 @@ class Job(Generic[R]):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended, `timeout` seconds at most; returns whether it has. Raises LodesmanError."""
-        return self.client.wait([self], timeout)
+        return self.core.wait([self.id], timeout)
 
     def result(self, timeout: float | None = None) -> R:
         """What its function returned, once it has ended. Raises what the function raised; JobFailed; TimeoutError."""
-        return self.client.result(self, timeout)
+        return cast("R", self.core.result(self.id, timeout, returns=self.returns))
 
     def output(self, directory: str | Path) -> Path:
         """Fetch what it wrote into directory/ID, and return that. Raises LodesmanError, FileExistsError."""
-        return self.client.output(self, directory)
+        return self.core.output(self.id, directory)
 
     def logs(self) -> str:
         """The last 64 kB of its standard output and error, also while it runs. Raises LodesmanError."""
-        return self.client.logs(self)
+        return self.core.logs(self.id)
 
     def why(self) -> JobWaits | JobWaitsNot:
         """Why it waits, and what would let it run: `summary`, `verdict`, `chain` ... Raises LodesmanError."""
-        return self.client.why(self)
+        return self.core.why(self.id)
 
     def cancel(self, reason: str = "") -> bool:
         """Kill it; returns whether it had not ended. Raises LodesmanError."""
-        return bool(self.client.cancel([self], reason))
+        return bool(self.core.cancel([self.id], reason))
 
     def __repr__(self) -> str:
         return f"<Job {self.id}>"
@@ -115,8 +82,8 @@ class Job(Generic[R]):
 class Jobs(Sequence[Job[R]]):
     """The jobs of one submission, in the order of their indexes."""
 
-    def __init__(self, client: Client, ids: range, *, returns: bool = False) -> None:
-        self.client = client
+    def __init__(self, core: ServerCore, ids: range, *, returns: bool = False) -> None:
+        self.core = core
         self.ids = ids
         self.returns = returns
 
@@ -129,16 +96,16 @@ class Jobs(Sequence[Job[R]]):
     def __getitem__(self, index: slice) -> Jobs[R]: ...
     def __getitem__(self, index: int | slice) -> Job[R] | Jobs[R]:
         if isinstance(index, slice):
-            return Jobs(self.client, self.ids[index], returns=self.returns)
-        return Job(self.client, self.ids[index], returns=self.returns)
+            return Jobs(self.core, self.ids[index], returns=self.returns)
+        return Job(self.core, self.ids[index], returns=self.returns)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""
-        return self.client.wait(self, timeout)
+        return self.core.wait(self.ids, timeout)
 
     def states(self) -> dict[JobState, int]:
         """How many are in which state now. Raises LodesmanError."""
-        return self.client.states(self)
+        return self.core.states(self.ids)
 
     def results(self, timeout: float | None = None) -> Iterator[R]:
         """What their functions returned, in the order of the jobs, each as soon as those before it are there. Raises as
@@ -149,15 +116,17 @@ class Jobs(Sequence[Job[R]]):
 
     def as_completed(self, timeout: float | None = None) -> Iterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError, TimeoutError."""
-        return self.client.as_completed(self, timeout)
+        return (
+            Job(self.core, one, returns=self.returns) for one in self.core.as_completed(self.ids, timeout)
+        )
 
     def output(self, directory: str | Path) -> list[Path]:
         """Fetch what they wrote into directory/ID. Raises as `Job.output`."""
-        return [self.client.output(job, directory) for job in self]
+        return [self.core.output(job, directory) for job in self.ids]
 
     def cancel(self, reason: str = "") -> int:
         """Kill those that have not ended; returns their number. Raises LodesmanError."""
-        return self.client.cancel(self, reason)
+        return self.core.cancel(self.ids, reason)
 
     def __repr__(self) -> str:
         first, last = self.ids[0], self.ids[-1]

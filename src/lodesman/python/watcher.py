@@ -49,6 +49,7 @@ class Watcher:
     def when_ended(self, job: int, act: Callable[[Ended], None]) -> None:
         """Any thread may ask."""
         with self._changed:
+            client = self._caller.client  # made once, whichever thread comes first
             new = job not in self._wanted
             self._wanted.setdefault(job, []).append(act)
             if self._thread is None:
@@ -56,7 +57,7 @@ class Watcher:
                 self._thread.start()
             self._changed.notify()
         if new:
-            self._caller.client.abort()  # the question that is under way does not name it
+            client.abort()  # the question that is under way does not name it
 
     def close(self) -> None:
         """Wait no more; functions that were not called are not called any more."""

@@ -59,10 +59,10 @@ class Transaction(MemoryChanges):
     `later` collects rows per statement and runs them as one executemany before anything is read and
     before the commit. `undo` holds inverse operations on memory; `answer` answers a parked claim after the
     commit, and `afterwards` runs there. `now` is the time of the batch. `moves`: the changes of jobs' states, None if no
-    client waits for jobs.
+    client waits for jobs; `ended`: the jobs that have ended, as (submission, first, last).
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "moves", "now")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "ended", "moves", "now")
 
     def __init__(self, db: Writer, now: float, *, follows: bool = False) -> None:
         super().__init__()
@@ -73,6 +73,7 @@ class Transaction(MemoryChanges):
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
+        self.ended: list[tuple[int, int, int]] = []
 
     def holds_changed(self) -> None:
         """Jobs that wait in some task queue are Held with it from now on, or not any more."""

@@ -331,6 +331,8 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         if held.by == "admin":
             return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
         return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
+    if reason is MainReason.WAITS_FOR_JOBS:
+        return f"{queues}, and it waits for {facts.parents or 'other jobs'}."
     if reason is MainReason.LIMITED:
         return f"{queues}, and it waits for a limit: {facts.limits.buckets[0].text}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(

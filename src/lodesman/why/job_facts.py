@@ -39,7 +39,8 @@ class JobFacts(SnapshotFacts):
 
     `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
     they were evaluated. `misfits`: what the ads of sites say that keeps it away, with the queues. `competing`: its `groups`
-    compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `limits`: those that keep it
+    compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `parents`: the jobs
+    that it waits for, in words. `limits`: those that keep it
     from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
     `part` of them.
     """
@@ -50,6 +51,7 @@ class JobFacts(SnapshotFacts):
     more_ahead: bool
     held: Holding | None
     limits: Limited
+    parents: str = ""
     served: int
     evaluated_at: float | None
     misfits: Sequence[Plane] = ()
@@ -161,9 +163,12 @@ class JobFacts(SnapshotFacts):
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
-        if reason is MainReason.IMPOSSIBLE or not (self.held or self.is_limited(reason)):
+        waits = self.exclusions.key.waits_for_jobs
+        if reason is MainReason.IMPOSSIBLE or not (self.held or waits or self.is_limited(reason)):
             return reason
-        return MainReason.HELD if self.held else MainReason.LIMITED
+        if self.held:
+            return MainReason.HELD
+        return MainReason.WAITS_FOR_JOBS if waits else MainReason.LIMITED
 
     def is_limited(self, reason: MainReason) -> bool:
         """Whether limits keep it from starting wherever pilots are or may be sent; `reason`: why it waits but for them."""

@@ -291,6 +291,8 @@ def _offers(now: PilotNow) -> PilotStep:
 def _limit(name: str) -> str:
     if name == MainReason.IMPOSSIBLE:
         return "Held, since no configured queue can run it"
+    if name == MainReason.WAITS_FOR_JOBS:
+        return "waiting for other jobs"
     return name or "a limit is full"
 
 

@@ -51,6 +51,7 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.NO_SUBMISSION_POOL: f"time, as submissions end; or {_SERVER}: the submission pools",
     MainReason.NO_ROOM: _STARTS_OR_ENDS,
     MainReason.SITE_GATE: _SITE_OPENS,
+    MainReason.WAITS_FOR_JOBS: "time, as the jobs that it waits for end",
     MainReason.HELD: "you, or another user who may control the job: lode release",
     MainReason.PILOT_EXPECTED: NO_ACTION,
     MainReason.PILOT_COMING: NO_ACTION,
@@ -100,6 +101,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
+        MainReason.WAITS_FOR_JOBS,
     }
 )
 """Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for

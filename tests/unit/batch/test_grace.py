@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from lodesman.background.launch import SubmissionPools
+from lodesman.background import launch
 from lodesman.batch.local import GRACE_SECONDS, LocalBackend
 from lodesman.daemon import background
 from lodesman.pilot.context import PilotOptions
@@ -26,6 +26,6 @@ def test_that_is_what_pilots_get():
         .split("LocalBackend(")[1]
         .split(")")[0]
     )
-    told = inspect.getsource(SubmissionPools._common)
+    told = inspect.getsource(launch.common_of)
     assert "kill_grace_s" not in told
     assert "flush_s" not in told

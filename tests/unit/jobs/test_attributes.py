@@ -30,7 +30,13 @@ def test_no_spelling_stands_for_two_attributes():
 
 def test_key_attributes_are_those_of_the_task_queue_key():
     of_the_key = {field.name for field in fields(TaskQueueKey)}
-    assert KEY_FIELDS - {"requirements"} == of_the_key - {"owner", "group", "vo", "submit_pool"}
+    assert KEY_FIELDS - {"requirements"} == of_the_key - {
+        "owner",
+        "group",
+        "vo",
+        "submit_pool",
+        "waits_for_jobs",
+    }
 
 
 def test_every_attribute_says_what_would_be_right():

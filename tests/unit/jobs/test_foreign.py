@@ -15,7 +15,7 @@ NAMES = [name for names in _TABLE for name in names.split()]
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Dependencies", "when the other has ended"),
+        ("Dependencies", "give AfterOk"),
         ("Hold", "lode hold"),
         ("StartTime", "when it shall run"),
         ("begin", "when it shall run"),

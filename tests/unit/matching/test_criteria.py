@@ -273,7 +273,15 @@ def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
         "vo", "group", "owner", "pilot_type", "sites", "banned_sites", "grid_ces", "platforms", "submit_pool",
         "submission_pools", "job_type", "tags", "cores", "memory_mb", "norm_cpu_seconds", "job_class", "variant",
     }  # fmt: skip
-    tell_apart = {"project", "user_priority", "force_generic", "pe", "consumables", "expected_seconds"}
+    tell_apart = {
+        "project",
+        "user_priority",
+        "force_generic",
+        "pe",
+        "consumables",
+        "expected_seconds",
+        "waits_for_jobs",
+    }
     assert {field.name for field in fields(TaskQueueKey)} == decide | tell_apart
     assert len(CRITERIA) == len(decide)  # tags count twice, class and variant once
     assert len({criterion.name for criterion in CRITERIA}) == len(CRITERIA)

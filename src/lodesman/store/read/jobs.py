@@ -276,9 +276,27 @@ def resolution_of_class(db: Reader, submission: int, job_class: str) -> Resoluti
     return next((one for one in found if one.job_class == job_class), None)
 
 
-def stored_template(db: Reader, number: int) -> tuple[int, int, str]:
-    """(whether it holds placeholders, most attempts, what pilots are given as JSON) of a template."""
-    return db.only("SELECT expand, max_attempts, body FROM template WHERE id = ?", (number,))
+class StoredTemplate(NamedTuple):
+    """What is alike of jobs: `body`, what pilots are given as JSON; `fill` (`store.write.jobs.Fill`): what is filled in
+    there; `retry`: `jobs.retries`.
+    """
+
+    fill: int
+    max_attempts: int
+    body: str
+    retry: str | None
+
+
+def stored_template(db: Reader, number: int) -> StoredTemplate:
+    """The template of that number."""
+    found = db.only("SELECT expand, max_attempts, body, retry FROM template WHERE id = ?", (number,))
+    return StoredTemplate(*found)
+
+
+def retry_of(db: Reader, template: int) -> str | None:
+    """After which ends the jobs of a template are tried again (`jobs.retries`)."""
+    (text,) = db.only("SELECT retry FROM template WHERE id = ?", (template,))
+    return text  # type: ignore[no-any-return]
 
 
 def stored_members(db: Reader, submission: int) -> tuple[int, str]:

@@ -12,14 +12,17 @@ from msgspec import Struct
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
 from lodesman.jobs.followed import Moved
-from lodesman.jobs.spec import ACTIVE, may_move
+from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.dialect import by_index
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import StoredTemplate
 
 INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
 _INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
 max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
+_INSERT_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, max_attempts, reason)
+VALUES (?,?,?,?,?,1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
 reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
 # What was added for attempts that never began (`allow_another`) stays.
@@ -37,7 +40,7 @@ FROM job j JOIN submission s ON s.id = j.submission_id"""
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
-_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
+_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body, retry) VALUES (?,?,?,?,?)"
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
 # Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
@@ -155,6 +158,14 @@ def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
     )
 
 
+def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState, reason: str) -> None:
+    """Give a member of an array a row, in this state."""
+    tx.later(
+        _INSERT_MEMBER,
+        (job.id, job.submission_id, tq_id, job.template_id, state.value, tx.now, job.max_attempts, reason),
+    )
+
+
 def requeue_row(tx: Transaction, job_id: int) -> bool:
     """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
     return bool(tx.write(_REQUEUE, (job_id,)))
@@ -232,6 +243,8 @@ def force_move(
     queued = 1 if new is JobState.WAITING else None
     pilot = row.pilot_id if new in ACTIVE else None
     held = {JobState.HELD: admin, JobState.WAITING: False}.get(new)
+    if new in TERMINAL:
+        tx.ended.append((row.submission_id, row.id, row.id))
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
     if tx.moves is not None:
         tx.moves.append(Moved(row.id, row.id, row.state, new, data))
@@ -273,9 +286,9 @@ class Fill(IntEnum):
     INDEX = 2
 
 
-def insert_template(tx: Transaction, number: int, body: str, *, expand: Fill, max_attempts: int) -> None:
-    """Store what pilots are given."""
-    tx.later(_INSERT_TEMPLATE, (number, int(expand), max_attempts, body))
+def insert_template(tx: Transaction, number: int, new: StoredTemplate) -> None:
+    """Store what is alike of jobs."""
+    tx.later(_INSERT_TEMPLATE, (number, int(new.fill), *new[1:]))
 
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:

@@ -30,6 +30,8 @@ _BELONGINGS = (
     JOIN template t ON t.id BETWEEN s.first_template AND s.last_template WHERE s.id IN {GIVEN} LIMIT ?)""",
     f"""DELETE FROM event WHERE id IN (SELECT e.id FROM submission s JOIN event e
     ON e.last_job IS NOT NULL AND e.job_id BETWEEN s.base AND s.base + s.count - 1 WHERE s.id IN {GIVEN} LIMIT ?)""",
+    f"""DELETE FROM dependency WHERE (job_id, first, ok) IN (SELECT job_id, first, ok FROM dependency
+    WHERE submission_id IN {GIVEN} LIMIT ?)""",
     f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
     FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)""",
 )

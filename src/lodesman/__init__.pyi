@@ -1,0 +1,8 @@
+from lodesman.python import AsyncClient as AsyncClient
+from lodesman.python import Client as Client
+from lodesman.python import Job as Job
+from lodesman.python import JobExecutor as JobExecutor
+from lodesman.python import JobFailed as JobFailed
+from lodesman.python import Jobs as Jobs
+
+__version__: str
