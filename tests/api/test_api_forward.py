@@ -11,6 +11,7 @@ import pytest
 from lodesman.answers.jsv import JsvSection, VerifyBody
 from lodesman.answers.requests import SubmitBody
 from lodesman.api import hot, wire
+from lodesman.api.fairness import ORIGIN, origin_of
 from lodesman.api.hot import HotApp
 from lodesman.api.pulse import Pulse
 from lodesman.errors import InvalidJob, Unavailable
@@ -86,6 +87,16 @@ def test_headers_that_belong_to_one_connection_stay_on_it(house, upstream):
     for name in (b"connection", b"te", b"expect"):
         assert upstream.header(name) == []
     assert upstream.header(b"x-own") == [b"kept"]
+
+
+def test_the_address_of_the_client_comes_with_it_and_not_what_the_client_says(house, upstream):
+    upstream.start(says())
+    house.call("GET", "/v1/sites", token="ann", headers={"x-lode-origin": "10.9.9.9"})
+    assert upstream.header(ORIGIN) == [b"127.0.0.1"]
+    over_the_socket = {"client": None, "headers": [(ORIGIN, b"10.0.0.7")]}
+    assert origin_of(over_the_socket) == "10.0.0.7"
+    assert origin_of({**over_the_socket, "client": ("127.0.0.1", 1)}) == "127.0.0.1"
+    assert origin_of({"client": None, "headers": []}) == ""
 
 
 def test_a_body_is_passed_on(house, upstream):

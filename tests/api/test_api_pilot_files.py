@@ -168,7 +168,7 @@ def test_administrators_alone_make_them_and_the_trail_says_so(house):
     assert make(house, "ann").status == 403
     assert make(house, count=2, hours=3).status == 200
     (entry,) = house.get("/v1/audit?action=pilots-made", "admin")["entries"]
-    assert (entry["subject"], entry["by"]) == (QUEUE, "admin")
+    assert (entry["subject"], entry["by"], entry["origin"]) == (QUEUE, "admin", "127.0.0.1")
     assert entry["detail"].startswith("2 for VO lab, good until 1970-01-12")
 
 

@@ -48,6 +48,19 @@ def test_an_upload_to_a_full_disk_says_so(house, monkeypatch):
     assert (reply.status, reply.json["error"]["message"]) == (503, "The disk of the server is full.")
 
 
+def test_a_folder_that_is_not_the_servers_is_told_to_who_can_mend_it(house, monkeypatch, caplog):
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "/srv/lode-data/sandboxes")
+
+    monkeypatch.setattr(Path, "replace", refused)
+    reply = house.upload(CONTENT)
+    error = reply.json["error"]
+    assert (reply.status, error["hint"]) == (503, "Tell its administrators.")
+    assert "a file or folder of its own data" in error["message"]
+    assert "/srv" not in reply.body.decode()
+    assert "'/srv/lode-data/sandboxes'" in caplog.text
+
+
 def test_an_upload_may_be_repeated(house):
     for _ in range(3):
         assert house.upload(CONTENT).status == 200

@@ -4,6 +4,8 @@ import hashlib
 
 import pytest
 
+from lodesman.resources import load_resources
+
 
 @pytest.fixture
 def two(house):
@@ -75,6 +77,30 @@ def test_no_users_of_others_and_no_administrators(two):
     assert post(two, "users/disable", name="vera") == (409, "conflict")
     assert two.get("/v1/me", "admin")["admin"]
     assert two.get("/v1/me", "olaf")["vo"] == "other"
+
+
+def test_refusals_tell_nothing_of_other_vos(house):
+    house.core.policy = house.policy(
+        load_resources([("s.toml", """[group.physics]\nvo = "lab"\n[group.secret]\nvo = "other"\n""")])
+    )
+    house.user("vera", vo_admin=True)
+    house.user("olaf", "secret", vo="other")
+
+    def words(path, **body):
+        return house.call("POST", f"/v1/{path}", body, token="vera").body.decode()
+
+    told = [
+        words("users", name="eve", vo="other", groups=["physics"]),
+        words("users", name="eve", vo="other", groups=["secret"]),
+        words("users", name="eve", vo="lab", groups=["secret"]),
+        words("groups/users", group="physics", users=["olaf"]),
+    ]
+    assert "You administer VO lab" in told[0]
+    assert told[0] == told[1]
+    assert "VO lab has no group secret" in told[2]
+    assert "There is no user olaf in VO lab" in told[3]
+    assert "other" not in "".join(told)
+    assert "secret" not in told[1] + told[3]
 
 
 def test_they_stay_what_they_are_when_they_change_their_own_groups(two):

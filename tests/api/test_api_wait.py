@@ -189,10 +189,13 @@ def test_too_many_that_wait(house):
     house.submitted({})
     house.core.waits.limits = WaitLimits(waits=2, waits_in_all=3)
     waiting = [Waiting(house, "1"), Waiting(house, "1")]
-    assert ask(house, "1").code == "too-often"
+    refused = ask(house, "1")
+    assert (refused.code, "You have 2 requests" in refused.json["error"]["message"]) == ("too-often", True)
     waiting.append(Waiting(house, "1", "admin"))
     house.user("eve")
-    assert ask(house, "1", "admin").code == "too-often"
+    refused = ask(house, "1", "admin")
+    words = "There are 3 requests that wait for jobs, of all users together."
+    assert (refused.code, refused.json["error"]["message"]) == ("too-often", words)
     house.control("kill", 1)
     for one in waiting:
         assert one.answer()["over"]

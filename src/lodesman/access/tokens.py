@@ -53,11 +53,14 @@ def find_token(named: Path | None, environ: Mapping[str, str], here: Path) -> st
     local = here / _LOCAL_TOKEN
     if _is_ours(local):
         return read_token(local)
-    raise Unauthorized(
-        "There is no token.",
-        hint=f"Ask an administrator for one (lode token issue) and write it to {own}, readable by you alone; "
-        "or name its file: lode --token-file FILE.",
-    )
+    if _is_ours(local, private=False):
+        hint = f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
+    else:
+        hint = (
+            f"Ask an administrator for one (lode token issue) and write it to {own}, readable by you alone; "
+            "or name its file: lode --token-file FILE."
+        )
+    raise Unauthorized("There is no token.", hint=hint)
 
 
 def user_token_file(environ: Mapping[str, str]) -> Path:
@@ -89,10 +92,14 @@ def read_token(path: Path) -> str:
     return text
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a file that was found belongs to this user, and only the user can change it."""
+def _is_ours(path: Path, *, private: bool = True) -> bool:
+    """Whether a file that was found belongs to this user; `private`: and is for this user alone."""
     try:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return (
+        stat.S_ISREG(found.st_mode)
+        and found.st_uid == os.getuid()
+        and not (private and found.st_mode & 0o077)
+    )

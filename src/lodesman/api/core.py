@@ -45,6 +45,8 @@ from lodesman.store.read.pilots import PilotRow, pilots_in_queues
 
 log = logging.getLogger(__name__)
 
+# Of the hash of a token, in the audit trail.
+_SHOWN: Final = 12
 # The background process reports every 5 seconds. The first report may take longer: it has much to read.
 _SILENT_SECONDS: Final = 30.0
 _START_SECONDS: Final = 120.0
@@ -211,7 +213,7 @@ class Core:
                 raise unknown_token()
         except Unauthorized:
             if noted:
-                self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex())
+                self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex()[:_SHOWN])
             raise
         scope["principal"] = found
         return found

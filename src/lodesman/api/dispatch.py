@@ -220,9 +220,15 @@ def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
 
 
 def failed(path: str, bug: Exception) -> Answer:
-    """The answer to a request that met a full disk, or a bug, which is logged with its traceback."""
+    """The answer to a request that met a full disk, wrong rights, or a bug, which is logged with its traceback."""
     if isinstance(bug, OSError) and (refusal := refusal_of(bug, Path())):
         log.warning("a request failed: %s", refusal, extra={"path": path})
         return wire.error_answer(refusal)
-    log.error("a request failed", exc_info=bug, extra={"path": path})
-    return wire.error_answer(Unavailable("The server failed to answer this; its log says why."))
+    if isinstance(bug, PermissionError):
+        # Where its data are is for administrators.
+        log.error("the server may not use a file or folder of its own: %s", bug, extra={"path": path})
+        words = "The server may not use a file or folder of its own data, which its log names."
+    else:
+        log.error("a request failed", exc_info=bug, extra={"path": path})
+        words = "The server failed to answer this; its log says why."
+    return wire.error_answer(Unavailable(words, hint="Tell its administrators."))

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from lodesman.answers.accounts import AuditNote
-from lodesman.api.wire import Scope
+from lodesman.api.wire import Scope, header
 
 # Different addresses and tokens that are counted apart until they are noted.
 _MOST = 1_000
 _OTHERS = ("many addresses", "")
-_SHOWN = 12
 _WAIT_SECONDS = 1.0
+# Of a request that the hot process forwards: nobody else may say it.
+ORIGIN = b"x-lode-origin"
 _MOST_WAITING = 2_000
 
 
@@ -53,7 +54,7 @@ class Strangers:
         return True
 
     def refused(self, origin: str, token: str) -> None:
-        """A request from this address was refused. `token`: the beginning of its hash, '' without one."""
+        """A request from this address was refused. `token`: which one in words, or the beginning of its hash; '' without."""
         key = (origin, token)
         self._refused[key if key in self._refused or len(self._refused) < _MOST else _OTHERS] += 1
 
@@ -61,15 +62,15 @@ class Strangers:
         """What was counted since the last time."""
         found, self._refused = self._refused, Counter()
         return [
-            AuditNote("login-refused", token[:_SHOWN] or "no token", "", origin, count)
+            AuditNote("login-refused", token or "no token", "", origin, count)
             for (origin, token), count in found.items()
         ]
 
 
 def origin_of(scope: Scope) -> str:
-    """The address that a request comes from, '' if it has none."""
+    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
     client = scope.get("client")
-    return str(client[0]) if client else ""
+    return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
 
 
 _FEW = 100

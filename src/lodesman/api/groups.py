@@ -59,14 +59,16 @@ async def use_shares(core: Core) -> None:
 
 @serves(calls.SET_GROUP_USERS)
 async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> GroupRow:
-    body, who = request.body, request.who
+    body, who, reach = request.body, request.who, reach_of(request.who)
     group, users = _group_to_change(core, body.group, who), list_users(core.reader)
     if body.how == "add":
-        for vo in sorted({user.vo for user in users if user.name in body.users}):
-            check_membership(core.policy.config, vo, [group.name])
+        for vo in sorted(
+            {user.vo for user in users if user.name in body.users and reach.vo in ("", user.vo)}
+        ):
+            check_membership(core.policy.config, vo, [group.name], reach)
     act = add_members if body.how == "add" else remove_members
     command = Change(
-        partial(act, group=group.name, users=body.users, by=who.name, reason=body.reason, reach=reach_of(who))
+        partial(act, group=group.name, users=body.users, by=who.name, reason=body.reason, reach=reach)
     )
     word = "with" if body.how == "add" else "without"
     detail = f"{word} {', '.join(body.users)}; {body.reason}"

@@ -33,7 +33,7 @@ from lodesman.api import (
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.fairness import origin_of
+from lodesman.api.fairness import ORIGIN, origin_of
 from lodesman.api.pulse import Pulse
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
 from lodesman.client.exchange import HttpAnswer, fault_of
@@ -238,7 +238,8 @@ async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> N
 def _head(scope: Scope) -> bytes:
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     lines = [scope["method"].encode() + b" " + scope["raw_path"].split(b"?")[0] + query + b" HTTP/1.1"]
-    lines += [name + b": " + value for name, value in scope["headers"] if name not in _HOP]
+    lines += [name + b": " + value for name, value in scope["headers"] if name not in _HOP and name != ORIGIN]
+    lines.append(ORIGIN + b": " + origin_of(scope).encode())
     chunked = wire.header(scope, b"transfer-encoding")
     if chunked or (scope["method"] in ("POST", "PUT", "PATCH") and not wire.header(scope, b"content-length")):
         raise InvalidRequest("The request needs a Content-Length.")

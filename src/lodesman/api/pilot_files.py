@@ -9,6 +9,7 @@ from lodesman.answers.nodes import utc
 from lodesman.answers.pilot_files import MadePilot, PilotFiles, PilotFilesBody
 from lodesman.api.auth import vo_of
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.fairness import origin_of
 from lodesman.api.read_side import ReadSide
 from lodesman.background.pilot_files import check_room, new_pilots, notices_of, text_of
 from lodesman.background.sites import exact_node, find_node
@@ -32,9 +33,8 @@ async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]
         raise Conflict(f"{queue} is {closed}.", hint="Open it first: lode site open")
     rows, files = new_pilots(offer, side.pilot_settings, body.count, body.hours * 3_600)
     words = f"{body.count} for VO {vo}, good until {utc(now + body.hours * 3_600)}"
-    await side.ask_hot(
-        inner_calls.NOTE, [AuditNote("pilots-made", str(queue), request.who.name, detail=words)]
-    )
+    note = AuditNote("pilots-made", str(queue), request.who.name, origin_of(request.scope), detail=words)
+    await side.ask_hot(inner_calls.NOTE, [note])
     await side.ask_hot(inner_calls.PREPARE_PILOTS, rows)
     stored = [pilot_by_stamp(side.db, row.stamp) for row in rows]
     return PilotFiles(

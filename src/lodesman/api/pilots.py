@@ -73,7 +73,7 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
             Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
         )
     except Unauthorized:
-        core.strangers.refused(origin_of(request.scope), _JOIN_TOKEN)
+        core.strangers.refused(origin_of(request.scope), f"{_JOIN_TOKEN} of pilot {row.id}")
         raise
     core.joined(joined.row, hash_token(joined.token))
     return pilots.PilotJoined(

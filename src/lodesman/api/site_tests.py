@@ -7,6 +7,7 @@ from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Nothing
 from lodesman.answers.site_tests import SiteTest, SiteTestAt, SiteTestBody
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.fairness import origin_of
 from lodesman.api.read_side import ReadSide
 from lodesman.background.sites import exact_node, find_node
 from lodesman.errors import InvalidRequest
@@ -23,7 +24,8 @@ async def _test_site(side: ReadSide, request: Request[Nothing, SiteTestBody]) ->
             "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="path"
         )
     node = find_node(tree, body.path) if body.path else exact_node(tree, given)
-    await side.ask_hot(inner_calls.NOTE, [AuditNote("site-tested", str(node), request.who.name)])
+    note = AuditNote("site-tested", str(node), request.who.name, origin_of(request.scope))
+    await side.ask_hot(inner_calls.NOTE, [note])
     mask = side.keeper.mask(side.db)
     return side.site_tests.begin(node, side.policy, mask, seconds=body.seconds, now=side.clock())
 

@@ -217,7 +217,7 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 @serves(calls.ADD_USER)
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
-    check_membership(core.policy.config, body.vo, body.groups)
+    check_membership(core.policy.config, body.vo, body.groups, reach_of(request.who))
     command = Change(
         add_account, body.name, body.vo, body.groups, admin=body.admin, vo_admin=body.vo_admin, by=request.who.name,
         reach=reach_of(request.who),

@@ -116,12 +116,9 @@ class Waits:
         if self.closed:
             raise ending()
         limits = self.limits
-        if self._waits[name] >= limits.waits or self._waits.total() >= limits.waits_in_all:
-            raise _too_many(min(limits.waits, limits.waits_in_all), "requests that wait for jobs")
-        if stream and (
-            self._streams[name] >= limits.streams or self._streams.total() >= limits.streams_in_all
-        ):
-            raise _too_many(min(limits.streams, limits.streams_in_all), "streams of events")
+        _check_room(self._waits, name, limits.waits, limits.waits_in_all, "requests that wait for jobs")
+        if stream:
+            _check_room(self._streams, name, limits.streams, limits.streams_in_all, "streams of events")
         counters = (self._waits, self._streams) if stream else (self._waits,)
         for counter in counters:
             counter[name] += 1
@@ -140,7 +137,7 @@ class Waits:
         """Around a request of this user: the watch stays as long. Raises TooOften."""
         of, parts = self._of[watch], len(watch.ranges)
         if self._parts[name] + parts > _MOST_PARTS_OF_ONE:
-            raise _too_many(_MOST_PARTS_OF_ONE, "jobs and ranges that your requests wait for")
+            raise _too_many(_MOST_PARTS_OF_ONE, "jobs and ranges that requests wait for")
         self._parts[name] += parts
         of.users += 1
         try:
@@ -344,9 +341,17 @@ def ending() -> Unavailable:
     return Unavailable("The server is shutting down.", hint="Ask again when it is back.")
 
 
+def _check_room(there: Counter[str], name: str, most: int, in_all: int, what: str) -> None:
+    """Raises TooOften if a user, or all users together, have as many as they may."""
+    if there[name] >= most:
+        raise _too_many(most, what)
+    if there.total() >= in_all:
+        raise TooOften(f"There are {in_all:,} {what}, of all users together.", hint="Try again later.")
+
+
 def _too_many(most: int, what: str) -> TooOften:
     return TooOften(
-        f"There are {most:,} {what} already.", hint="End some of them, or wait for more jobs with one."
+        f"You have {most:,} {what} already.", hint="End some of them, or wait for more jobs with one."
     )
 
 

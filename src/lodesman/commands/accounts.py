@@ -36,7 +36,7 @@ def add_account(
     if not groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
     if reach.vo and (vo != reach.vo or admin or vo_admin):
-        raise Forbidden(f"You administer VO {reach.vo}: its users, but no administrators.")
+        raise _out_of_reach(reach)
     before = accounts.user_named(tx.reader(), name)
     if before is not None and reach.vo and before.vo != reach.vo:
         raise Forbidden(f"User {name} is one of another VO.", hint="Choose another name.")
@@ -46,6 +46,10 @@ def add_account(
     vo_admin = vo_admin or (bool(reach.vo) and name == reach.user)
     accounts.put_user(tx, name, vo, groups, admin=admin, vo_admin=vo_admin)
     note_members(tx, name, [] if before is None else before.groups, groups, by=by, reason="")
+
+
+def _out_of_reach(reach: Reach) -> Forbidden:
+    return Forbidden(f"You administer VO {reach.vo}: its users, but no administrators.")
 
 
 def check_reach(user: UserRow, reach: Reach) -> None:
@@ -156,19 +160,24 @@ NAME = re.compile(r"[A-Za-z0-9._@-]+")
 SHOWN = 20
 
 
-def check_membership(config: ResourceConfig, vo: str, groups: Collection[str]) -> None:
+def check_membership(
+    config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
+) -> None:
     """Raises InvalidRequest for a VO that the configuration does not know and for a group that is not one of the VO,
-    with those that it knows, the nearest first. What the configuration says nothing of only needs to be a name.
+    with those that it knows, the nearest first; Forbidden for a VO out of reach, of which nothing is told. What the
+    configuration says nothing of only needs to be a name.
     """
+    if reach.vo and vo != reach.vo:
+        raise _out_of_reach(reach)
     vos = set(known_vos(config))
     if vos and vo not in vos:
         raise InvalidRequest(f"The configuration has no VO {vo}.", hint=_nearest("VOs", vo, vos))
     known = {name for name, group in config.groups.items() if group.vo in ("", vo)}
     for name in groups:
-        if name in config.groups and name not in known:
+        if name in config.groups and name not in known and not reach.vo:
             message = f"Group {name} belongs to VO {config.groups[name].vo}, not to {vo}."
             raise InvalidRequest(message, hint=_nearest("Groups", name, known))
-        if known and name not in known:
+        if (known or name in config.groups) and name not in known:
             raise InvalidRequest(f"VO {vo} has no group {name}.", hint=_nearest("Groups", name, known))
     for name in (vo, *groups):
         if name not in vos and name not in known and not NAME.fullmatch(name):

@@ -92,9 +92,10 @@ def test_a_file_that_others_can_read_is_refused(tmp_path, mode):
 
 
 def test_a_foreign_or_open_token_lying_about_is_not_taken(tmp_path, environ):
-    write(tmp_path / "lode-data" / "admin.token", mode=0o644)
-    with pytest.raises(Unauthorized):
+    open_to_all = write(tmp_path / "lode-data" / "admin.token", mode=0o644)
+    with pytest.raises(Unauthorized) as refused:
         find_token(None, environ, tmp_path)
+    assert f"chmod 600 {open_to_all}" in refused.value.hint
     (tmp_path / "lode-data" / "admin.token").unlink()
     (tmp_path / "lode-data" / "admin.token").symlink_to(write(tmp_path / "elsewhere"))
     with pytest.raises(Unauthorized):
