@@ -169,8 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as fault:
         context = getattr(fault, "ctx", None)
         path = context.command_path if context is not None else "lode"
-        text = plain(fault.format_message()).rstrip(".")
-        click.echo(f"lode: {text}. See: {path} --help", err=True)
+        # Click writes choices on lines of their own.
+        text = plain(fault.format_message().replace("\n\t", " ")).rstrip(".")
+        end = "" if text.endswith("?") else "."
+        click.echo(f"lode: {text}{end} See: {path} --help", err=True)
         return fault.exit_code
     except LodesmanError as fault:
         return _refused(fault, session)
