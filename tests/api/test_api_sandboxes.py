@@ -55,7 +55,7 @@ def test_a_folder_that_is_not_the_servers_is_told_to_who_can_mend_it(house, monk
     monkeypatch.setattr(Path, "replace", refused)
     reply = house.upload(CONTENT)
     error = reply.json["error"]
-    assert (reply.status, error["hint"]) == (503, "Tell its administrators.")
+    assert (reply.status, error["hint"]) == (503, "Ask its administrators.")
     assert "a file or folder of its own data" in error["message"]
     assert "/srv" not in reply.body.decode()
     assert "'/srv/lode-data/sandboxes'" in caplog.text

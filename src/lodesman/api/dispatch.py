@@ -231,4 +231,4 @@ def failed(path: str, bug: Exception) -> Answer:
     else:
         log.error("a request failed", exc_info=bug, extra={"path": path})
         words = "The server failed to answer this; its log says why."
-    return wire.error_answer(Unavailable(words, hint="Tell its administrators."))
+    return wire.error_answer(Unavailable(words, hint="Ask its administrators."))

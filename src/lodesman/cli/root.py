@@ -188,8 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as fault:
         context = getattr(fault, "ctx", None)
         path = context.command_path if context is not None else "lode"
-        # Click's own suggestions: "(Did you mean one of: '--set', '--site'?)".
-        text = _SUGGESTION.sub(r"\1", plain(fault.format_message())).rstrip(".")
+        # Click writes choices on lines of their own, and its suggestions so: "(Did you mean one of: '--set', '--site'?)".
+        text = _SUGGESTION.sub(r"\1", plain(fault.format_message().replace("\n\t", " "))).rstrip(".")
         mark = "" if text.endswith("?") else "."
         click.echo(f"lode: {text}{mark} See: {path} --help", err=True)
         return fault.exit_code

@@ -164,7 +164,7 @@ def check_membership(
     config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
 ) -> None:
     """Raises InvalidRequest for a VO that the configuration does not know and for a group that is not one of the VO,
-    with those that it knows, the nearest first; Forbidden for a VO out of reach, of which nothing is told. What the
+    with those that it knows, the nearest first; Forbidden for a VO out of reach, of which it says nothing. What the
     configuration says nothing of only needs to be a name.
     """
     if reach.vo and vo != reach.vo:

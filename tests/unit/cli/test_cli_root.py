@@ -248,3 +248,10 @@ def test_completion_knows_commands_and_states():
     assert result.stdout.strip() == "plain,release"
     result = run_process(_LODE_COMPLETE="bash_complete", COMP_WORDS="lode status --state Run", COMP_CWORD="3")
     assert result.stdout.strip() == "plain,running"
+
+
+def test_a_wrong_call_is_one_plain_sentence_and_where_to_look(lode):
+    missing = lode("queue", "breaker", "A/b/c")
+    words = "lode: Missing argument '{open|close|auto}'. Choose from: open, close, auto. See: lode queue breaker --help\n"
+    assert (missing.code, missing.err) == (2, words)
+    assert "Did you mean '--sort'? See: lode pilot ls --help\n" in lode("pilot", "ls", "--state", "x").err
