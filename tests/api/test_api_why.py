@@ -227,7 +227,7 @@ def test_a_job_that_does_not_wait(house, array):
     house.control("kill", 1, reason="enough")
     told = why(house, 1)
     assert told["verdict"] is None
-    assert "Killed: enough" in told["summary"]
+    assert told["summary"] == "It is Killed and does not wait: enough."
 
 
 def test_how_many_wait_before_it(house):
