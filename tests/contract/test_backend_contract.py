@@ -163,7 +163,9 @@ def test_cancelling_twice_and_after_the_end(kit):
     pilots = kit.submit(f"read line < {kit.gate()}")
     kit.running(pilots, 1)
     kit.backend.cancel(pilots)
-    assert one(kit.backend.cancel(pilots)) in {CancelOutcome.ORDERED, CancelOutcome.ENDED}
+    # Of one that has ended there may be no record yet.
+    again = one(kit.backend.cancel(pilots))
+    assert again in {CancelOutcome.ORDERED, CancelOutcome.ENDED, CancelOutcome.UNKNOWN}
     kit.wait_for(pilots, NativeState.ENDED)
     assert one(kit.backend.cancel(pilots)) is CancelOutcome.ENDED
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tests.contract.test_backend_contract import one
+from tests.e2e.conftest import wait_until
 from tests.kits.backend_kit import Kit
 from tests.kits.htcondor_kit import SERVICE, htcondor_kit, runner, service
 
@@ -33,6 +34,7 @@ def run(kit: Kit, *words: str, account: str = "lode") -> str:
 def test_an_evicted_pilot_never_starts_again(kit):
     pilots = kit.submit(f"echo ran >> {kit.place}/log; read line < {kit.gate()}")
     kit.running(pilots, 1)
+    wait_until((kit.place / "log").exists, "the first words of the pilot", patience=kit.patience)
     run(kit, "condor_vacate_job", "-fast", one(pilots))
     status = one(kit.wait_for(pilots, NativeState.ENDED))
     assert "PeriodicRemove" in status.detail

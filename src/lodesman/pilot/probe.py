@@ -39,9 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, required=True, help="what to test")
     parser.add_argument("--copy", type=int, default=0, help="not used")
     parser.add_argument("--remove", action="store_true", help="remove the folder at the end")
+    parser.add_argument("--notice", type=int, default=0, help="not used")
     options = parser.parse_args(arguments)
     folder = Path.cwd()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, lambda *_: sys.exit(0))
     try:
         wanted = json.loads(options.file.read_bytes())

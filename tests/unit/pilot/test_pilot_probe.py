@@ -84,7 +84,7 @@ def command(archive, folder, python=sys.executable, *, named="python3", **wanted
     folder.mkdir(exist_ok=True)
     file = folder / "pilot.json"
     file.write_text(json.dumps({"python": named, **wanted}))
-    return [python, "-I", str(archive), "--file", str(file), "--copy", "1", "--remove"]
+    return [python, "-I", str(archive), "--file", str(file), "--copy", "1", "--remove", "--notice", "120"]
 
 
 def run(archive, tmp_path, python=sys.executable, **wanted):
