@@ -39,6 +39,7 @@ def main() -> int:
             answer = cloudpickle.dumps((False, fault, text))
             pickle.loads(answer)
         except Exception:
+            # What cannot travel, or be read again, arrives as its words.
             answer = cloudpickle.dumps((False, RuntimeError(f"{type(fault).__name__}: {fault}"), text))
         good = False
     with open("result.pkl", "wb") as file:
