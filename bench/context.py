@@ -17,8 +17,9 @@ from bench.world import GRID, Size, Workload, build, resources
 
 @dataclass(slots=True)
 class Context:
-    """One run of the benchmark on one kind of database. `dirac`: the harness of the peer, or a report of it. `pgqueuer`: a
-    Python that has it. `postgresql`: where worlds are stored, if not in files.
+    """One run of the benchmark on one kind of database. `dirac`: the harness of the peer, or a report of it. `pgqueuer`,
+    `hyperqueue`: a Python that has it. `before`: a checkout of the commit to compare with. `postgresql`: where worlds
+    are stored, if not in files.
     """
 
     home: Path
@@ -28,6 +29,8 @@ class Context:
     say: Callable[[str], None]
     dirac: Path | None = None
     pgqueuer: Path | None = None
+    hyperqueue: Path | None = None
+    before: Path | None = None
     postgresql: PostgresServer | None = None
     prelude: str = ""
     server_core: int | None = None

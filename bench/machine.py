@@ -11,14 +11,15 @@ from typing import Any
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def process_cpu(pid: int) -> float:
-    """CPU seconds of one process so far; 0 if it is gone."""
+def process_cpu(pid: int, *, waited: bool = False) -> float:
+    """CPU seconds of one process so far, or of the children that it has `waited` for; 0 if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0.0
     words = text.rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / TICKS
+    user = 13 if waited else 11
+    return (int(words[user]) + int(words[user + 1])) / TICKS
 
 
 def resident_mb(pid: int) -> float:

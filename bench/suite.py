@@ -31,6 +31,7 @@ from bench.rows import (
     latency,
     limits,
     packing,
+    payloads,
     peer,
     pgqueuer,
     plan,
@@ -64,6 +65,8 @@ ROWS: dict[str, Row] = {
     "jsv-submit": jsv.submissions,
     "limits": limits.measure,
     "latency": latency.measure,
+    **{name: kind.measure for name, kind in payloads.KINDS.items()},
+    "payloads-mixed": payloads.measure_mixed,
     "isolation": isolation.measure,
     "fairness": fairness.measure,
     "packing": packing.measure,
@@ -109,6 +112,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--pgqueuer", type=Path, metavar="PYTHON", help="a Python that has pgqueuer, asyncpg and uvloop"
     )
     parser.add_argument(
+        "--hyperqueue",
+        type=Path,
+        metavar="PYTHON",
+        help="a Python that has hyperqueue, for the rows payloads",
+    )
+    parser.add_argument(
+        "--before", type=Path, metavar="FOLDER",
+        help="a checkout of another commit of this program, which the rows payloads measure in turn",
+    )  # fmt: skip
+    parser.add_argument(
         "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"
     )
     parser.add_argument("--prelude", default="", help="Python that the server runs first, for experiments")
@@ -137,6 +150,8 @@ def main(arguments: list[str] | None = None) -> int:
             say=lambda text: print(f"... {text}", file=sys.stderr, flush=True),
             dirac=given.dirac,
             pgqueuer=given.pgqueuer,
+            hyperqueue=given.hyperqueue,
+            before=given.before and given.before.absolute(),
             prelude=given.prelude,
             server_core=given.server_core,
         )
