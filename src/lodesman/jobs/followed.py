@@ -121,8 +121,8 @@ class JobWatch:
         for batch, moved in since:
             self.moved(batch, moved)
 
-    def moved(self, batch: int, moved: Moved) -> int:
-        """Take in a change of that commit; returns how many of the jobs here it was about."""
+    def moved(self, batch: int, moved: Moved, count: int | None = None) -> int:
+        """Take in a change of that commit; returns how many of the jobs here it was about: `count`, if that is known."""
         if self._since is not None:
             self._since.append((batch, moved))
             return 0
@@ -131,7 +131,8 @@ class JobWatch:
         if moved.first == 0:
             self.doubtful = self.doubtful or self.states[JobState.WAITING] > 0
             return 0
-        count = sum(map(len, self.parts(moved.first, moved.last)))
+        if count is None:
+            count = sum(map(len, self.parts(moved.first, moved.last)))
         if count:
             self.version += 1
             self.states[moved.old] -= count
@@ -185,14 +186,16 @@ class Followed:
         touched: dict[JobWatch, list[Moved]] = {}
         for move in moves:
             single = move.first == move.last and move.first > 0
+            count = 1 if single else None
             for watch in self._of_job(move.first) if single else self.watches.values():
-                if watch.moved(batch, move) or watch.doubtful:
+                if watch.moved(batch, move, count) or watch.doubtful:
                     touched.setdefault(watch, []).append(move)
         return touched
 
-    def _of_job(self, job: int) -> Iterable[JobWatch]:
-        found = (self._at.get((job >> level) << _LEVEL_BITS | level, ()) for level in self._levels)
-        return [watch for watches in found for watch in watches]
+    def _of_job(self, job: int) -> Sequence[JobWatch]:
+        at = self._at
+        found = [at[key] for level in self._levels if (key := job >> level << _LEVEL_BITS | level) in at]
+        return found[0] if len(found) == 1 else [watch for watches in found for watch in watches]
 
 
 def _blocks(ranges: Iterable[range]) -> Iterator[tuple[int, int]]:

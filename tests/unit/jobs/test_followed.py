@@ -114,3 +114,14 @@ def test_watches_that_are_dropped_leave_nothing_behind():
     for watch in made:
         followed.drop(watch)
     assert (followed.watches, followed.ranges, followed._at, +followed._levels) == ({}, 0, {}, {})
+
+
+def test_a_single_job_is_found_by_its_number_and_no_range_is_walked(monkeypatch):
+    followed, states = Followed(), dict.fromkeys(range(1, 2_000), W)
+    whole = watching(followed, [range(1, 2_000)], states)
+    few = watching(followed, [range(5, 9), range(700, 702)], states)
+    other = watching(followed, [range(9, 700)], states)
+    monkeypatch.setattr(JobWatch, "parts", lambda *_: 1 / 0)
+    moves = [Moved(701, 701, W, M), Moved(8, 8, W, M), Moved(1, 1, W, M)]
+    assert followed.moved(1, moves) == {whole: moves, few: moves[:2]}
+    assert (whole.states[M], few.states[M], other.states[M]) == (3, 2, 0)
