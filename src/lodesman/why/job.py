@@ -26,7 +26,7 @@ from lodesman.submission import never_text
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
-from lodesman.why.verdict import counted, excluded, sentence, span
+from lodesman.why.verdict import counted, excluded, lasting, sentence, span
 
 _SHOWN: Final = 5
 _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
@@ -222,14 +222,15 @@ def _limits(facts: JobFacts) -> JobStep:
         )
         return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
     who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
-    text = f"Held for {span(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
+    text = f"Held{lasting(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
     return JobStep("limits", False, text, held.seconds, limits=[held])
 
 
 def _full(one: FullBucket, facts: JobFacts) -> str:
     """With the time: it may be longer, if others used it before."""
     seconds = None if one.since is None else facts.age(one.since)
-    return one.text if seconds is None else f"{one.text}; full for at least {span(seconds)}"
+    known = lasting(seconds or 0.0, "at least ")
+    return f"{one.text}; full{known}" if known else one.text
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
@@ -252,7 +253,7 @@ def _gates(facts: JobFacts) -> JobStep:
         return JobStep("gates", None, facts.undecided(), at, closed=[])
     open_here, closed = facts.open_here.bit_count(), _closed(facts)
     text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
-    text += f"; {closed[0].queues} closed because {closed[0].text}" if closed else ""
+    text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
     text += "" if seconds is None else f"; load reported by {source} {span(seconds)} ago"
     text += f"; no submission pool takes its pilots: {_refusals(facts)}" if facts.refusals else ""

@@ -297,6 +297,12 @@ def span(seconds: float) -> str:
     return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
 
 
+def lasting(seconds: float, bound: str = "") -> str:
+    """` for 5 s`; '' for less than half a second."""
+    words = span(seconds)
+    return "" if words == "0 s" else f" for {bound}{words}"
+
+
 def counted(n: int, noun: str) -> str:
     """`1 job`, `3 jobs`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
