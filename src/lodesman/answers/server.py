@@ -108,6 +108,7 @@ class HotMetrics(Struct):
     claimed_jobs_total: int
     submitted_jobs_total: int
     pilots_joined: int
+    clock_jumps_total: int
 
 
 class SiteOutcomes(Struct):

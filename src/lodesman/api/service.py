@@ -121,6 +121,7 @@ def _hot_figures(core: Core) -> server.HotMetrics:
         claimed_jobs_total=core.claimed_jobs,
         submitted_jobs_total=core.submitted_jobs,
         pilots_joined=len(core.sessions),
+        clock_jumps_total=core.clock_watch.jumps,
     )
 
 
