@@ -386,7 +386,7 @@ def _start_text(facts: JobFacts) -> str:
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )
     if start is None:
-        return f"{known if slots else ''}; when it starts is unknown: no start of late to go by"
+        return f"{known if slots else ''}; when it starts is not known: {facts.no_estimate}"
     rate = f"{counted(start.starts + 1, 'start')} in the last {span(start.seconds)}"
     return f"{known if slots else ''}; it starts in about {span(start.low_seconds)} to {span(start.high_seconds)}, by {rate}"
 

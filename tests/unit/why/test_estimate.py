@@ -33,6 +33,20 @@ def test_where_nothing_was_measured_it_is_unknown(seen):
     assert estimate(1, seen) is None
 
 
+@pytest.mark.parametrize(
+    ("silent", "known"), [(0.0, True), (40.0, True), (50.0, True), (51.0, False), (100.0, False)]
+)
+def test_what_is_over_says_nothing_of_what_runs_now(silent, known):
+    """Many short jobs started, and long ones fill the slots since."""
+    assert (estimate(1, Measured(30, 100.0, silent)) is not None) == known
+
+
+def test_a_cluster_whose_jobs_start_together_goes_on():
+    """Six start every ten minutes: between two rounds nothing starts, which is no end."""
+    assert estimate(1, Measured(11, 1_190.0, 590.0)) is not None
+    assert estimate(1, Measured(5, 590.0, 590.0)) is None  # the first round may take any time
+
+
 def test_a_full_cluster():
     """Six cores, ten minutes a job: 1,975 jobs before it are 55 hours."""
     found = estimate(1_976, Measured(35, 3_590.0))
