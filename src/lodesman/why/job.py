@@ -26,7 +26,7 @@ from lodesman.submission import never_text
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
-from lodesman.why.verdict import counted, excluded, lasting, sentence, span
+from lodesman.why.verdict import ago, between, counted, excluded, lasting, sentence, span
 
 _SHOWN: Final = 5
 _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
@@ -255,7 +255,7 @@ def _gates(facts: JobFacts) -> JobStep:
     text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
     text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
-    text += "" if seconds is None else f"; load reported by {source} {span(seconds)} ago"
+    text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
     text += f"; no submission pool takes its pilots: {_refusals(facts)}" if facts.refusals else ""
     return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
 
@@ -387,8 +387,8 @@ def _start_text(facts: JobFacts) -> str:
     )
     if start is None:
         return f"{known if slots else ''}; when it starts is not known: {facts.no_estimate}"
-    rate = f"{counted(start.starts + 1, 'start')} in the last {span(start.seconds)}"
-    return f"{known if slots else ''}; it starts in about {span(start.low_seconds)} to {span(start.high_seconds)}, by {rate}"
+    rate = f"{counted(start.starts + 1, 'start')} in the last {span(max(1.0, start.seconds))}"
+    return f"{known if slots else ''}; it starts {between(start.low_seconds, start.high_seconds)}, by {rate}"
 
 
 def _director(facts: JobFacts) -> answers.JobDirector:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from lodesman.why.turns import Measured, estimate
+from lodesman.why.verdict import ago, between, lasting
 
 
 @pytest.mark.parametrize(("starts", "jobs"), [(2, 1), (2, 20), (5, 3), (36, 1), (36, 2_000), (400, 10)])
@@ -51,3 +52,13 @@ def test_a_full_cluster():
     """Six cores, ten minutes a job: 1,975 jobs before it are 55 hours."""
     found = estimate(1_976, Measured(35, 3_590.0))
     assert found.low_seconds < 55 * 3_600 < found.high_seconds < 2 * 55 * 3_600
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lasts", "since"),
+    [(0.0, "", "just now"), (0.4, "", "just now"), (3.0, " for 3 s", "3 s ago")],
+)
+def test_no_length_of_time_is_zero(seconds, lasts, since):
+    assert (lasting(seconds), ago(seconds)) == (lasts, since)
+    assert between(0.0, seconds) == ("within 3 s" if seconds > 1 else "within 1 s")
+    assert between(seconds, 600.0) == ("within 10 min" if seconds < 1 else "in about 3 s to 10 min")
