@@ -137,8 +137,25 @@ def test_held_members_are_changed_as_they_are(house):
 def test_what_is_wrong_names_the_submission(house):
     first = submit(house, ARRAY)
     assert changed(house, first + 3, Memory=500) == (1, 0)
-    answer = change(house, first + 3, NumberOfProcessors=4000)
+    answer = change(house, first, first + 3, NumberOfProcessors=4000)
     assert answer.json["error"]["message"].startswith("Jobs of submission 1: The job can never run")
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["waiting", "held"])
+def test_a_member_is_judged_as_what_it_is_and_not_as_what_it_left(house, held):
+    first = submit(house, JOB + 'Tag = "gpu"; Parameters = 4;', hold_if_impossible=True)
+    if held:
+        hold = {"action": "hold", "ranges": [[first, first + 3]], "reason": "mine"}
+        house.call("POST", "/v1/jobs/control", hold, token="ann")
+    assert changed(house, first + 1, first + 2, Tag=None) == (2, 0)
+    answer = change(house, first + 1, NumberOfProcessors=4000)
+    assert answer.json["error"]["message"].startswith("The job can never run")
+    assert "Tag" not in answer.json["error"]["message"]
+    # What the others are would refuse it.
+    assert changed(house, first + 2, Memory=100) == (1, 0)
+    assert changed(house, first + 1, first + 2, Memory=200) == (2, 0)
+    answer = change(house, first, first + 2, Memory=300)
+    assert "Jobs of submission" in answer.json["error"]["message"]
 
 
 def test_a_whole_array_stays_a_run(house):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.store.journal import Transaction
+
 
 def states(house, first=1, last=1 << 53):
     found = house.get(f"/v1/jobs?first={first}&last={last}&limit=1000&all=true", "admin")["jobs"]
@@ -273,3 +275,60 @@ def test_what_takes_long_is_left_for_the_next_request(house, monkeypatch):
         done, rest = done + answer["changed"], answer.get("rest")
     assert done == 8
     assert states(house) == ["Killed"] * 8
+
+
+def control_each(house, action, ids, token="ann"):
+    """Each job is named by itself; what became of it."""
+    body = {"action": action, "ranges": [[job, job] for job in ids]}
+    answer = house.call("POST", "/v1/jobs/control", body, token=token)
+    assert answer.status == 200, answer.json
+    return answer.json["changed"], answer.json["refused"]
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
+def test_single_jobs_are_read_together(house, monkeypatch, array):
+    house.submitted(*([{"Parameters": 400}] if array else [{}] * 400))
+    reads = []
+    read, flush = Transaction.read, Transaction.flush
+    monkeypatch.setattr(
+        Transaction, "read", lambda tx, *args, **more: reads.append(args) or read(tx, *args, **more)
+    )
+    monkeypatch.setattr(Transaction, "flush", lambda tx: reads.append("flush") or flush(tx))
+    for action, state in (("hold", "Held"), ("release", "Waiting"), ("kill", "Killed")):
+        reads.clear()
+        assert control_each(house, action, range(2, 401, 2)) == (200, 0)
+        assert len(reads) < 30
+        assert states(house) == ["Waiting", state] * 200
+    assert in_order(house)
+    assert control_each(house, "reschedule", range(2, 401, 2)) == (200, 0)
+    assert in_order(house)
+    assert sorted(job["id"] for job in house.claim(house.pilot(), 5)) == [1, 2, 3, 4, 5]
+
+
+def test_single_members_that_were_held_together(house):
+    house.submitted({"Parameters": 10})
+    house.control("hold", 2, 8)
+    assert control_each(house, "release", [3, 5, 6, 8]) == (4, 0)
+    assert (
+        states(house)
+        == ["Waiting", "Held", "Waiting", "Held", "Waiting", "Waiting", "Held", "Waiting"] + ["Waiting"] * 2
+    )
+    assert control_each(house, "kill", [1, 2, 3, 4, 9]) == (5, 0)
+    assert control_each(house, "release", [2, 4, 7, 10]) == (1, 3)
+    assert states(house) == ["Killed"] * 4 + ["Waiting"] * 4 + ["Killed", "Waiting"]
+    assert in_order(house)
+    assert len(house.claim(house.pilot(), 20)) == 5
+
+
+def test_single_jobs_of_several_kinds_and_some_that_are_not_there(house):
+    for job in ({}, {"Parameters": 5}, {}):
+        house.submitted(job)
+    house.submitted({}, token="bob")
+    house.claim(house.pilot(), 3)
+    named = [2, 4, 7, 8, 99]
+    assert control_each(house, "hold", named) == (2, 1)
+    body = {"action": "release", "ranges": [[job, job] for job in named] + [[1, 1], [5, 6]]}
+    answer = house.call("POST", "/v1/jobs/control", body, token="ann").json
+    done = [one["first"] for one in answer["ranges"] if one.get("changed")]
+    assert (answer["changed"], done) == (2, [4, 7])
+    assert in_order(house)

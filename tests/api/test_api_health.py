@@ -9,9 +9,15 @@ import apsw
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lodesman.answers.call import encode
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import StoredBreaker
 from lodesman.answers.vocabulary import BreakerState, StartFault
 from lodesman.api.metrics import UpkeepFigures
+from lodesman.director.limits import Breaker
+from lodesman.errors import Unavailable
+from lodesman.store.director import put_breakers
+from lodesman.store.journal import Change
 
 
 def scrape(house, token="ann"):
@@ -261,3 +267,51 @@ def test_health_names_why_the_database_refused_the_last_change(house):
     assert house.get("/v1/service/metrics", "service")["database_ok"] == 0
     found = house.get("/health", "")
     assert (found["status"], found["trouble"]) == ("degraded", "The disk of the database is full.")
+
+
+PLACE = ("North", "ce.north", "short")
+
+
+@pytest.mark.parametrize("state", list(BreakerState))
+def test_a_breaker_that_is_not_closed_is_a_warning_and_the_server_is_well(house, state):
+    broken = Breaker(state=state, failures=3, trips=1, retry_at=1e12, reason="Permission denied")
+    house.do(Change(put_breakers, [StoredBreaker(*PLACE, encode(broken).decode())]))
+    answer = house.call("GET", "/health")
+    assert (answer.status, answer.json["status"]) == (200, "ok")
+    said = answer.json["warnings"]
+    expected = ["1 CE queue does not start pilots: the breaker is open (lode site ls)"]
+    assert said == ([] if state is BreakerState.CLOSED else expected)
+
+
+@pytest.mark.parametrize(("order", "count"), [("open", 1), ("close", 0)])
+def test_an_order_goes_before_a_breaker(house, order, count):
+    if order == "close":
+        broken = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=1e12, reason="none")
+        house.do(Change(put_breakers, [StoredBreaker(*PLACE, encode(broken).decode())]))
+    body = {"path": "/".join(PLACE), "order": order, "reason": "a new disk"}
+    assert house.call("POST", "/v1/queues/breaker", body, token="admin").status == 200
+    assert len(house.call("GET", "/health").json["warnings"]) == count
+
+
+def gone(*_):
+    raise Unavailable("The part of the server that reads is starting.")
+
+
+def test_without_the_background_process_the_hot_one_is_still_measured(house):
+    house.submitted()
+    whole = scrape(house)
+    assert whole["lodesman_background_up",] == 1
+    house.core.background.reported(house.ticks, {"director": "no disk"})
+    house.app.forward = gone
+    found = scrape(house)
+    assert (found["lodesman_background_up",], found["lodesman_background_ok",]) == (0, 0)
+    assert found["lodesman_submitted_jobs_total",] == 1
+    assert found.keys() < whole.keys()
+    assert house.call("GET", "/v1/jobs/counts", token="ann").status == 503
+
+
+def test_metrics_of_the_hot_process_are_for_those_who_may_read_pilots(house):
+    house.app.forward = gone
+    assert house.call("GET", "/metrics").status == 401
+    house.user("cleo", "physics", scopes=("jobs:read",))
+    assert house.call("GET", "/metrics", token="cleo").status == 403

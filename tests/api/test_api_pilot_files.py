@@ -123,6 +123,21 @@ def test_a_file_that_expired_is_ended_also_when_its_token_was_deleted(house):
     assert pilots(house)[one["id"]][0] == "Aborted"
 
 
+def test_the_caps_hold_for_those_who_make_files_at_the_same_moment(house, monkeypatch):
+    # Both found room for three before either was stored.
+    monkeypatch.setattr("lodesman.background.pilot_files.pilots_of_queue", lambda *_: [])
+    assert make(house, count=3).status == 200
+    second = make(house, count=3)
+    assert (second.status, second.code, second.json["error"]["data"]["room"]) == (409, "conflict", 1)
+    assert "Three/nodes/hand takes 4 pilots, and 3 are there" in second.json["error"]["message"]
+    assert len(pilots(house)) == 3
+    made = [
+        one["subject"] for one in house.get("/v1/audit", "admin")["entries"] if one["action"] == "pilots-made"
+    ]
+    assert made == [QUEUE]
+    assert make(house, count=1).status == 200
+
+
 def test_the_caps_of_the_queue_hold(house):
     assert make(house, count=3).status == 200
     full = make(house, count=2)

@@ -106,7 +106,7 @@ def test_users_see_which_pilot_a_job_waits_for(house, push):
     assert push.joined["bound_job"] == job
     assert "has joined" in house.get(f"/v1/jobs/{job}/why")["summary"]
     push.claim(stamp)
-    assert "and does not wait" in house.get(f"/v1/jobs/{job}/why")["summary"]
+    assert "It does not wait" in house.get(f"/v1/jobs/{job}/why")["summary"]
 
 
 def test_what_waits_too_long_waits_again_by_an_order_of_the_background_process(house, push):

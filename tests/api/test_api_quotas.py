@@ -564,7 +564,9 @@ def test_why_says_who_uses_the_limit_and_the_smallest_change(admin):
         "used by ann (3 in 2); it fits when 1 of these jobs has ended, or by a limit of slots=5"
         in step["text"]
     )
-    assert "full for at least" in step["text"]
+    assert "full for" not in step["text"]
+    admin.now += 40.0
+    assert "full for at least 40 s" in limits_step(admin, 3, "bob")["text"]
 
 
 def limits_step(house, number, who):

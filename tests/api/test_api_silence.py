@@ -158,3 +158,35 @@ def test_the_output_of_a_stalled_job_is_still_live(house):
     fall_silent(house)
     logs = house.get("/v1/jobs/1/logs")
     assert (logs["state"], logs["tail"]) == ("Stalled", "step 1\n")
+
+
+def looks(house, *, clock, ticks=1.0):
+    """Time passes by both clocks, and the daemon looks at them."""
+    house.now += clock
+    house.ticks += ticks
+    house.run(house.core.look_at_clock())
+
+
+@pytest.mark.parametrize(("hours", "words"), [(3.0, "set forward by 3.0 h"), (-5.0, "set back by 5.0 h")])
+def test_a_clock_that_is_set_is_reported_once_and_ends_no_lease(house, caplog, hours, words):
+    pilot = running(house)
+    looks(house, clock=1.0)
+    looks(house, clock=1.0 + hours * 3_600)
+    looks(house, clock=1.0)
+    (warning,) = [one for one in caplog.messages if "clock" in one]
+    assert words in warning
+    assert "lodesman_clock_jumps_total 1.0" in house.call("GET", "/metrics", token="admin").body.decode()
+    assert (house.core.expired_pilots(), house.core.newly_silent()) == ([], {})
+    assert house.do(Change(note_silence, house.core.live, house.core.newly_silent())) == 0
+    beat(house, pilot, ENTRY)
+    assert state(house) == "Running"
+    # The lease still ends by the clock that never jumps.
+    house.ticks += house.core.lease_seconds + 1.0
+    assert len(house.core.expired_pilots()) == 1
+
+
+@pytest.mark.parametrize("clock", [-4.0, 1.0, 5.5])
+def test_a_clock_that_drifts_is_not_reported(house, caplog, clock):
+    for _ in range(5):
+        looks(house, clock=clock)
+    assert not [one for one in caplog.messages if "clock" in one]

@@ -39,7 +39,7 @@ def test_a_member_of_a_large_array_is_not_now_because_the_first_one_is(house, ba
     )
     assert told["turn"]["start"] is None
     assert "about 899,999 jobs are before it; of 1 slot of these queues 1 is free" in told["summary"]
-    assert "when it starts is unknown" in told["summary"]
+    assert "when it starts is not known: no start of late" in told["summary"]
     assert next(one for one in told["chain"] if one["step"] == "share")["holds"] is False
 
 
@@ -98,6 +98,22 @@ def test_when_a_job_starts_at_the_rate_of_late(house):
     # Nothing is known of another group.
     house.submitted(SOUTH, token="bob")
     assert house.get("/v1/jobs?first=32&start=true", "bob")["jobs"][0]["start"] is None
+
+
+def test_short_jobs_of_before_say_nothing_of_long_ones_that_run_now(house):
+    house.submitted({**SOUTH, "Parameters": 30})
+    pilot = house.pilot("South", cores=1, memory_mb=8_000, norm_cpu_seconds=100_000, platforms=["el8"])
+    for _ in range(7):
+        (job,) = house.claim(pilot)
+        house.now += 10.0
+        house.report(pilot, job)
+    assert house.claim(pilot)
+    house.now += 60.0
+    assert why(house, 30)["turn"]["start"] is not None
+    house.now += 20.0
+    told = why(house, 30)
+    assert told["turn"]["start"] is None
+    assert "no such job has started for 80 s, longer than starts were seen before" in told["summary"]
 
 
 def test_lists_counts_and_why_agree_on_whose_turn_is_next(house, backend):

@@ -581,3 +581,12 @@ def test_each_member_that_was_accepted_can_be_handed_out(house, field, text, val
         for job in jobs:
             house.report(pilot, job)
     assert all(isinstance(one["spec"]["executable"], str) for one in got)
+
+
+@pytest.mark.parametrize("word", ["BannedSite", "BannedSites", "bannedsites"])
+def test_a_ban_of_an_unknown_site_is_named_as_the_user_wrote_it(house, word):
+    (notice,) = house.submit(text=f'Executable = "/bin/true";\n{word} = "Atlantis";').json["notices"]
+    assert notice["message"].startswith(f"{word}: there is no site 'Atlantis'")
+    assert (notice["attribute"], notice["line"]) == ("BannedSite", 2)
+    (notice,) = house.submit({word: "Atlantis"}).json["notices"]
+    assert notice["message"].startswith(f"{word}: there is no site 'Atlantis'")

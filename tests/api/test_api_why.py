@@ -227,7 +227,7 @@ def test_a_job_that_does_not_wait(house, array):
     house.control("kill", 1, reason="enough")
     told = why(house, 1)
     assert told["verdict"] is None
-    assert told["summary"] == "It is Killed and does not wait: enough."
+    assert told["summary"] == "It has ended and does not wait: enough."
 
 
 def test_how_many_wait_before_it(house):
@@ -394,7 +394,7 @@ def test_what_holds_a_job_and_since_when(house):
     ]  # fmt: skip
     assert told["who"] == "you, or another user who may control the job: lode release"
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
-    assert step(why(house, 2), "limits")["text"] == "Held for 0 s: no queue could run it"
+    assert step(why(house, 2), "limits")["text"] == "Held: no queue could run it"
 
 
 def test_an_impossible_job_is_released_by_the_next_refresh_not_by_its_owner(house):

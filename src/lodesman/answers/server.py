@@ -34,7 +34,8 @@ class BackgroundStatus(Struct):
 
 class Health(Struct):
     """The server takes commands; `degraded`: its background process fails, or its database. `commits` since the server
-    started. `trouble`: why the database stored nothing when it should last, '' if it did.
+    started. `trouble`: why the database stored nothing when it should last, '' if it did. `warnings`: what keeps pilots
+    from starting, one sentence each; the server itself is well.
 
     `local_pilots`: how pilots on its own machine are kept from it, '' without local queues.
     """
@@ -46,6 +47,7 @@ class Health(Struct):
     background: BackgroundStatus
     local_pilots: str = ""
     trouble: str = ""
+    warnings: list[str] = []
 
 
 class Configuration(Struct):
@@ -106,6 +108,7 @@ class HotMetrics(Struct):
     claimed_jobs_total: int
     submitted_jobs_total: int
     pilots_joined: int
+    clock_jumps_total: int
 
 
 class SiteOutcomes(Struct):

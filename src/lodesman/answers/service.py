@@ -26,6 +26,7 @@ class Alive(Struct):
 class NewPilot(Struct, frozen=True, kw_only=True):
     """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token.
     `bound`: it gets one job of its task queue now, and runs no other. `forwards`: it may run in another queue than this.
+    `most_there`: it is not stored if more live pilots than that were in its queue, itself counted.
     """
 
     stamp: str
@@ -45,6 +46,7 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     join_seconds: float = 5 * 86_400.0
     bound: bool = False
     forwards: bool = False
+    most_there: int | None = None
 
 
 class Prepared(Struct):

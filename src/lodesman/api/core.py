@@ -42,6 +42,7 @@ from lodesman.store.audit import note_all
 from lodesman.store.hosts import records
 from lodesman.store.journal import Answer, Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow, pilots_in_queues
+from lodesman.why.verdict import span
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ _START_SECONDS: Final = 120.0
 # A process that ended so often within that time is started again in vain.
 _MANY_RESTARTS: Final = 3
 _RESTARTS_WITHIN: Final = 900.0
+# A clock that is set by more than that is reported.
+_JUMP_SECONDS: Final = 5.0
 # Pilots fall silent, and their lives get shorter, without a word.
 _INHABITED_SECONDS: Final = 5.0
 
@@ -97,6 +100,24 @@ class BackgroundHealth:
         """Without the faults themselves: those are for the log."""
         age = ticks - self.at if self.has_reported else None
         return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
+
+
+@dataclass(slots=True)
+class ClockWatch:
+    """Whether the system's clock was set, seen beside the one that never jumps; `jumps` so far."""
+
+    jumps: int = 0
+    _ahead: float | None = None
+
+    def look(self, clock: float, ticks: float) -> None:
+        """Count it, and have it in the log, if the clock was set since it was last compared."""
+        before, self._ahead = self._ahead, clock - ticks
+        by = 0.0 if before is None else self._ahead - before
+        if abs(by) > _JUMP_SECONDS:
+            self.jumps += 1
+            way = "forward" if by > 0 else "back"
+            words = "the system's clock was set %s by %s: times before and after it do not fit; leases are not touched"
+            log.warning(words, way, span(abs(by)), extra={"seconds": round(by, 1)})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -164,6 +185,7 @@ class Core:
         self.hosts.take(starmap(HostState, records(self.reader).items()))
         self.background = BackgroundHealth(at=self.ticks())
         self.strangers = Strangers()
+        self.clock_watch = ClockWatch()
         self._inhabited: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
         self._asking = Lock()
         self._together: list[tuple[Command, Answer]] = []
@@ -276,6 +298,10 @@ class Core:
                 )
                 known[queues] = now, found
             return found
+
+    async def look_at_clock(self) -> None:
+        """See whether the system's clock was set."""
+        self.clock_watch.look(self.clock(), self.ticks())
 
     def newly_silent(self) -> dict[int, float]:
         """Pilots of whose long silence nothing was noted yet, and when each spoke last, in UNIX seconds."""

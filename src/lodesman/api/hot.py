@@ -30,7 +30,7 @@ from lodesman.api import (
     waiting,
     wire,
 )
-from lodesman.api.auth import authenticate
+from lodesman.api.auth import authenticate, authorise
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.fairness import ORIGIN, origin_of
@@ -126,10 +126,15 @@ class HotApp(Dispatcher[Core]):
         await super()._refuse(scope, send, answer)
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The reading process has it, and checks the token again."""
-        if scope["path"] != calls.OPENAPI.path:
-            self.state.principal(scope)
-        await self.forward(scope, receive, send)
+        """The reading process has it, and checks the token again. While it is gone, there are metrics of this one."""
+        who = None if scope["path"] == calls.OPENAPI.path else self.state.principal(scope)
+        try:
+            await self.forward(scope, receive, send)
+        except Unavailable:
+            if who is None or (scope["method"], scope["path"]) != (calls.METRICS.method, calls.METRICS.path):
+                raise
+            authorise(who, calls.METRICS.who)
+            await wire.send_answer(send, *wire.metrics_answer(service.own_metrics(self.state)))
 
 
 class InnerApp(Dispatcher[Core]):

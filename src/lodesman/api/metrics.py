@@ -68,6 +68,7 @@ def render_metrics(
         _family("closed_queues", closed, {(): closed_queues}),
         _family("site_gates", "Sites that advertise themselves, by the state of their gates", gates, "state"),
         *_pilot_starts(upkeep),
+        _family("background_up", "Whether the background process answered", {(): 1}),
         *(_family(name, "Of the hot process", {(): value}) for name, value in hot.items()),
         _family("upkeep_failures_total", "Steps of upkeep that failed", upkeep.failures, "step"),
         _family("upkeep_success_timestamp_seconds", succeeded, upkeep.succeeded_at, "step"),

@@ -27,15 +27,15 @@ async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]
     offer = side.policy.vo_config(vo).offer(queue)
     if offer is None:
         raise NotFound(f"VO {vo} may not use {queue}.", hint="For another VO: --vo NAME.")
-    check_room(side.db, side.policy, offer, body.count)
+    most = check_room(side.db, side.policy, offer, body.count)
     closed = side.keeper.mask(side.db).reason(queue, now)
     if closed:
         raise Conflict(f"{queue} is {closed}.", hint="Open it first: lode site open")
-    rows, files = new_pilots(offer, side.pilot_settings, body.count, body.hours * 3_600)
+    rows, files = new_pilots(offer, side.pilot_settings, body.count, body.hours * 3_600, most)
     words = f"{body.count} for VO {vo}, good until {utc(now + body.hours * 3_600)}"
     note = AuditNote("pilots-made", str(queue), request.who.name, origin_of(request.scope), detail=words)
-    await side.ask_hot(inner_calls.NOTE, [note])
     await side.ask_hot(inner_calls.PREPARE_PILOTS, rows)
+    await side.ask_hot(inner_calls.NOTE, [note])
     stored = [pilot_by_stamp(side.db, row.stamp) for row in rows]
     return PilotFiles(
         *queue,

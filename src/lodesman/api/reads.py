@@ -29,7 +29,7 @@ from lodesman.api.job_lists import numbers, words
 from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
-from lodesman.api.wire import Receive, Scope, Send, error_answer, following, page, send_answer
+from lodesman.api.wire import METRICS_TYPE, Receive, Scope, Send, error_answer, following, page, send_answer
 from lodesman.background.descriptions import class_of_job, describe_job, eligible_sites
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
@@ -258,7 +258,7 @@ async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Respo
     mask, now = side.keeper.mask(side.db), side.clock()
     closed = sum(1 for queue in side.policy.config.tree.queue_ids() if mask.of(queue, now))
     text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)
-    return Response(text, media_type="text/plain; version=0.0.4")
+    return Response(text, media_type=METRICS_TYPE.decode())
 
 
 class ReadApp(Dispatcher[ReadSide]):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import asdict
 
 from lodesman.answers import calls, inner_calls, server, service
 from lodesman.answers.call import Call, Nothing
@@ -15,6 +16,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import BucketRow
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.task_queues import PoolsOfQueues
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
 from lodesman.api.pilots import pools_of_queues
@@ -41,7 +43,7 @@ from lodesman.matching.task_queue import key_from_json
 from lodesman.store.accounting import add_usage
 from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
-from lodesman.store.director import insert_iteration, put_breakers
+from lodesman.store.director import breaker_orders, breakers, insert_iteration, put_breakers
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
 from lodesman.store.sandboxes import tidy_inputs
@@ -70,11 +72,40 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
         background=core.background.answer(ticks),
         local_pilots=core.local_pilots(count_accounts(core.reader)),
         trouble=core.journal.trouble,
+        warnings=_warnings(core),
     )
+
+
+def _warnings(core: Core) -> list[str]:
+    """What goes wrong outside of the server. Names of sites are not for strangers, who may ask, too."""
+    db = core.reader
+    opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
+    orders = breaker_orders(db)
+    opened -= {place for place, order in orders.items() if order.state == "closed"}
+    opened |= {place for place, order in orders.items() if order.state == "open"}
+    if not opened:
+        return []
+    queues = "1 CE queue does" if len(opened) == 1 else f"{len(opened)} CE queues do"
+    return [f"{queues} not start pilots: the breaker is open (lode site ls)"]
+
+
+def own_metrics(core: Core) -> bytes:
+    """The text of /metrics while the background process does not answer: what this process counts."""
+    figures = {**asdict(_hot_figures(core)), "background_up": 0}
+    lines = []
+    for name, value in figures.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP lodesman_{name} Of the hot process", f"# TYPE lodesman_{name} {kind}"]
+        lines.append(f"lodesman_{name} {float(value)!r}")
+    return "\n".join([*lines, ""]).encode()
 
 
 @serves(inner_calls.HOT_METRICS)
 async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
+    return _hot_figures(core)
+
+
+def _hot_figures(core: Core) -> server.HotMetrics:
     configuration, background, ticks = core.configuration(), core.background, core.ticks()
     return server.HotMetrics(
         background_heard_seconds_ago=ticks - background.at,
@@ -90,6 +121,7 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
         claimed_jobs_total=core.claimed_jobs,
         submitted_jobs_total=core.submitted_jobs,
         pilots_joined=len(core.sessions),
+        clock_jumps_total=core.clock_watch.jumps,
     )
 
 

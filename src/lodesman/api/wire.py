@@ -58,6 +58,7 @@ Headers = list[tuple[bytes, bytes]]
 # Status, headers and body.
 Answer = tuple[int, Headers, bytes]
 
+METRICS_TYPE = b"text/plain; version=0.0.4"
 _JSON = (b"content-type", b"application/json")
 _HEADERS: dict[int, Headers] = {
     401: [(b"www-authenticate", b"Bearer")],
@@ -184,6 +185,11 @@ async def send_answer(send: Send, status: int, headers: Headers, body: bytes) ->
 def json_answer(body: bytes, status: int = 200) -> Answer:
     """JSON that is already encoded."""
     return status, [_JSON, (b"content-length", b"%d" % len(body))], body
+
+
+def metrics_answer(text: bytes) -> Answer:
+    """What Prometheus scrapes."""
+    return 200, [(b"content-type", METRICS_TYPE), (b"content-length", b"%d" % len(text))], text
 
 
 def error_answer(error: LodesmanError) -> Answer:

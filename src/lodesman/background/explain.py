@@ -21,6 +21,7 @@ from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.broker.site_wishes import misfits, site_wish
 from lodesman.commands.pool_map import PoolQueues
+from lodesman.jobs.spec import TERMINAL
 from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching import TaskQueueKey, parts_of
 from lodesman.matching.offers import never_sent
@@ -47,6 +48,11 @@ from lodesman.why.survey import SENDABLE
 from lodesman.why.verdict import span
 
 _LATELY: Final = 5
+
+
+def _not_waiting(state: JobState, reason: str) -> str:
+    text = "It has ended and does not wait" if state in TERMINAL else "It does not wait"
+    return f"{text}{f': {reason}' if reason else ''}".rstrip(".") + "."
 
 
 def _bound_text(pilot: read.Binding, now: float) -> str:
@@ -79,10 +85,8 @@ class Explainer:
         """Why a stored job waits; with all that `queue` has against it, if one is named."""
         number, state, reason, tq_id = job.id, job.state, job.reason, job.task_queue
         if state not in (JobState.WAITING, JobState.HELD):
-            why = f": {reason}" if reason else ""
             bound = read.binding_of(self.db, number) if state is JobState.MATCHED else None
-            text = f"It is {state} and does not wait{why}".rstrip(".") + "."
-            text = text if bound is None else _bound_text(bound, self.now)
+            text = _not_waiting(state, reason) if bound is None else _bound_text(bound, self.now)
             return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
         held = None
         if job.held_by is not None:

@@ -34,8 +34,11 @@ log = logging.getLogger(__name__)
 _UNSTARTED: Final = "it was not started before its file expired"
 
 
-def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> None:
-    """Whether this number of pilots may be made for a queue. Raises InvalidRequest, Conflict."""
+def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int | None:
+    """Whether this number of pilots may be made for a queue; answers how many may be there at most, None: any number.
+
+    Raises InvalidRequest, Conflict.
+    """
     queue = offer.queue
     if offer.backend != MANUAL:
         hint = f'The server sends pilots there. Files are for queues with Backend = "{MANUAL}".'
@@ -45,12 +48,13 @@ def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> Non
             f"{queue} takes private pilots only (GenericPilots is no), and these would serve all users of VO "
             f"{offer.request.vo}.", parameter="queue",
         )  # fmt: skip
-    there = len(pilots_of_queue(db, queue))
-    for name, most in _caps(policy, queue):
+    there, caps = len(pilots_of_queue(db, queue)), list(_caps(policy, queue))
+    for name, most in caps:
         if there + count > most:
             hint = f"Make at most {max(0, most - there)} more, or wait until some have ended or expired: lode pilot ls"
             words = f"{name} of {queue} is {most}, and {there} pilots are there or may still be started."
             raise Conflict(words, hint=hint, room=max(0, most - there))
+    return min((most for _, most in caps), default=None)
 
 
 def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
@@ -63,9 +67,11 @@ def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
 
 
 def new_pilots(
-    offer: QueueOffer, settings: PilotSettings, count: int, seconds: float
+    offer: QueueOffer, settings: PilotSettings, count: int, seconds: float, most_there: int | None
 ) -> tuple[list[NewPilot], list[dict[str, object]]]:
-    """Rows to store, and for each of them its own file, with a join token that is good for that time."""
+    """Rows to store, and for each of them its own file, with a join token that is good for that time. `most_there`: pilots
+    in the queue, also of others who make some at the same moment.
+    """
     mark, secret, place = settings.mark, secrets.token_urlsafe(32), offer.queue._asdict()
     submission = mark + secrets.token_hex(12)[len(mark) :]
     common, rows, files = common_of(settings, offer), [], []
@@ -75,6 +81,7 @@ def new_pilots(
         rows.append(NewPilot(
             stamp=stamp, join_hash=hash_token(token), vo=offer.request.vo, **place, request=asdict(offer.request),
             pilot_type=GENERIC, backend=MANUAL, join_seconds=seconds, forwards=offer.settings.forwards,
+            most_there=most_there,
         ))  # fmt: skip
         files.append({**common, "stamp": stamp, "join_token": token})
     return rows, files

@@ -95,8 +95,8 @@ class StartsOfLate:
         self._db = db
         self._last: int | None = None
         self._groups: dict[int, Group] = {}
-        # Minute -> task queue or group -> (starts, the first of them).
-        self._minutes: dict[int, dict[int | Group, tuple[int, float]]] = {}
+        # Minute -> task queue or group -> (starts, the first of them, the last).
+        self._minutes: dict[int, dict[int | Group, tuple[int, float, float]]] = {}
 
     def read(self, now: float) -> None:
         """Read what started since, and forget what is more than an hour old."""
@@ -107,12 +107,12 @@ class StartsOfLate:
         if len(self._groups) + len(new) > _GROUPS_KEPT:
             self._groups, new = {}, {tq_id for tq_id, *_ in found}
         self._groups |= {tq_id: (key.vo, key.group) for tq_id, key in keys_by_id(self._db, new).items()}
-        for tq_id, minute, count, first in found:
+        for tq_id, minute, count, first, last in found:
             counts = self._minutes.setdefault(minute, {})
             for who in (tq_id, self._groups.get(tq_id)):
                 if who is not None:
-                    before, at = counts.get(who, (0, first))
-                    counts[who] = before + count, min(at, first)
+                    before, at, until = counts.get(who, (0, first, last))
+                    counts[who] = before + count, min(at, first), max(until, last)
         for minute in [one for one in self._minutes if (one + 1) * _MINUTE < now - _HOUR]:
             del self._minutes[minute]
 
@@ -121,4 +121,5 @@ class StartsOfLate:
         found = [counts[who] for counts in list(self._minutes.values()) if who is not None and who in counts]
         if not found:
             return Measured(0, 0.0)
-        return Measured(sum(n for n, _ in found) - 1, max(0.0, now - min(at for _, at in found)))
+        counts, firsts, lasts = zip(*found, strict=True)
+        return Measured(sum(counts) - 1, max(0.0, now - min(firsts)), max(0.0, now - max(lasts)))

@@ -13,7 +13,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.requests import JobInQueue, NodeQuery, PilotAt
-from lodesman.answers.vocabulary import JobState
+from lodesman.answers.vocabulary import JobState, MainReason, PilotVerdict
 from lodesman.answers.why_jobs import JobChange, JobExplained, JobWaits, Option, QueueForJob, Step
 from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
 from lodesman.answers.why_queues import QueueExplained, SentPilot
@@ -27,6 +27,10 @@ _KINDS = ("job", "pilot", "queue")
 _STEPS = ("step", "", "what is known", ">age")
 _LATELY = (">pilot", "state", ">sent", ">jobs", "remark")
 _HOLDS = {True: "ok", False: "NO", None: "?"}
+# Where nothing is in the way, a step that does not hold is not needed.
+_OPEN, _NOT_NEEDED = ("now", PilotVerdict.WOULD_GET), "-"
+# What alone stands in the way, whatever else does not hold now.
+_ALONE = {MainReason.HELD: "limits", MainReason.LIMITED: "limits", MainReason.WAITS_FOR_JOBS: ""}
 # What fits on half a screen; less is shown of the steps, never of the verdict.
 _MOST_LINES, _FEW = 12, 3
 # Beside the name of a step and its text: what it holds, the age, the gaps.
@@ -95,7 +99,7 @@ def why(
 
     The last line is the verdict. Of a job: never (as things are configured no queue can run it), not now (something must
     change first) or now (it is expected next); of a queue: whether pilots may be sent there. Above it are the steps on
-    the way from a job to a pilot that say NO, or are not known (?), with the age of the fact.
+    the way from a job to a pilot that are in the way (NO), or not known (?), with the age of the fact.
     """
     # Beside a job the queue only says where.
     is_job = what is not None and what.kind == "job"
@@ -138,7 +142,7 @@ def show_explained(
             gate = f" ({queue.gate})" if queue.gate else ""
             say(f"  free capacity for {counted(queue.room, 'pilot')}{gate}")
     elif verbose:
-        show_table(_STEPS, map(_step, answer.chain))
+        _show_steps(answer, answer.chain)
         show_suggestions(answer.queues.nearest, answer.queues.total)
         _show_director(answer)
     else:
@@ -151,7 +155,7 @@ def _explain(
 ) -> None:
     verdict = _verdict(answer, title)
     if verbose:
-        show_table(_STEPS, map(_step, answer.chain))
+        _show_steps(answer, answer.chain)
         show_suggestions(changes)
         if isinstance(answer, QueueExplained):
             _show_director(answer)
@@ -207,22 +211,32 @@ def _show_briefly(
     room -= sum(map(_height, lines)) + 2  # the titles, and what was left out
     beside = max((len(one.step) for one in chain), default=0) + _BESIDE
     shown: set[int] = set()
-    places = (place for place, one in enumerate(chain) if not one.holds)
+    places = (place for place, one in enumerate(chain) if _in_the_way(answer, one))
     for place in sorted(places, key=lambda place: chain[place].holds is None):
         room -= _height(chain[place].text, beside)
         if room < 0:
             break
         shown.add(place)
-    show_table(_STEPS, (_step(chain[place]) for place in sorted(shown)))
+    _show_steps(answer, [chain[place] for place in sorted(shown)])
     for line in lines:
         click.echo(line)
     if len(shown) < len(chain):
         click.echo(f"(--verbose shows all {len(chain)} steps)")
 
 
-def _step(one: Step) -> list[Cell]:
-    known_for = span(one.age_seconds) if isinstance(one.age_seconds, float) else ""
-    return [one.step, _HOLDS[one.holds], one.text, known_for]
+def _in_the_way(answer: _Explained, one: Step) -> bool:
+    """Whether a step is among those that the verdict follows from."""
+    if one.holds or answer.verdict in _OPEN:
+        return False
+    alone = _ALONE.get(answer.main_reason) if isinstance(answer, JobExplained) else None
+    return alone is None or one.step == alone
+
+
+def _show_steps(answer: _Explained, steps: Sequence[Step]) -> None:
+    holds = {**_HOLDS, False: _NOT_NEEDED} if answer.verdict in _OPEN else _HOLDS
+    known_for = (span(one.age_seconds) if isinstance(one.age_seconds, float) else "" for one in steps)
+    rows = [[one.step, holds[one.holds], one.text, age] for one, age in zip(steps, known_for, strict=True)]
+    show_table(_STEPS, rows)
 
 
 def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int = 0) -> None:

@@ -22,11 +22,14 @@ from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.journal import Transaction
-from lodesman.store.write import attempts, jobs, submit_pools
+from lodesman.store.write import attempts, jobs, submit_pools, task_queues
 from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
+from lodesman.store.write.single_jobs import SingleJobs, single_jobs
 
 # In one command: tens of milliseconds of the writer's time.
 MOST_ROWS = 1_000
+# Ranges of which the single jobs are read together.
+_AT_ONCE = MOST_ROWS // 2
 # What it costs to pass over a submission of others, of what a row costs.
 _PASSED_OVER = 0.05
 
@@ -127,6 +130,7 @@ class RangeAction:
     most: int = 0
     choice: Choice | None = None
     _owner: str = field(init=False, default="")
+    _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
@@ -135,6 +139,9 @@ class RangeAction:
         out = ControlOutcome()
         room: float = MOST_ROWS
         for at, ids in enumerate(self.ranges):
+            if not at % _AT_ONCE and self.choice is None:
+                portion = self.ranges[at : at + _AT_ONCE]
+                self._singles = single_jobs(tx, [one[0] for one in portion if len(one) == 1])
             out.ranges.append(RangeControlled(ids[0], ids[-1]))
             done, room = self._in_range(tx, out, ids, room)
             if done < ids.stop:
@@ -146,7 +153,7 @@ class RangeAction:
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
         """Returns the first id that is not done, and how many more rows may be read."""
         owner = self.choice.owner if self.choice is not None else ""
-        for one in jobs.submissions_between(tx, ids[0], ids[-1], owner=owner):
+        for one in self._singles.blocks(tx, ids, owner):
             first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
             if room <= 0:
                 return first, room
@@ -157,7 +164,7 @@ class RangeAction:
                 continue
             out.own.add(ids[-1])
             self._owner = one.owner
-            rows = jobs.rows_between(tx, first, last, most=ceil(room))
+            rows = self._singles.rows(tx, range(first, last + 1), most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
             self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
@@ -169,7 +176,7 @@ class RangeAction:
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> None:
         """Jobs of a submission: those with a row, and those of its members that have none."""
-        cohorts, templates = jobs.cohorts_between(tx, block.submission, run), None
+        cohorts, templates = self._singles.cohorts(tx, block, run), None
         if self.choice is not None:
             used = [*(one.template_id for one in rows), *(one.template_id for one in cohorts)]
             templates = self.choice.templates(tx.reader(), block, used)
@@ -181,7 +188,7 @@ class RangeAction:
                 self._members(tx, out, cohort, run)
 
     def _members(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
-        holes = jobs.holes_between(tx, cohort.id, run)
+        holes = self._singles.holes(tx, cohort, run)
         for hole in holes:
             part = range(max(hole.start, run.start), min(hole.stop, run.stop))
             if self._means(hole.state, cohort):
@@ -223,6 +230,8 @@ class Control(RangeAction):
     """
 
     admin: bool = False
+    # The first job that came back to each task queue.
+    _came_back: dict[int, int] = field(init=False, default_factory=dict)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """As `RangeAction`. Raises InvalidRequest for an unknown action."""
@@ -230,7 +239,11 @@ class Control(RangeAction):
             raise InvalidRequest(
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
             )
-        return RangeAction.apply(self, tx)
+        self._came_back.clear()  # a replay begins anew
+        out = RangeAction.apply(self, tx)
+        for tq_id, first in self._came_back.items():
+            task_queues.row_came_back(tx, tq_id, first)
+        return out
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
         # A bound job that its pilot has not taken is as one that waits: it is taken back first.
@@ -259,7 +272,8 @@ class Control(RangeAction):
         move(tx, self.live.ids, row, new, reason=self.reason, admin=self.admin, **self._by())
         if new is JobState.WAITING:
             self._let_judge(tx, row.tq_id)
-            self.live.queues.came_back(tx, row.tq_id, row.id)
+            self._came_back.setdefault(row.tq_id, row.id)
+            self.live.queues.run_came_back(tx, row.tq_id, 1)
 
     def _is_bound(self, row: JobRow) -> bool:
         return self.live.pilots.bound.get(row.pilot_id or 0) == (row.id, row.attempt)

@@ -25,6 +25,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow
+from lodesman.store.read.why import pilots_of_queue
 from lodesman.store.write import pilots
 from lodesman.store.write.pilots import PILOT_ENDED
 
@@ -41,10 +42,12 @@ def hash_token(token: str) -> bytes:
 
 def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
     """Store pilots and their join tokens before they are submitted; answers their ids. Of bound ones those for which there
-    are jobs: the first that gets none, and those after it, are not stored.
+    are jobs: the first that gets none, and those after it, are not stored. Raises Conflict if a queue had more live
+    pilots than one of them wants there.
     """
     numbers = []
     places = {QueueId(one.site, one.ce, one.queue) for one in new}
+    _check_room(tx, new)
     leaving = {place: why_drained(tx, place) for place in places}
     for pilot in new:
         number, job = live.ids.pilot(), None
@@ -63,6 +66,17 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
         if leaving[place]:
             pilots.drain_pilots_for(tx, [number], leaving[place])
     return numbers
+
+
+def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
+    """What was found when they were made may not be so any more."""
+    most = {QueueId(one.site, one.ce, one.queue): one.most_there for one in new if one.most_there is not None}
+    for queue, limit in most.items():
+        there = len(pilots_of_queue(tx.reader(), queue))
+        if there + sum(queue == (one.site, one.ce, one.queue) for one in new) > limit:
+            words = f"{queue} takes {limit} pilots, and {there} are there or may still be started."
+            hint = "Others were made at the same time; see: lode pilot ls"
+            raise Conflict(words, hint=hint, room=max(0, limit - there))
 
 
 def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:

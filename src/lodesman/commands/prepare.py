@@ -24,7 +24,7 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
-from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown
+from lodesman.jobs.record import NO_POSITIONS, PositionMap, Record, shown
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import JudgedJob, Policy, VOConfig
 from lodesman.resources import GroupConfig
@@ -130,7 +130,7 @@ class Preparation:
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
         for cohort in jobs.cohorts(description, places=places):
             key, never = self.judge(cohort, description.members, config)
-            self._warn_of_bans(cohort.spec.banned_sites, config, places)
+            self._warn_of_bans(cohort.spec.banned_sites, config, description.record, places)
             if cohort.spec.after or cohort.spec.after_ok:
                 key = replace(key, waits_for_jobs=True)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
@@ -146,13 +146,15 @@ class Preparation:
                 hold=self.holds.get(offset, ""),
             )
 
-    def _warn_of_bans(self, sites: Collection[str], config: VOConfig, places: PositionMap) -> None:
+    def _warn_of_bans(
+        self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
+    ) -> None:
         """Of sites that are not configured, each once, whatever many cohorts ban it."""
         for name in sites:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue
             self._bans.add(name)
-            if text := ban_of_nothing(name, config):
+            if text := ban_of_nothing(name, config, jobs.spelled("BannedSite", record)):
                 self.notices.append(
                     Notice("BannedSite", text, *(jobs.place_of("BannedSite", places) or (0, 0)))
                 )

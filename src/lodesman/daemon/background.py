@@ -175,10 +175,17 @@ class BackgroundProcess:
         )
 
     def _poll(self, watch: BackendWatch, seconds: float) -> None:
-        self.loops.add(Loop(f"poll {watch.name}", seconds, lambda: watch.tick(time.time())))
+        self.loops.add(Loop(f"poll {watch.name}", seconds, lambda: self._look_at(watch)))
         look = lambda: self.list_match.tick(watch, time.time())  # noqa: E731
         self.loops.add(Loop(f"list-match {watch.name}", seconds, look))
         self.loops.add(Loop(f"forget {watch.name}", 600.0, lambda: watch.forget(time.time())))
+
+    def _look_at(self, watch: BackendWatch) -> None:
+        """Poll a batch system. Where the director did not wait for the first loads any longer, they are news to it."""
+        is_first = not watch.polled.is_set()
+        watch.tick(time.time())
+        if is_first and watch.polled.is_set() and self.director.iterated_at is not None:
+            self.loops.wake_soon("director")
 
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
         """Have the batch systems, each with its queues. Raises LodesmanError, and changes nothing."""
@@ -351,7 +358,7 @@ class BackgroundProcess:
         unstarted = UnstartedPilots(self.config.database.reader(), self.post)
         return [
             Loop("backend", 0.5, self._run_pilots),
-            Loop("census", 2.0, lambda: self.backends.watches[LOCAL].tick(time.time())),
+            Loop("census", 2.0, lambda: self._look_at(self.backends.watches[LOCAL])),
             Loop("director", self.config.polling_seconds, self._direct, gap=_GAP_SECONDS),
             Loop("cancel", 0.5, self.cancelling.tick),
             Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),

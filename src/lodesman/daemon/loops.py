@@ -22,8 +22,11 @@ log = logging.getLogger(__name__)
 # A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
 _MANY_FAILURES: Final = 3
 _STUCK_SECONDS: Final = 300.0
-# A loop that is woken rests at least so many times as long as it worked: events never fill a core.
+# A loop that is woken rests at least so many times as long as it worked: events never fill a core. What it waited for (first
+# loads, the database, a core) counts once: else a job that comes meanwhile would wait for a whole period.
 _AT_REST: Final = 10.0
+# A step that failed is tried again after that long, then twice that, and so on.
+_AGAIN_SECONDS: Final = 5.0
 # Threads are started when they are needed.
 _MOST_THREADS: Final = 256
 
@@ -31,7 +34,7 @@ _MOST_THREADS: Final = 256
 @dataclass(slots=True)
 class Loop:
     """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success). It is done every
-    `seconds`, and sooner if it is woken: `gap` seconds after the last one, and more if that took long.
+    `seconds`, and sooner if it failed, or is woken: `gap` seconds after the last one, or when it has had its `rest`.
     """
 
     name: str
@@ -43,7 +46,7 @@ class Loop:
     begun_at: float | None = None
     succeeded_at: float | None = None  # UNIX seconds
     gap: float = inf
-    took: float = 0.0
+    rest: float = 0.0
     _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -52,7 +55,7 @@ class Loop:
 
     def once(self) -> None:
         """Run the step; its faults are logged."""
-        self.begun_at = time.monotonic()
+        self.begun_at, worked = time.monotonic(), time.thread_time()
         try:
             self.step()
         except Exception as fault:
@@ -66,17 +69,24 @@ class Loop:
         else:
             self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
         finally:
-            self.took, self.begun_at = time.monotonic() - self.begun_at, None
+            work, took = time.thread_time() - worked, time.monotonic() - self.begun_at
+            self.rest, self.begun_at = max(took, _AT_REST * work), None
 
     async def run(self, threads: Executor, stop: asyncio.Event) -> None:
         """Run the step again and again until `stop` is set."""
         while not stop.is_set():
             self._woken.clear()
             await asyncio.get_running_loop().run_in_executor(threads, self.once)
-            gap = min(max(self.gap, _AT_REST * self.took), self.seconds)
+            period = self.period()
+            gap = min(max(self.gap, self.rest), period)
             await _within(gap, stop)
             if not stop.is_set():  # whoever sets it wakes all
-                await _within(self.seconds - gap, self._woken)
+                await _within(period - gap, self._woken)
+
+    def period(self) -> float:
+        """The seconds to its next step if nothing wakes it: fewer after the first failures in a row."""
+        again = _AGAIN_SECONDS * 2.0 ** min(self.in_a_row - 1, 10) if self.in_a_row else inf
+        return min(self.seconds, again)
 
     def trouble(self, ticks: float) -> str:
         """Its fault, '' if there is none."""

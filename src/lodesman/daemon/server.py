@@ -157,6 +157,7 @@ class Server:
             asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
             asyncio.create_task(self._again(_SECOND, self._pulse.look), name="pulse"),
+            asyncio.create_task(self._again(_SECOND, self.core.look_at_clock), name="clock"),
             asyncio.create_task(
                 self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
             ),

@@ -4,7 +4,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 `cohorts` (its kinds of job), `Template.expand` (one member). `write_description` leads back to text.
 """
 
-from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate, place_of
+from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate, place_of, spelled
 from lodesman.jobs.cohorts import CohortSpec, cohorts
 from lodesman.jobs.description import read_description, read_job, write_description
 from lodesman.jobs.members import Template, input_names
@@ -36,5 +36,6 @@ __all__ = [
     "retry_text",
     "spec_from_json",
     "spec_to_json",
+    "spelled",
     "write_description",
 ]

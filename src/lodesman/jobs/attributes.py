@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -200,6 +200,11 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     found = next((places[path] for path in places if _canonical(path) == wanted), None)
     above, slash, _ = wanted.partition("/")
     return found or (place_of(above, places) if slash else None)
+
+
+def spelled(attribute: str, words: Iterable[str]) -> str:
+    """The attribute as one of these words spells it (case, aliases); as it is if none does."""
+    return next((word for word in words if _canonical(word) == attribute), attribute)
 
 
 def _canonical(path: str) -> str:

@@ -66,12 +66,14 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
         )
 
 
-def ban_of_nothing(name: str, config: VOConfig) -> str:
-    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling."""
+def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str:
+    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling. `word`:
+    what the user calls the attribute.
+    """
     if name in config.sites:
         return ""
     near = _nearest(name, config.sites)
-    return f"BannedSite: there is no site {name!r} for VO {config.vo}; the ban is kept.{near and f' {near}'}"
+    return f"{word}: there is no site {name!r} for VO {config.vo}; the ban is kept.{near and f' {near}'}"
 
 
 def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:

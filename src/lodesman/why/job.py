@@ -26,7 +26,7 @@ from lodesman.submission import never_text
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
-from lodesman.why.verdict import counted, excluded, sentence, span
+from lodesman.why.verdict import ago, between, counted, excluded, lasting, sentence, span
 
 _SHOWN: Final = 5
 _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
@@ -222,14 +222,15 @@ def _limits(facts: JobFacts) -> JobStep:
         )
         return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
     who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
-    text = f"Held for {span(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
+    text = f"Held{lasting(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
     return JobStep("limits", False, text, held.seconds, limits=[held])
 
 
 def _full(one: FullBucket, facts: JobFacts) -> str:
     """With the time: it may be longer, if others used it before."""
     seconds = None if one.since is None else facts.age(one.since)
-    return one.text if seconds is None else f"{one.text}; full for at least {span(seconds)}"
+    known = lasting(seconds or 0.0, "at least ")
+    return f"{one.text}; full{known}" if known else one.text
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
@@ -252,9 +253,9 @@ def _gates(facts: JobFacts) -> JobStep:
         return JobStep("gates", None, facts.undecided(), at, closed=[])
     open_here, closed = facts.open_here.bit_count(), _closed(facts)
     text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
-    text += f"; {closed[0].queues} closed because {closed[0].text}" if closed else ""
+    text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
-    text += "" if seconds is None else f"; load reported by {source} {span(seconds)} ago"
+    text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
     text += f"; no submission pool takes its pilots: {_refusals(facts)}" if facts.refusals else ""
     return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
 
@@ -385,9 +386,9 @@ def _start_text(facts: JobFacts) -> str:
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )
     if start is None:
-        return f"{known if slots else ''}; when it starts is unknown: no start of late to go by"
-    rate = f"{counted(start.starts + 1, 'start')} in the last {span(start.seconds)}"
-    return f"{known if slots else ''}; it starts in about {span(start.low_seconds)} to {span(start.high_seconds)}, by {rate}"
+        return f"{known if slots else ''}; when it starts is not known: {facts.no_estimate}"
+    rate = f"{counted(start.starts + 1, 'start')} in the last {span(max(1.0, start.seconds))}"
+    return f"{known if slots else ''}; it starts {between(start.low_seconds, start.high_seconds)}, by {rate}"
 
 
 def _director(facts: JobFacts) -> answers.JobDirector:

@@ -17,7 +17,7 @@ from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
-from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, opener_of, verdict_of
+from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, opener_of, span, verdict_of
 
 
 class Started(NamedTuple):
@@ -139,8 +139,18 @@ class JobFacts(SnapshotFacts):
         if self.reason in STARTS_IN_TURN:
             return self.started.estimate(self.turn.ahead + 1)
         return (
-            StartEstimate(0.0, SOON_SECONDS, *self.started.own) if verdict_of(self.reason) == "now" else None
+            StartEstimate(0.0, SOON_SECONDS, self.started.own.starts, self.started.own.seconds)
+            if verdict_of(self.reason) == "now"
+            else None
         )
+
+    @property
+    def no_estimate(self) -> str:
+        """Why it is not known when it starts."""
+        seen = self.started.group
+        if not seen.is_over:
+            return "no start of late to go by"
+        return f"no such job has started for {span(seen.silent)}, longer than starts were seen before"
 
     def next_jobs(self, jobs: int) -> int:
         """Of it and those that follow it, together that number of jobs, those whose turn is next."""

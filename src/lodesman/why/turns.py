@@ -264,19 +264,26 @@ _Z80: Final = 1.2816
 
 
 class Measured(NamedTuple):
-    """Job starts that followed a first one, in the seconds since that."""
+    """Job starts that followed a first one, in the seconds since that; of these the last `silent` ones had none."""
 
     starts: int
     seconds: float
+    silent: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing has started for longer than before things did: what runs now takes longer than what ran then."""
+        return self.starts > 0 and self.silent > self.seconds - self.silent
 
 
 def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
-    """In how many seconds this number of jobs will have started, in 80 % of cases; None if nothing was measured.
+    """In how many seconds this number of jobs will have started, in 80 % of cases; None if nothing was measured that still
+    goes on.
 
     Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
     time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
     """
-    if seen.starts <= 0 or seen.seconds <= 0.0:
+    if seen.starts <= 0 or seen.seconds <= 0.0 or seen.is_over:
         return None
     shape = seen.starts + 0.5
     middle = jobs * seen.seconds / shape

@@ -297,6 +297,24 @@ def span(seconds: float) -> str:
     return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
 
 
+def lasting(seconds: float, bound: str = "") -> str:
+    """` for 5 s`; '' for less than half a second."""
+    words = span(seconds)
+    return "" if words == "0 s" else f" for {bound}{words}"
+
+
+def ago(seconds: float) -> str:
+    """`5 s ago`, `just now`."""
+    words = span(seconds)
+    return "just now" if words == "0 s" else f"{words} ago"
+
+
+def between(low: float, high: float) -> str:
+    """`in about 5 s to 2 min`; `within 2 min` from now on."""
+    first, last = span(low), span(max(1.0, high))
+    return f"within {last}" if first == "0 s" else f"in about {first} to {last}"
+
+
 def counted(n: int, noun: str) -> str:
     """`1 job`, `3 jobs`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -416,10 +416,10 @@ def test_why_of_a_job_that_does_not_wait(at, server):
         "state": "Done",
         "reason": "",
         "verdict": None,
-        "summary": "It is Done and does not wait.",
+        "summary": "It has ended and does not wait.",
     }
     server.on("GET", "/v1/jobs/9/why", ended)
-    assert at("why", "9").out == "Job 9: Done. It is Done and does not wait.\n"
+    assert at("why", "9").out == "Job 9: Done. It has ended and does not wait.\n"
 
 
 def test_why_before_the_director_ever_decided(at, server):

@@ -95,6 +95,45 @@ def test_a_job_is_still_a_number(at, server, words):
     assert at("why", *words).out == "Job 9: NOW. It can.\n"
 
 
+def _job(verdict, reason, **holds):
+    chain = [{"step": name, "holds": held, "text": f"as to {name}"} for name, held in holds.items()]
+    queues = {"total": 1, "eligible": 1, "ruled_out_by": [], "nearest": []}
+    director = {"decided_seconds_ago": None, "iterated_seconds_ago": None, "lines": []}
+    return {
+        "id": 9, "state": "Waiting", "verdict": verdict, "main_reason": reason, "summary": "So it is.",
+        "who": "no action needed", "chain": chain, "queues": queues, "director": director,
+    }  # fmt: skip
+
+
+def test_nothing_is_in_the_way_of_a_job_that_is_now(at, server):
+    server.on("GET", "/v1/jobs/9/why", _job("now", "pilot-expected", limits=True, pilots=False, gates=None))
+    assert at("why", "9").out == "(--verbose shows all 3 steps)\n\nJob 9: NOW. So it is.\n"
+    out = at("why", "9", "-v").out
+    assert [line.split()[:2] for line in out.splitlines()[1:4]] == [
+        ["limits", "ok"],
+        ["pilots", "-"],
+        ["gates", "?"],
+    ]
+    assert "NO " not in out
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("held", ["limits"]),
+        ("limited", ["limits"]),
+        ("waits-for-jobs", []),
+        ("queued-behind", ["limits", "share", "gates"]),
+    ],
+)
+def test_what_alone_is_in_the_way_is_shown_alone(at, server, reason, shown):
+    answer = _job("not now", reason, limits=False, pilots=True, share=False, gates=False)
+    server.on("GET", "/v1/jobs/9/why", answer)
+    lines = at("why", "9").out.splitlines()
+    assert [line.split()[0] for line in lines if " NO " in line] == shown
+    assert lines[-1] == "Job 9: NOT NOW. So it is."
+
+
 @pytest.mark.parametrize("words", [["9", "--queue", "N/c/q"], ["--queue", "N/c/q", "job:9"]])
 def test_what_one_queue_has_against_a_job(at, server, words):
     queue = {"site": "N", "ce": "c", "queue": "q", "eligible": False, "ruled_out_by": ["Memory"], "room": 0,

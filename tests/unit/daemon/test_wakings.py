@@ -8,6 +8,7 @@ import selectors
 import sys
 import threading
 from concurrent.futures import Executor, Future
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +95,46 @@ def test_what_is_told_while_it_works_counts_for_the_next_step():
     assert Working(seconds=60.0, gap=5.0, until=30.0).begun == [0.0, 5.0]
 
 
+def test_a_job_that_comes_after_a_slow_first_iteration_does_not_wait_for_a_period(monkeypatch):
+    """That one waits for the first loads, 10 s if need be."""
+    ticks = iter([0.0, 10.0, *map(float, range(10, 99))])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(ticks))
+    assert Days(seconds=60.0, gap=5.0, until=50.0, plan=[1.0]).begun == [0.0, 10.0]
+
+
+class Failing(Days):
+    """Its first three steps fail."""
+
+    def _step(self):
+        super()._step()
+        if len(self.begun) <= 3:
+            raise OSError("busy")
+
+
+@pytest.mark.parametrize("gap", [5.0, float("inf")])
+def test_what_failed_is_tried_again_before_a_period_is_over(gap):
+    assert Failing(seconds=60.0, gap=gap, until=100.0).begun == [0.0, 5.0, 15.0, 35.0, 95.0]
+
+
+def test_what_fails_is_not_tried_more_often_than_it_is_done():
+    assert Failing(seconds=2.0, gap=5.0, until=7.0).begun == [0.0, 2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize(("iterated_at", "woken"), [(None, []), (5.0, ["director"])])
+def test_first_loads_that_come_after_an_iteration_wake_the_director(iterated_at, woken):
+    waked: list[str] = []
+    director = SimpleNamespace(iterated_at=iterated_at)
+    process = SimpleNamespace(director=director, loops=SimpleNamespace(wake_soon=waked.append))
+    watch = SimpleNamespace(polled=threading.Event(), tick=lambda _now: None)
+    look = partial(BackgroundProcess._look_at, process, watch)  # type: ignore[arg-type]
+    look()
+    assert waked == []  # it had no answer yet
+    watch.tick = lambda _now: watch.polled.set()
+    for _ in range(3):
+        look()
+    assert waked == woken
+
+
 def test_a_loop_whose_gap_is_not_given_is_not_woken():
     assert Days(seconds=60.0, gap=float("inf"), until=100.0, plan=[20.0]).begun == [0.0, 60.0]
 
@@ -102,13 +143,16 @@ def test_a_loop_that_is_quicker_than_the_gap_keeps_its_pace():
     assert Days(seconds=1.0, gap=5.0, until=3.5, plan=[0.2]).begun == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_a_step_that_takes_long_is_woken_less_often(monkeypatch):
-    days = Days
-    ticks = iter(range(0, 1_000, 2))  # each step takes 2 s by this clock
-    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(ticks)))
+@pytest.mark.parametrize(("clock", "rest"), [("thread_time", 20.0), ("monotonic", 8.0)])
+def test_a_step_that_takes_long_is_woken_less_often(monkeypatch, clock, rest):
+    """Ten times as long as it worked, as long as it waited."""
+    ticks = iter(
+        range(0, 10_000, 2 if clock == "thread_time" else 8)
+    )  # each step takes so long by this clock
+    monkeypatch.setattr(module.time, clock, lambda: float(next(ticks)))
     plan = [float(n) for n in range(1, 60)]
-    begun = days(seconds=60.0, gap=5.0, until=45.0, plan=plan).begun
-    assert begun == [0.0, 20.0, 40.0]
+    begun = Days(seconds=60.0, gap=5.0, until=45.0, plan=plan).begun
+    assert begun[:3] == [0.0, rest, 2 * rest]
 
 
 def test_woken_loops_of_a_process_run_at_once_and_end_with_it():

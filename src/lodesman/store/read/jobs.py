@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from lodesman.answers.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, greatest, keys, member
+from lodesman.store.dialect import GIVEN, greatest, keys, least, member
 
 # Jobs that wait in a task queue which no configured queue can run are Held (`q`: its hold).
 STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
@@ -59,9 +59,17 @@ _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
 _CHANGEABLE_ROWS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, j.template_id, j.tq_id FROM job j
 JOIN submission s ON s.id = j.submission_id WHERE j.id BETWEEN ? AND ? AND j.state IN ('Waiting', 'Held') LIMIT ?"""
-_CHANGEABLE_RUNS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, c.template_id, c.tq_id FROM submission s
-JOIN cohort c ON c.submission_id = s.id WHERE s.base <= ? AND s.base + s.count > ?
-AND s.base + c.start <= ? AND s.base + c.stop > ? LIMIT ?"""
+# The part [low, high) of a run that is asked about counts if pilots have not reached all of it (from `open`) and holes do
+# not fill the rest, or if members are held there: those that changed, or ended, have left the run.
+_RUN_PARTS = f"""SELECT s.id, s.base, s.owner, s.grp, s.vo, c.template_id, c.tq_id, c.id AS run,
+{greatest("c.start", "? - c.base")} AS low, {greatest("c.cursor", "c.start", "? - c.base")} AS open,
+{least("c.stop", "? - c.base")} AS high FROM submission s JOIN cohort c ON c.submission_id = s.id
+WHERE s.base < ? AND s.base + s.count > ? AND c.first < ? AND c.base + c.stop > ?"""
+_IN_HOLES = f"""SELECT coalesce(sum({least("h.stop", "r.high")} - {greatest("h.start", "r.open")}), 0) FROM hole h
+WHERE h.cohort_id = r.run AND h.stop > r.open AND h.start < r.high"""
+_HELD = "SELECT 1 FROM hole h WHERE h.cohort_id = r.run AND h.stop > r.low AND h.start < r.high AND h.state = 'Held'"
+_CHANGEABLE_RUNS = f"""SELECT DISTINCT r.id, r.base, r.owner, r.grp, r.vo, r.template_id, r.tq_id FROM ({_RUN_PARTS}) r
+WHERE (r.open < r.high AND r.high - r.open > ({_IN_HOLES})) OR EXISTS ({_HELD}) LIMIT ?"""
 _RESOLUTIONS = msgspec.json.Decoder(dict[int, Resolution])
 _NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET}
 
@@ -249,10 +257,11 @@ class ChangeableJobs(NamedTuple):
 
 
 def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[ChangeableJobs]:
-    """The kinds of waiting and held jobs with first <= id <= last, at most `most`. Runs count even if pilots took all."""
+    """The kinds of waiting and held jobs with first <= id <= last, at most `most`."""
     rows = db.execute(_CHANGEABLE_ROWS, (first, last, most))
     found = {ChangeableJobs(*row): None for row in rows}
-    runs = db.execute(_CHANGEABLE_RUNS, (last, first, last, first, most))
+    end = last + 1
+    runs = db.execute(_CHANGEABLE_RUNS, (first, first, end, end, first, end, first, most))
     return [*found | {ChangeableJobs(*row): None for row in runs}]
 
 

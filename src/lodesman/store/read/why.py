@@ -76,8 +76,8 @@ WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?
 GROUP BY s.vo"""
 _CLAIMED_AT = "SELECT id, claimed_at FROM attempt WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1"
 _LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) ahead"
-_STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at) FROM attempt
-WHERE id > ? AND id <= ? GROUP BY 1, 2"""
+_STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at), max(claimed_at)
+FROM attempt WHERE id > ? AND id <= ? GROUP BY 1, 2"""
 
 
 def last_attempt_before(db: Reader, at: float) -> int:
@@ -93,8 +93,10 @@ def last_attempt_before(db: Reader, at: float) -> int:
     return int(low)
 
 
-def starts_after(db: Reader, attempt: int, *, most: int) -> tuple[list[tuple[int, int, int, float]], int]:
-    """(task queue, minute, job starts, the first of them) of the attempts that follow one, and the last of these."""
+def starts_after(
+    db: Reader, attempt: int, *, most: int
+) -> tuple[list[tuple[int, int, int, float, float]], int]:
+    """(task queue, minute, job starts, the first and the last) of the attempts that follow one, and the last of these."""
     last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
     return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
 

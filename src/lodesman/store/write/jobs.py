@@ -34,7 +34,7 @@ _DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FR
 WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = ? AND c.template_id = template.id)"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
-_SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
+SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
 j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held
 FROM job j JOIN submission s ON s.id = j.submission_id"""
 _INSERT_SUBMISSION = """INSERT INTO submission
@@ -129,13 +129,13 @@ class IdBlock(Struct, frozen=True):
 
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
     """The row of a job, None if it has none (never submitted, or an untouched member)."""
-    return tx.reader().find(_row_of, f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
+    return tx.reader().find(row_of, f"{SELECT_ROW} WHERE j.id = ?", (job_id,))
 
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
     """The rows with first <= id <= last, ascending, at most `most`."""
-    found = tx.read(f"{_SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
-    return [_row_of(*row) for row in found]
+    found = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
+    return [row_of(*row) for row in found]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:
@@ -146,7 +146,8 @@ def need_row(tx: Transaction, job_id: int) -> JobRow:
     return row
 
 
-def _row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
+def row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
+    """The row as `SELECT_ROW` gives it."""
     return JobRow(job_id, submission, tq_id, template, JobState(state), *more)
 
 
@@ -312,6 +313,9 @@ WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 _INSERT_HOLE = (
     "INSERT INTO hole (cohort_id, start, stop, state, reason, at, admin_held) VALUES (?,?,?,?,?,?,?)"
 )
+_CHANGE_HOLE = (
+    "UPDATE hole SET state = ?, reason = ?, at = ?, admin_held = ? WHERE cohort_id = ? AND start = ?"
+)
 _INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
 VALUES (?,?,?,?,?,?,?,?)"""
 
@@ -372,6 +376,10 @@ def add_hole(
 
 def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: Any) -> None:
     """Give a part of a hole another state (`new`: as `add_hole`); the rest on both sides stays what it is."""
+    if (hole.start, hole.stop) == (run.start, run.stop):
+        changed = (new["state"], new["reason"], tx.now, new.get("admin_held", 0))
+        tx.later(_CHANGE_HOLE, (*changed, cohort_id, hole.start))
+        return
     tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort_id, hole.start))
     for left in (range(hole.start, run.start), range(run.stop, hole.stop)):
         if left:
