@@ -16,11 +16,13 @@ from lodesman.store.sandboxes import may_hand_in
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 
 
-def lost(house, cause="lease-expired", **more):
+def lost(house, cause="lease-expired", *, runs=False, **more):
     """A job whose pilot fell silent: (pilot, what it had)."""
     house.submit(**more)
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
+    if runs:
+        house.report(pilot, claimed, "Running")
     house.clock += 100
     house.end_pilot(pilot, cause=cause)
     return pilot, claimed
@@ -55,7 +57,7 @@ def test_a_late_success_counts_with_all_its_report(house, cause):
 
 
 def test_a_late_success_counts_when_there_were_to_be_no_more_attempts(house):
-    pilot, claimed = lost(house, max_attempts=1)
+    pilot, claimed = lost(house, max_attempts=1, runs=True)
     assert house.state(1) == "Failed"
     assert may_upload(house, pilot, claimed)
     assert house.report(pilot, claimed).reason == "late"

@@ -306,12 +306,15 @@ class FreeBody(Struct):
 
 
 class ClaimBody(Struct):
-    """A pilot asks for up to `count` jobs and waits up to `wait_s` seconds for the first."""
+    """A pilot asks for up to `count` jobs that it can run now and waits up to `wait_s` seconds for the first. Up to `ahead`
+    more are to run later, one after another; then `count` may be 0, and the answer comes at once.
+    """
 
     claim_token: Token
     resource: FreeBody
-    count: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    count: Annotated[int, Meta(ge=0, le=1_000)] = 1
     wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+    ahead: Annotated[int, Meta(ge=0, le=500)] = 0
 
 
 class RunningBody(Struct):

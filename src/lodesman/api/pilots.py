@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from lodesman.answers import calls, pilots
 from lodesman.answers import requests as asks
@@ -21,6 +22,7 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.api.hosts import probe_ended, probe_of, probe_runs
 from lodesman.commands.accounts import JOINING
+from lodesman.commands.ahead import has_much_ahead, others_wait
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.pilots import (
     believed,
@@ -125,7 +127,16 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in sorted(session.given_back & attempts.keys())]
     # A bound pilot that has its job gets no other.
     drain = session.drain or (session.bound_job is not None and bool(running))
-    return pilots.HeartbeatAnswer(kill, drain, core.lease_seconds)
+    return pilots.HeartbeatAnswer(kill, drain, core.lease_seconds, await _others_wait(core, session))
+
+
+async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
+    """True if other pilots wait for jobs that this one has ahead; else it is not said."""
+    if not has_much_ahead(core.live, session.id, session.offer.cores):
+        return UNSET
+    with suppress(LodesmanError):
+        return bool(await core.command(Change(others_wait, core.live, session.id))) or UNSET
+    return UNSET
 
 
 async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[tuple[int, int]]) -> None:
@@ -180,7 +191,7 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
-    return pilots.ReportsAnswer(results)
+    return pilots.ReportsAnswer(results, UNSET if session is None else await _others_wait(core, session))
 
 
 def _cores_of_lost(core: Core, pilot_id: int) -> int:

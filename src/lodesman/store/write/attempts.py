@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.followed import Moved
-from lodesman.store.dialect import greatest
+from lodesman.store.dialect import greatest, keys
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
+from lodesman.store.read.upkeep import CHAIN
 from lodesman.store.write.jobs import INSERT_EVENT, JobRow, WaitingJob
 from lodesman.store.write.task_queues import SET_ROW_CURSOR
 
@@ -35,6 +36,9 @@ _EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT id FROM attempt WHERE id = ? 
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
 SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
+_BEFORE_START = f"""{CHAIN.format("attempt")} SELECT count(*) FROM attempt
+WHERE id IN (SELECT id FROM chain) AND started_at IS NULL AND outcome = 'Released'
+AND cause NOT IN ('not-taken', 'returned')"""
 
 MAX_TEXT = 2_000
 ALONE: Final = "{}"
@@ -172,6 +176,11 @@ def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> N
     """Keep what a refused report says, if nothing was known of the end of its attempt."""
     message = f"{late.state} was reported when it no longer counted"
     tx.later(_NOTE_LATE, (message, late.cpu_seconds, late.wall_seconds, late.max_rss_mb, attempt_id))
+
+
+def lost_before_start(tx: Transaction, job: JobRow) -> int:
+    """How many attempts of a job went back with their pilots before they started."""
+    return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
 
 
 def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:

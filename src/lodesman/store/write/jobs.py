@@ -173,7 +173,7 @@ def requeue_row(tx: Transaction, job_id: int) -> bool:
 
 def allow_another(tx: Transaction, row: JobRow) -> JobRow:
     """The last attempt of a job never began: it does not count among those that the job may have."""
-    tx.write("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
+    tx.later("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
     return msgspec.structs.replace(row, max_attempts=row.max_attempts + 1)
 
 
