@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.contract.test_bookings import Limited
+from tests.contract.test_claims_together import statements
 from tests.contract.test_reconciler import CLEAN
 
 from lodesman.commands.ahead import has_much_ahead, others_wait
@@ -303,6 +304,67 @@ def test_what_a_pilot_does_not_name_is_free_too(house):
     (found,) = claim(house, pilot, 0, 1)
     assert house.do(Change(unnamed, house.live, pilot, [(found.job_id, found.attempt)])) == 1
     assert house.state(job) == "Waiting"
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def end(house, pilot, claimed, state="Done", cause="ok"):
+    reports = [AttemptReport(id=one.job_id, attempt=one.attempt, state=state, cause=cause) for one in claimed]
+    return Change(take_reports, house.live, pilot, reports, cores=CORES)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("state", "cause"), [("Done", "ok"), ("Released", "returned")])
+def test_what_ends_together_is_read_once(house, state, cause):
+    """Reads that wait for what was written before would make small portions of the writes."""
+    house.submit(300)
+    pilot = house.pilot()
+    found = claim(house, pilot, 0, 300)
+    results, seen = statements(house, lambda: house.do(end(house, pilot, found, state, cause)))
+    assert all(one.accepted for one in results)
+    assert len([sql for sql in seen if sql.startswith(("SELECT", "WITH"))]) < 5
+    assert house.counts() == ({"Done": 300} if state == "Done" else {"Waiting": 300})
+
+
+@pytest.mark.sqlite
+def test_the_attempts_of_a_lost_pilot_are_read_once(house):
+    house.submit(300)
+    pilot = house.pilot()
+    claim(house, pilot, 0, 300)
+    _, seen = statements(house, lambda: house.end_pilot(pilot))
+    assert len([sql for sql in seen if sql.startswith(("SELECT", "WITH"))]) < 20
+    assert house.counts() == {"Waiting": 300}
+
+
+def test_one_job_may_come_twice_in_one_portion(house):
+    house.submit(2)
+    pilot = house.pilot()
+    first, second = claim(house, pilot, 0, 2)
+    reports = [
+        AttemptReport(id=one.job_id, attempt=one.attempt, state=state, started=1_000.0, cause=cause)
+        for one, state, cause in [
+            (first, "Running", ""), (second, "Running", ""), (first, "Done", "ok"), (first, "Done", "ok"),
+            (second, "Failed", "exit"),
+        ]
+    ]  # fmt: skip
+    results = house.do(Change(take_reports, house.live, pilot, reports, cores=CORES))
+    assert [one.accepted for one in results] == [True] * 5
+    assert results[3].reason == "already ended"
+    assert house.events(first.job_id)[-3:] == ["Matched", "Running", "Done"]
+    assert (house.state(first.job_id), house.state(second.job_id)) == ("Done", "Failed")
+
+
+def test_a_job_given_back_after_others_of_its_task_queue_were_claimed_is_next(house):
+    """In one transaction: the front of the rows has moved on, and goes back."""
+    house.submit(10, rows=True)
+    pilot, other = house.pilot(), house.pilot()
+    found = claim(house, pilot, 0, 3)
+    _, results = house.do(
+        Together(house.claim_command(other, 2), end(house, pilot, found[1:2], "Released", "returned"))
+    )
+    assert results[0].accepted
+    assert ids(claim(house, other, 0, 2)) == [2, 6]
 
 
 # --- others wait ------------------------------------------------------------------------------------------------------

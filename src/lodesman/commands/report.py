@@ -23,7 +23,7 @@ from lodesman.store.accounting import RETURNED
 from lodesman.store.hosts import note_failure
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
-from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow
+from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow, WithLast
 from lodesman.store.write.jobs import JobRow
 from lodesman.store.write.pilots import count_job
 
@@ -68,9 +68,16 @@ def take_reports(
     it runs, if that is known.
     """
     late: list[Mapping[str, object]] = []
-    results = [
-        _take_report(tx, live, pilot_id, report, cores=cores, host=host, late=late) for report in reports
-    ]
+    results = []
+    given = list(reports)
+    # Read once for all of them: what each changes is written with the others, but before a job is judged again.
+    known, seen = attempts.with_last(tx, {one.id for one in given}), set[int]()
+    for report in given:
+        if report.id in seen:
+            known |= attempts.with_last(tx, [report.id])
+        seen.add(report.id)
+        job = known.get(report.id)
+        results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, late=late))
     if late:
         log.warning("a report came too late and was refused", extra={**late[0], "reports": len(late)})
     return results
@@ -82,13 +89,15 @@ def _take_report(
     pilot_id: int,
     report: AttemptReport,
     *,
+    job: WithLast | None,
     cores: int,
     host: HostName | None,
     late: list[Mapping[str, object]],
 ) -> ReportResult:
     """`late` gets what the log says of a report that came too late."""
-    row = jobs.row_by_id(tx, report.id)
-    attempt = None if row is None else attempts.attempt_by_number(tx, row, report.attempt)
+    row, attempt = job or (None, None)
+    if row is not None and report.attempt != row.attempt:
+        attempt = attempts.attempt_by_number(tx, row, report.attempt)
     if row is None or attempt is None:
         return _refused(report, "no such attempt")
     if attempt.pilot_id != pilot_id:
@@ -228,11 +237,12 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
     taken. Returns how many.
     """
     found = attempts.live_attempts_of(tx, pilot_id)
+    known = attempts.with_last(tx, [job_id for job_id, _ in found])
     for job_id, number in found:
         if live.pilots.bound.get(pilot_id) == (job_id, number):
             take_back(live, tx, pilot_id, why or cause)
             continue
-        row = _never_started(tx, jobs.need_row(tx, job_id))
+        row = _never_started(tx, known[job_id].row)
         end = AttemptReport(id=job_id, attempt=number, state="Released", cause=cause)
         end_attempt(live, tx, row, end, pilot_id=pilot_id)
     live.pilots.ended(tx, pilot_id)
@@ -312,4 +322,5 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[At
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
     """The jobs of a pilot's live attempts."""
-    return [jobs.need_row(tx, job_id) for job_id, _ in attempts.live_attempts_of(tx, pilot_id)]
+    found = attempts.with_last(tx, [job_id for job_id, _ in attempts.live_attempts_of(tx, pilot_id)])
+    return [row for row, _ in found.values()]

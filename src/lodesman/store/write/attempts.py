@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.followed import Moved
-from lodesman.store.dialect import greatest, keys
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import CHAIN
-from lodesman.store.write.jobs import INSERT_EVENT, JobRow, WaitingJob
+from lodesman.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
 from lodesman.store.write.task_queues import SET_ROW_CURSOR
 
 # A member of a cohort has no row before it is claimed.
@@ -32,6 +33,9 @@ _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = 
 WHERE id = ? AND wall_seconds IS NULL"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
+_WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
+JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt"""
+_OF_JOB = len(ROW.split(","))
 _EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT id FROM attempt WHERE id = ? UNION ALL
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
 SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
@@ -67,6 +71,13 @@ class AttemptRow(NamedTuple):
     outcome: str | None
     cause: str | None
     stop_reason: str | None
+
+
+class WithLast(NamedTuple):
+    """A job with its last attempt."""
+
+    row: JobRow
+    attempt: AttemptRow | None
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
@@ -134,6 +145,15 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
     if number == job.attempt:
         return last_attempt(tx, job)
     return tx.reader().find(AttemptRow, _EARLIER, (job.last_attempt, number, number))
+
+
+def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
+    """The rows of jobs, each with its last attempt, in one read."""
+    found = tx.read(_WITH_LAST, (keys(job_ids),))
+    return {
+        row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
+        for row in found
+    }
 
 
 def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:

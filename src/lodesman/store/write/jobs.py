@@ -34,9 +34,9 @@ _DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FR
 WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = ? AND c.template_id = template.id)"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
-_SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
-j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held
-FROM job j JOIN submission s ON s.id = j.submission_id"""
+ROW = """j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
+j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held"""
+_SELECT_ROW = f"SELECT {ROW} FROM job j JOIN submission s ON s.id = j.submission_id"
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
@@ -129,13 +129,13 @@ class IdBlock(Struct, frozen=True):
 
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
     """The row of a job, None if it has none (never submitted, or an untouched member)."""
-    return tx.reader().find(_row_of, f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
+    return tx.reader().find(row_of, f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
 
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
     """The rows with first <= id <= last, ascending, at most `most`."""
     found = tx.read(f"{_SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
-    return [_row_of(*row) for row in found]
+    return [row_of(*row) for row in found]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:
@@ -146,7 +146,8 @@ def need_row(tx: Transaction, job_id: int) -> JobRow:
     return row
 
 
-def _row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
+def row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
+    """The row that these columns (`ROW`) are."""
     return JobRow(job_id, submission, tq_id, template, JobState(state), *more)
 
 
