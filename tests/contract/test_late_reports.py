@@ -11,7 +11,7 @@ from lodesman.errors import Unauthorized
 from lodesman.store.accounts import principal_of
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.sandboxes import may_hand_in
+from lodesman.store.sandboxes import may_hand_in, small_output
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 
@@ -54,6 +54,12 @@ def test_a_late_success_counts_with_all_its_report(house, cause):
     assert house.report(pilot, claimed) == ReportResult(1, 1, accepted=True, reason="already ended")
     assert not may_upload(house, pilot, claimed)
     assert house.claim(house.pilot()) == []
+
+
+def test_the_output_that_comes_with_a_late_success_is_kept(house):
+    pilot, claimed = lost(house)
+    assert house.report(pilot, claimed, output_sha256="ab", output_size=3, output=b"abc").reason == "late"
+    assert small_output(house.reader, house.job(1).last_attempt) == b"abc"
 
 
 def test_a_late_success_counts_when_there_were_to_be_no_more_attempts(house):

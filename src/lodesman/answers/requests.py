@@ -336,8 +336,14 @@ class HeartbeatBody(Struct):
     state: Text = "running"
 
 
+class OutputBody(FileBody):
+    """An output archive (tar.gz) that was uploaded before, or comes with the report: `content` in base64."""
+
+    content: Annotated[bytes, Meta(max_length=8_192)] | None = None
+
+
 class ReportBody(Struct):
-    """What a pilot reports of one attempt."""
+    """What a pilot reports of one attempt. `output` null: nothing was written."""
 
     id: Number
     attempt: Number
@@ -350,7 +356,7 @@ class ReportBody(Struct):
     max_rss_mb: _Size = 0.0
     started: float | None = None
     ended: float | None = None
-    output: FileBody | None = None
+    output: OutputBody | None = None
     tail: _Tail = ""
     message: Annotated[str, Meta(max_length=8_192)] = ""
 

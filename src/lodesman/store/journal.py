@@ -100,11 +100,6 @@ class Transaction(MemoryChanges):
         else:
             rows[key] = row
 
-    def settle(self, sql: str) -> None:
-        """What was given to `last` for `sql` is written before all that follows."""
-        if sql in self._final:
-            self.flush()
-
     def flush(self) -> None:
         """Run what was collected, in the order in which the statements were first used."""
         if self._pending or self._final:

@@ -29,6 +29,7 @@ WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 _END = f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
 exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
 message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
+_INSERT_OUTPUT = "INSERT INTO small_output (attempt_id, content) VALUES (?,?)"
 _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
 WHERE id = ? AND wall_seconds IS NULL"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
@@ -81,7 +82,9 @@ class WithLast(NamedTuple):
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
-    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known."""
+    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known.
+    `output`: its archive, if that came with the report.
+    """
 
     id: int
     attempt: int
@@ -96,6 +99,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     output_sha256: str | None = None
     output_size: int | None = None
+    output: bytes | None = None
     tail: str = ""
     message: str = ""
 
@@ -190,6 +194,8 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
         end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
     )  # fmt: skip
     tx.later(_END, values)
+    if end.output is not None:
+        tx.later(_INSERT_OUTPUT, (attempt_id, end.output))
 
 
 def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
