@@ -159,11 +159,13 @@ class House:
         self.sessions[joined.row.id] = PilotSession(joined.row, now=self.clock)
         return joined.row.id
 
-    def claim_command(self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None):
+    def claim_command(
+        self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None, **more
+    ):
         self.tokens = getattr(self, "tokens", 0) + 1
         return Claim(
             self.live, session=self.sessions[pilot], free=free or FreeResources(8, 16_000, 100_000), count=count,
-            claim_token=token or f"claim-token-{self.tokens}", wait=wait, answer=answer,
+            claim_token=token or f"claim-token-{self.tokens}", wait=wait, answer=answer, **more,
         )  # fmt: skip
 
     def claim(self, pilot, count=1, **more):

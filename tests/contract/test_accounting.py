@@ -263,7 +263,7 @@ def test_the_causes_are_those_that_are_recorded(house):
         "OK", "EXIT", "SIGNAL", "CPU_LIMIT", "WALL_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "NOT_STARTED", "NEVER_STARTED",
         "INPUT", "WARDEN_LOST", "KILLED", "PILOT_SHUTDOWN",
     )}  # fmt: skip
-    named |= {report.LOST, report.UNNAMED, report.NOT_TAKEN, "lease-expired"}
+    named |= {report.LOST, report.UNNAMED, report.NOT_TAKEN, report.RETURNED, "lease-expired"}
     assert named | report.PAYLOAD_CAUSES == CAUSES
 
 
@@ -386,4 +386,20 @@ def test_each_attempt_is_added_once_whatever_happens(house, seed):
     add_all(house)
     assert walk.ended
     assert _found(house) == walk.expected()
+    assert wrong_usage(house.reader) == []
+
+
+def test_what_a_pilot_gave_back_before_it_started_is_no_attempt(house):
+    """Its job counts once all the same."""
+    house.submit()
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.report(pilot, claimed, "Released", cause="returned")
+    add_all(house)
+    assert list(stored(house).values()) == [UsageSums(0, 1, 0, 0, 0, 0)]
+    (claimed,) = house.claim(pilot)
+    house.report(pilot, claimed)
+    add_all(house)
+    assert list(used(house, "user")) == [("ann", "ok")]
+    assert used(house, "user")["ann", "ok"][:2] == (1, 1)
     assert wrong_usage(house.reader) == []

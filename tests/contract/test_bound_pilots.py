@@ -236,9 +236,10 @@ def test_a_pilot_that_lives_and_never_asks_loses_its_job_too(house, push):
     assert push.claim(pilot) == []
 
 
-def test_an_attempt_that_was_taken_counts_when_its_pilot_is_lost(house, push):
+def test_an_attempt_that_ran_counts_when_its_pilot_is_lost(house, push):
     job, pilot = push.one(max_attempts=1)
     claimed = push.run(pilot)
+    house.report(pilot, claimed, "Running")
     house.end_pilot(pilot)
     assert house.state(job) == "Failed"
     assert house.report(pilot, claimed).accepted  # ADR 0022
@@ -337,6 +338,7 @@ def test_any_number_of_pilots_that_never_come_costs_no_attempt(house, push):
     (pilot,) = push.send(push.tq(job))
     claimed = push.run(pilot)
     assert claimed.attempt == 5
+    house.report(pilot, claimed, "Running")
     house.end_pilot(pilot)
     assert house.state(job) == "Failed"  # this one began
 

@@ -27,7 +27,8 @@ from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id
 KEEP = 10.0
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 TABLES = (
-    "job", "event", "attempt", "template", "submission", "cohort", "hole", "sandbox_use", "task_queue", "pilot"
+    "job", "event", "attempt", "template", "submission", "cohort", "hole", "sandbox_use", "small_output", "task_queue",
+    "pilot",
 )  # fmt: skip
 # Every reference that a row has must lead to a row: (table, column, where to).
 REFERENCES = (
@@ -38,7 +39,7 @@ REFERENCES = (
     ("cohort", "tq_id", "task_queue"), ("hole", "cohort_id", "cohort"), ("task_queue_count", "tq_id", "task_queue"),
     ("task_queue_hold", "tq_id", "task_queue"), ("task_queue_event", "tq_id", "task_queue"),
     ("task_queue_reason", "tq_id", "task_queue"), ("sandbox_use", "submission_id", "submission"),
-    ("token", "pilot_id", "pilot"),
+    ("token", "pilot_id", "pilot"), ("small_output", "attempt_id", "attempt"),
 )  # fmt: skip
 
 
@@ -88,10 +89,10 @@ def test_a_job_is_purged_with_all_its_rows(house):
     house.submit()
     (claimed,) = house.claim(pilot)
     house.report(pilot, claimed, "Running", cause="")
-    house.report(pilot, claimed, "Failed", cause="input", tail="x" * 1_000)  # another attempt
-    run_one(house, pilot)
+    house.report(pilot, claimed, "Failed", cause="input", tail="x" * 1_000, output=b"1")  # another attempt
+    run_one(house, pilot, output=b"2")
     house.end_pilot(pilot)
-    assert sizes(house)["attempt"] == 2
+    assert sizes(house, "attempt", "small_output") == {"attempt": 2, "small_output": 2}
     later(house, KEEP - 1)
     assert forget_all(house) == {}
     assert house.state(1) == "Done"
@@ -224,7 +225,7 @@ def test_ids_are_never_given_out_again(house):
         run_one(house, pilot)
     house.end_pilot(pilot)
     newest = {table: house.reader.only(f"SELECT max(id) FROM {table}")[0] for table in TABLES
-              if table not in ("hole", "sandbox_use")}  # fmt: skip
+              if table not in ("hole", "sandbox_use", "small_output")}  # fmt: skip
     later(house, KEEP + 1)
     forget_all(house)
     assert set(sizes(house).values()) == {0}

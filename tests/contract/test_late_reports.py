@@ -11,16 +11,18 @@ from lodesman.errors import Unauthorized
 from lodesman.store.accounts import principal_of
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.sandboxes import may_hand_in
+from lodesman.store.sandboxes import may_hand_in, small_output
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 
 
-def lost(house, cause="lease-expired", **more):
+def lost(house, cause="lease-expired", *, runs=False, **more):
     """A job whose pilot fell silent: (pilot, what it had)."""
     house.submit(**more)
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
+    if runs:
+        house.report(pilot, claimed, "Running")
     house.clock += 100
     house.end_pilot(pilot, cause=cause)
     return pilot, claimed
@@ -54,8 +56,14 @@ def test_a_late_success_counts_with_all_its_report(house, cause):
     assert house.claim(house.pilot()) == []
 
 
+def test_the_output_that_comes_with_a_late_success_is_kept(house):
+    pilot, claimed = lost(house)
+    assert house.report(pilot, claimed, output_sha256="ab", output_size=3, output=b"abc").reason == "late"
+    assert small_output(house.reader, house.job(1).last_attempt) == b"abc"
+
+
 def test_a_late_success_counts_when_there_were_to_be_no_more_attempts(house):
-    pilot, claimed = lost(house, max_attempts=1)
+    pilot, claimed = lost(house, max_attempts=1, runs=True)
     assert house.state(1) == "Failed"
     assert may_upload(house, pilot, claimed)
     assert house.report(pilot, claimed).reason == "late"

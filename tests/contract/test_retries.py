@@ -68,7 +68,7 @@ def test_only_what_is_named_is_tried_again(house, on, cause, code, again):
 
 def test_a_pilot_that_is_lost_counts_among_the_attempts(house):
     job, pilot = submit(house, retry_on=("5",), max_attempts=2), house.pilot()
-    house.claim(pilot)
+    house.report(pilot, house.claim(pilot)[0], "Running")
     house.end_pilot(pilot)
     assert house.state(job) == "Waiting"
     fail(house, house.pilot(), exit_code=5)

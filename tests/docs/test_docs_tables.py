@@ -38,7 +38,13 @@ from lodesman.why.verdict import verdict_of
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
 FENCE = re.compile(r"^```(\w*)[ ]*([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FROM_PILOTS = ("pilot-lost", "lease-expired", "not-named", "not-taken")  # causes that the server itself gives
+FROM_PILOTS = (
+    "pilot-lost",
+    "lease-expired",
+    "not-named",
+    "not-taken",
+    "returned",
+)  # causes that the server itself gives
 
 
 def table(manual: str, *, first: str, below: str = "") -> list[list[str]]:

@@ -17,9 +17,11 @@ from lodesman.access.caller import Caller
 from lodesman.answers import calls
 from lodesman.answers.jobs import Job
 from lodesman.answers.requests import JobAt
+from lodesman.answers.vocabulary import JobState
 from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot.archives import DAMAGED, members, steers
 
+_RAN = frozenset({"ok", "exit", "signal"})
 _CHUNK = 1 << 18
 MOST_FILES = 1_000_000
 _MOST_LEFT_OUT = 10_000
@@ -41,8 +43,14 @@ class DamagedArchive(LodesmanError, code="damaged-archive"):
     """An archive that cannot be read to its end."""
 
 
+def wrote_nothing(job: Job) -> bool:
+    """Whether its program ran to an end and there is nothing of it: its output is empty, and no archive was made."""
+    return not job.output_sha256 and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
+
+
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:
-    """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left.
+    """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left. Of a job that wrote
+    nothing it is empty.
 
     Raises DamagedArchive, TooLarge, what the client raises, OSError.
     """
@@ -50,10 +58,14 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
         prefix=f".lode-{job.id}-", dir=target.parent, ignore_cleanup_errors=True
     ) as made:
         work = Path(made)
-        archive = work / "output.tar.gz"
-        path = calls.JOB_OUTPUT.address(JobAt(job.id))
-        caller.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
-        done = unpack(archive, work / "files", most_bytes=most_bytes)
+        if wrote_nothing(job):
+            done = Unpacked()
+            (work / "files").mkdir()
+        else:
+            archive = work / "output.tar.gz"
+            path = calls.JOB_OUTPUT.address(JobAt(job.id))
+            caller.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
+            done = unpack(archive, work / "files", most_bytes=most_bytes)
         if target.exists():
             target.rename(work / "before")
         (work / "files").rename(target)

@@ -101,11 +101,14 @@ class KillOrder(Struct):
 
 
 class HeartbeatAnswer(Struct):
-    """What a pilot shall end, and how long its lease is, in seconds."""
+    """What a pilot shall end, and how long its lease is, in seconds. `others_wait`: for jobs that this pilot has ahead; it
+    gives some of them back.
+    """
 
     kill: list[KillOrder]
     drain: bool
     lease_s: float
+    others_wait: bool | UnsetType = UNSET
 
 
 class ReportResult(Struct):
@@ -118,9 +121,10 @@ class ReportResult(Struct):
 
 
 class ReportsAnswer(Struct):
-    """One result per report, in their order."""
+    """One result per report, in their order. `others_wait`: as in the answer to a heartbeat."""
 
     results: list[ReportResult]
+    others_wait: bool | UnsetType = UNSET
 
 
 class StoredPilot(Struct, frozen=True):

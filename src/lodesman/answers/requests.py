@@ -306,12 +306,15 @@ class FreeBody(Struct):
 
 
 class ClaimBody(Struct):
-    """A pilot asks for up to `count` jobs and waits up to `wait_s` seconds for the first."""
+    """A pilot asks for up to `count` jobs that it can run now and waits up to `wait_s` seconds for the first. Up to `ahead`
+    more are to run later, one after another; then `count` may be 0, and the answer comes at once.
+    """
 
     claim_token: Token
     resource: FreeBody
-    count: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    count: Annotated[int, Meta(ge=0, le=1_000)] = 1
     wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+    ahead: Annotated[int, Meta(ge=0, le=500)] = 0
 
 
 class RunningBody(Struct):
@@ -333,8 +336,14 @@ class HeartbeatBody(Struct):
     state: Text = "running"
 
 
+class OutputBody(FileBody):
+    """An output archive (tar.gz) that was uploaded before, or comes with the report: `content` in base64."""
+
+    content: Annotated[bytes, Meta(max_length=8_192)] | None = None
+
+
 class ReportBody(Struct):
-    """What a pilot reports of one attempt."""
+    """What a pilot reports of one attempt. `output` null: nothing was written."""
 
     id: Number
     attempt: Number
@@ -347,7 +356,7 @@ class ReportBody(Struct):
     max_rss_mb: _Size = 0.0
     started: float | None = None
     ended: float | None = None
-    output: FileBody | None = None
+    output: OutputBody | None = None
     tail: _Tail = ""
     message: Annotated[str, Meta(max_length=8_192)] = ""
 

@@ -26,7 +26,7 @@ from lodesman.commands.bound import claim_bound
 from lodesman.commands.claim import Claim, unpark
 from lodesman.commands.hosts import ShutHost
 from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
-from lodesman.errors import LodesmanError, Unavailable
+from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.store.journal import Change
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
@@ -60,10 +60,11 @@ class AskedClaim:
         free = FreeResources(
             has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED, has.last_end_s
         )
-        self.session.last_claim = LastClaim(core.clock(), free, asks.count)
+        if asks.count:
+            self.session.last_claim = LastClaim(core.clock(), free, asks.count)
         claim = Claim(
             core.live, session=self.session, free=free, count=asks.count, claim_token=asks.claim_token,
-            wait=seconds > 0, answer=self._answered, subtracts=True,
+            wait=seconds > 0, answer=self._answered, subtracts=True, ahead=asks.ahead,
         )  # fmt: skip
         core.post_together(claim, self._answered)
         if seconds > 0:
@@ -88,7 +89,7 @@ class AskedClaim:
     def post_probe(self, host: ShutHost, asks: ClaimBody, seconds: float) -> None:
         """Ask for one job, by which its host is judged."""
         self._probe = host
-        self.post(msgspec.structs.replace(asks, count=1), seconds)
+        self.post(msgspec.structs.replace(asks, count=1, ahead=0), seconds)
 
     def gone(self) -> None:
         """The pilot hung up: it must win nothing any more."""
@@ -160,6 +161,10 @@ def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedCl
 
 def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
     session = core.session(pilot_id)
+    if not (asks.count or asks.ahead):
+        raise InvalidRequest(
+            "A claim asks for one job at least: count or ahead is above 0.", parameter="count"
+        )
     asked = AskedClaim(core, session, reply)
     if session.drain and session.bound_job is None:
         reply(*json_answer(_NOTHING_MORE))
@@ -170,11 +175,11 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
         asked.post_bound(asks)
         return asked
     jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
-    seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2))
+    seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2)) if asks.count else 0.0
     shut = core.hosts.shut.get(session.host) if core.hosts.shut else None
     if shut is None:
         asked.post(asks, seconds)
-    elif core.hosts.probe(shut, session.id, core.clock()):
+    elif asks.count and core.hosts.probe(shut, session.id, core.clock()):
         asked.post_probe(shut, asks, seconds)
     elif (last := core.live.pilots.last_claims.get(session.id)) and last[0] == asks.claim_token:
         asked.post(asks, 0.0)  # the answer was lost: it gets that again, and nothing new

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 
 from lodesman.answers import calls, inner_calls
 from lodesman.answers.call import Nothing
@@ -24,6 +24,7 @@ from lodesman.store.sandboxes import (
     may_hand_in,
     owner_of_input,
     owner_of_job,
+    small_output,
     taken,
     uploaded_size,
     used_by,
@@ -33,13 +34,20 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 @serves(calls.JOB_OUTPUT)
-async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileResponse:
-    """The output sandbox of the last attempt."""
+async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> Response:
+    """The output sandbox of the last attempt: a file, or what came with its report."""
     job = side.job(request.query.job, request.who)
-    path = side.shelf.output_path(job.id, job.attempt)
-    if not job.output_sha256 or not path.exists():
-        raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
-    return FileResponse(path, media_type="application/gzip", headers={"x-sha256": job.output_sha256})
+    if job.output_sha256:
+        about: dict[str, Any] = {
+            "media_type": "application/gzip", "headers": {"x-sha256": job.output_sha256}
+        }  # fmt: skip
+        small = small_output(side.db, job.last_attempt)
+        if small is not None:
+            return Response(small, **about)
+        path = side.shelf.output_path(job.id, job.attempt)
+        if path.exists():
+            return FileResponse(path, **about)
+    raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
 
 
 @serves(calls.PUT_OUTPUT)

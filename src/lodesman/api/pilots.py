@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from lodesman.answers import calls, pilots
 from lodesman.answers import requests as asks
@@ -21,6 +23,7 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.api.hosts import probe_ended, probe_of, probe_runs
 from lodesman.commands.accounts import JOINING
+from lodesman.commands.ahead import has_much_ahead, others_wait
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.pilots import (
     believed,
@@ -48,6 +51,7 @@ _NODE_BYTES, _NODE_DEPTH = 16 << 10, 8
 _COMPLETING = "completing"
 _JOIN_TOKEN = "join token"
 _MOST_UNNAMED = 3
+_WRONG_OUTPUT = "the output has another size or SHA-256 than the report says"
 _GIVEN_BACK = "its pilot did not name it, and it went back"
 _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 # Identifiers in one answer; the pilots of one submission go to few queues.
@@ -125,7 +129,16 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     kill += [pilots.KillOrder(*key, _GIVEN_BACK) for key in sorted(session.given_back & attempts.keys())]
     # A bound pilot that has its job gets no other.
     drain = session.drain or (session.bound_job is not None and bool(running))
-    return pilots.HeartbeatAnswer(kill, drain, core.lease_seconds)
+    return pilots.HeartbeatAnswer(kill, drain, core.lease_seconds, await _others_wait(core, session))
+
+
+async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
+    """True if other pilots wait for jobs that this one has ahead; else it is not said."""
+    if not has_much_ahead(core.live, session.id, session.offer.cores):
+        return UNSET
+    with suppress(LodesmanError):
+        return bool(await core.command(Change(others_wait, core.live, session.id))) or UNSET
+    return UNSET
 
 
 async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[tuple[int, int]]) -> None:
@@ -170,7 +183,7 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
     cores = _cores_of_lost(core, pilot_id) if session is None else session.offer.cores
-    changes = [_report(one) for one in reports]
+    changes = [_report(one) for one in reports if _is_whole(one.output)]
     probe = None if session is None else probe_of(core, session, reports)
     host = None if session is None else session.host
     results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores, host=host))
@@ -180,7 +193,9 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
-    return pilots.ReportsAnswer(results)
+    if len(changes) < len(reports):
+        results = _with_refusals(reports, results)
+    return pilots.ReportsAnswer(results, UNSET if session is None else await _others_wait(core, session))
 
 
 def _cores_of_lost(core: Core, pilot_id: int) -> int:
@@ -190,12 +205,33 @@ def _cores_of_lost(core: Core, pilot_id: int) -> int:
     return presented_by(row.request, row.node, row.queue_id, joined_at=None, now=core.clock()).cores
 
 
+def _is_whole(output: asks.OutputBody | None) -> bool:
+    """Whether an output that comes with its report is what that says of it."""
+    if output is None or output.content is None:
+        return True
+    return len(output.content) == output.size and sha256(output.content).hexdigest() == output.sha256
+
+
+def _with_refusals(
+    reports: Sequence[asks.ReportBody], results: Iterable[pilots.ReportResult]
+) -> list[pilots.ReportResult]:
+    """The results, and refusals in the places of reports whose output is not what they say."""
+    left = iter(results)
+    return [
+        next(left)
+        if _is_whole(one.output)
+        else pilots.ReportResult(one.id, one.attempt, accepted=False, reason=_WRONG_OUTPUT)
+        for one in reports
+    ]
+
+
 def _report(one: asks.ReportBody) -> AttemptReport:
     cause, output = one.cause or ("ok" if one.state == "Done" else ""), one.output
     return AttemptReport(
         id=one.id, attempt=one.attempt, state=one.state, cause=cause, exit_code=one.exit_code, signal=one.signal,
         cpu_seconds=one.cpu_seconds, wall_seconds=one.wall_seconds, max_rss_mb=one.max_rss_mb, started=one.started,
         ended=one.ended, output_sha256=output.sha256 if output else None, output_size=output.size if output else None,
+        output=output.content if output else None,
         tail=_tail(one.tail).decode("utf-8", "ignore"), message=one.message,
     )  # fmt: skip
 

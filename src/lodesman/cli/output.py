@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lodesman.access.outputs import Unpacked, download
+from lodesman.access.outputs import Unpacked, download, wrote_nothing
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
@@ -80,7 +80,7 @@ def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
     known = False
     for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
         known = True
-        if job.output_sha256:
+        if job.output_sha256 or wrote_nothing(job):
             _fetch(outputs, job)
         elif wanted.size == 1:
             raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
@@ -111,7 +111,9 @@ def _show(outputs: _Outputs) -> None:
         if done is None:
             note(f"{directory} is there already; --force fetches it again.")
             continue
-        click.echo(f"{plain(directory)}: {counted(done.files, 'file')}, {size(done.bytes)}")
+        some = done.files or done.left_out
+        what = f"{counted(done.files, 'file')}, {size(done.bytes)}" if some else "the job wrote nothing"
+        click.echo(f"{plain(directory)}: {what}")
         for one in done.left_out[:5]:
             note(f"job {job}: {one['name']} was left out: {one['reason']}.")
     if len(outputs.jobs) > 1_000:

@@ -31,9 +31,11 @@ log = logging.getLogger(__name__)
 Attempt = tuple[int, int]
 """Job and number."""
 Held = tuple[int, int, TaskQueueKey, RunPlace]
-"""What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in; and what
-limits count: its task queue and its place.
+"""What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in, `AHEAD`
+cores if it is to run later; and what limits count: its task queue and its place.
 """
+AHEAD: Final = -1
+"""An attempt that a pilot has ahead takes nothing of what is free: not before it is reported as Running."""
 _Booked = tuple[TaskQueueKey, RunPlace]
 # A live attempt, and the pilot that has it.
 _Name = tuple[int, Attempt]
@@ -91,7 +93,9 @@ class Bookings:
             key = keys[one.tq_id]
             of_pilot = self._held.setdefault(one.pilot, {})
             known = before.get((one.pilot, one.attempt))  # it may be handed in
-            of_pilot[one.attempt] = known or (key.cores, key.memory_mb, key, RunPlace(*one.place))
+            # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
+            cores = key.cores if one.started or not one.taken else AHEAD
+            of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
 
     def _names(self) -> list[_Name]:
         return [(pilot, attempt) for pilot, held in self._held.items() for attempt in held]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy, Waking
+from lodesman.commands.bookings import AHEAD
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # A pilot may hand in this many results while it runs others (`pilot.decisions`).
 _MOST_HANDED_IN = 64
+# And it may have so many ahead.
+MOST_AHEAD = 500
 
 
 @dataclass(slots=True, eq=False)
@@ -31,8 +35,11 @@ class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free. If it `subtracts`, no more is free than what
     its live attempts leave, whatever it says.
 
+    Up to `ahead` more are for later: each fits the whole pilot, so that it may run them one after another. It gets those at
+    the end of the batch, when no other pilot could start them now (ADR 0077).
+
     Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
-    a later batch, or by `unpark`.
+    a later batch, or by `unpark`; one that asks for jobs ahead alone (`count` 0) never parks.
     """
 
     brief = True
@@ -44,6 +51,7 @@ class Claim:
     wait: bool
     answer: Callable[[Any], None]
     subtracts: bool = False
+    ahead: int = 0
     since: float = 0.0
     pilot_id: int = field(init=False)
     pools_version: int = field(init=False)
@@ -66,7 +74,7 @@ class Claim:
         if before is not None:
             return before
         claimed = self.claim(tx)
-        if not claimed and self.wait:
+        if not claimed and self.wait and self.count:
             self.since = tx.now
             self.live.parked.park(tx, self)
             return PARKED
@@ -80,47 +88,89 @@ class Claim:
             self.request = self.session.request(self.free, pools)
 
     def claim(self, tx: Transaction) -> list[Claimed]:
-        """Choose and claim now; writes attempt, event and job rows."""
+        """Choose and claim now; writes attempt, event and job rows. What comes ahead is added to this list later."""
         live = self.live
         self.refresh_pools()
         numbers, count, cores = self._allowed()
         shared = self._shared(tx, cores)
-        is_private = self.session.serves_one_group
-        competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
-        chosen = live.queues.matcher.choose(
-            self.request, count, now=tx.now, rng=live.rng, undo=tx.undo, competed=competed, place=self.place,
-            left=Left(numbers, shared) if shared or numbers else None,
-        )  # fmt: skip
+        left = Left(numbers, shared) if shared or numbers else None
+        chosen, shares = self._choose(tx, self.request, count, left)
         if len(chosen) > 1:
             self._return_surplus(tx, chosen, cores)
-        if not chosen:
-            return []
-        shares = competed or repeat(ALONE if is_private else None)
-        claimed = [
+        claimed = self._claim_all(tx, chosen, shares)
+        goes_ahead = self.ahead > 0 and bool(claimed or not (self.wait and self.count))
+        if claimed or goes_ahead:
+            tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
+        if goes_ahead:
+            live.ahead.append(partial(self._go_ahead, claimed))
+            tx.undo.append(live.ahead.clear)
+        return claimed
+
+    def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
+        """Claim for later, too. Its pilot may have ended in this batch."""
+        offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
+        room = offer.cores + _MOST_HANDED_IN + MOST_AHEAD - len(held)
+        if room > 0 and self.pilot_id in self.live.pilots.running:
+            whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
+            request = self.session.request(whole, self.live.pools)
+            chosen, shares = self._choose(tx, request, min(self.ahead, room))
+            claimed += self._claim_all(tx, chosen, shares, ahead=True)
+
+    def _choose(
+        self, tx: Transaction, request: ResourceRequest, count: int, left: Left | None = None
+    ) -> tuple[list[int], Iterable[str | None]]:
+        """Draw jobs: their task queues, and the shares of the groups that competed for each."""
+        live, is_private = self.live, self.session.serves_one_group
+        competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
+        chosen = live.queues.matcher.choose(
+            request,
+            count,
+            now=tx.now,
+            rng=live.rng,
+            undo=tx.undo,
+            competed=competed,
+            place=self.place,
+            left=left,
+        )
+        return chosen, competed or repeat(ALONE if is_private else None)
+
+    def _claim_all(
+        self, tx: Transaction, chosen: Iterable[int], shares: Iterable[str | None], *, ahead: bool = False
+    ) -> list[Claimed]:
+        site = self.request.site
+        return [
             found
             for tq_id, of_draw in zip(chosen, shares, strict=False)
-            if (found := self._claim_one(tx, tq_id, of_draw)) is not None
-        ]
-        tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
-        return claimed
+            if (
+                found := take_job(
+                    tx, self.live, ClaimFacts(self.pilot_id, self.claim_token, site, of_draw), tq_id, self.place,
+                    ahead=ahead,
+                )
+            )
+            is not None
+        ]  # fmt: skip
 
     def _allowed(self) -> tuple[Sequence[int], int, int]:
         """What may be claimed now: what is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores
         that they may hold but for the last of them.
 
-        A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way.
+        A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way. What it has
+        ahead takes nothing: the pilot asks for what is free beside it.
         """
         if not self.subtracts:
             return (), self.count, UNLIMITED
         offer, asked = self.session.offer, self.request
-        held = self.live.pilots.held.get(self.pilot_id)
+        every = self.live.pilots.held.get(self.pilot_id, {})
+        held = [one[:2] for one in every.values() if one[0] != AHEAD]
+        if len(every) > offer.cores + _MOST_HANDED_IN + MOST_AHEAD:
+            return (), 0, 0
         if not held:
             return (), min(self.count, asked.cores + 1), asked.cores
-        cores, memory_mb = _left(offer.cores, offer.memory_mb, (one[:2] for one in held.values()))
+        cores, memory_mb = _left(offer.cores, offer.memory_mb, held)
         if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
-            return (), 1, 0
+            return (), min(self.count, 1), 0
         cores = min(cores, asked.cores)
         numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
         return numbers, min(self.count, cores + 1), cores
@@ -154,13 +204,13 @@ class Claim:
                 return
             left -= index.key(tq_id).cores
 
-    def _claim_one(self, tx: Transaction, tq_id: int, shares: str | None) -> Claimed | None:
-        facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, shares)
-        return take_job(tx, self.live, facts, tq_id, self.place)
 
-
-def take_job(tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace) -> Claimed | None:
-    """The next job of a task queue goes to a pilot, if there is one; index and limits count it already."""
+def take_job(
+    tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
+) -> Claimed | None:
+    """The next job of a task queue goes to a pilot, if there is one; index and limits count it already. `ahead`: to run
+    later.
+    """
     key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
     if job is None:
         # The counter says that a job waits and there is none: nothing may be claimed.
@@ -173,7 +223,7 @@ def take_job(tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: 
         return None
     live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
     attempt = job.id, job.attempt + 1
-    live.pilots.hold(tx, facts.pilot_id, attempt, key, place)
+    live.pilots.hold(tx, facts.pilot_id, attempt, key, place, ahead=ahead)
     live.bookings.claimed(tx, facts.pilot_id, attempt)
     return Claimed(*attempt, job.template_id, job.submission_id)
 
@@ -205,6 +255,10 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
+    # Now that each has what it can run: no pilot that waits could start what is left.
+    going, live.ahead = live.ahead, []
+    for go_ahead in going:
+        go_ahead(tx)
     if live.queues.begun and live.queues.take_begun():
         tx.answers.append((live.announce, Waking.JOBS))
     live.queues.write_claims(tx, only_if_due=True)

@@ -13,7 +13,7 @@ from functools import partial
 
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.vocabulary import Waking
-from lodesman.commands.bookings import Attempt, Bookings, Held
+from lodesman.commands.bookings import AHEAD, Attempt, Bookings, Held
 from lodesman.commands.dependents import Dependents
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
@@ -87,14 +87,26 @@ class _LivePilots:
         attempts.order_stop(tx, attempt_id, reason)
 
     def hold(
-        self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace
-    ) -> None:
-        """A pilot has a live attempt from now on."""
+        self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
+        ahead: bool = False,
+    ) -> None:  # fmt: skip
+        """A pilot has a live attempt from now on; `ahead`: to run later."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}
-        held[attempt] = (key.cores, key.memory_mb, key, place)
+        held[attempt] = (AHEAD if ahead else key.cores, key.memory_mb, key, place)
         tx.undo.append(partial(held.pop, attempt, None))
+
+    def ahead_of(self, pilot_id: int) -> int:
+        """How many attempts a pilot has ahead. Any thread may ask."""
+        return sum(one[0] == AHEAD for one in list(self.held.get(pilot_id, {}).values()))
+
+    def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
+        """The payload of a live attempt runs: it holds what it asked for."""
+        held = self.held.get(pilot_id, {})
+        if attempt in held and held[attempt][0] == AHEAD:
+            key = held[attempt][2]
+            tx.put(held, attempt, (key.cores, *held[attempt][1:]))
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""
@@ -146,6 +158,8 @@ class Live:
         self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)
         self.pilots = _LivePilots(db)
+        # What claims of this batch take beyond what is free, when all others have what they can run now.
+        self.ahead: list[Callable[[Transaction], None]] = []
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
         self.queues.packs = packs
         self.queues.index.delays.ticks = ticks

@@ -14,15 +14,16 @@ from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.live import Live
-from lodesman.commands.retry import after_failure
+from lodesman.commands.retry import after_failure, all_had
 from lodesman.director.hosts import Failure, failed_at_once
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import TERMINAL
 from lodesman.store import accounting
+from lodesman.store.accounting import RETURNED
 from lodesman.store.hosts import note_failure
 from lodesman.store.journal import Transaction
 from lodesman.store.write import attempts, jobs
-from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow
+from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow, WithLast
 from lodesman.store.write.jobs import JobRow
 from lodesman.store.write.pilots import count_job
 
@@ -37,6 +38,8 @@ _LEASE_EXPIRED = "lease-expired"
 UNNAMED = "not-named"
 NOT_TAKEN = "not-taken"
 """Why an attempt ended that was bound to a pilot which never claimed it."""
+# A job that ends its node before it is reported as Running looks like one that never started.
+_MOST_LOST_BEFORE_START = 20
 # Where the job may be whose lost attempt turns out to have succeeded.
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
@@ -65,9 +68,16 @@ def take_reports(
     it runs, if that is known.
     """
     late: list[Mapping[str, object]] = []
-    results = [
-        _take_report(tx, live, pilot_id, report, cores=cores, host=host, late=late) for report in reports
-    ]
+    results = []
+    given = list(reports)
+    # Read once for all of them: what each changes is written with the others, but before a job is judged again.
+    known, seen = attempts.with_last(tx, {one.id for one in given}), set[int]()
+    for report in given:
+        if report.id in seen:
+            known |= attempts.with_last(tx, [report.id])
+        seen.add(report.id)
+        job = known.get(report.id)
+        results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, late=late))
     if late:
         log.warning("a report came too late and was refused", extra={**late[0], "reports": len(late)})
     return results
@@ -79,13 +89,15 @@ def _take_report(
     pilot_id: int,
     report: AttemptReport,
     *,
+    job: WithLast | None,
     cores: int,
     host: HostName | None,
     late: list[Mapping[str, object]],
 ) -> ReportResult:
     """`late` gets what the log says of a report that came too late."""
-    row = jobs.row_by_id(tx, report.id)
-    attempt = None if row is None else attempts.attempt_by_number(tx, row, report.attempt)
+    row, attempt = job or (None, None)
+    if row is not None and report.attempt != row.attempt:
+        attempt = attempts.attempt_by_number(tx, row, report.attempt)
     if row is None or attempt is None:
         return _refused(report, "no such attempt")
     if attempt.pilot_id != pilot_id:
@@ -101,9 +113,12 @@ def _take_report(
         return result
     if report.state == "Running":
         attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
+        live.pilots.started(tx, pilot_id, (row.id, row.attempt))
         if row.state in (JobState.MATCHED, JobState.STALLED):
             jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
     else:
+        if (report.state, report.cause) == ("Released", RETURNED) and row.state is JobState.MATCHED:
+            row = jobs.allow_another(tx, row)
         end_attempt(live, tx, row, report, pilot_id=pilot_id, host=host)
     return _accepted(report)
 
@@ -178,7 +193,7 @@ def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> t
     if report.cause in PAYLOAD_CAUSES:
         return after_failure(tx, live, row, report, reason)
     if row.attempt >= row.max_attempts:
-        return row, JobState.FAILED, f"{reason}; maximum of {row.max_attempts} attempts reached"
+        return row, JobState.FAILED, f"{reason}; {all_had(tx, row)}"
     return row, JobState.WAITING, reason
 
 
@@ -198,6 +213,7 @@ def _reason(report: AttemptReport) -> str:
         "pilot-shutdown": "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",
         "lease-expired": "its pilot fell silent",
+        RETURNED: "its pilot gave it back before it started",
         NOT_TAKEN: "the pilot that it was bound to did not take it",
     }.get(report.cause, report.cause or report.state)
     return f"{words}: {report.message}"[:MAX_TEXT] if report.message else words
@@ -221,15 +237,28 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
     taken. Returns how many.
     """
     found = attempts.live_attempts_of(tx, pilot_id)
+    known = attempts.with_last(tx, [job_id for job_id, _ in found])
     for job_id, number in found:
         if live.pilots.bound.get(pilot_id) == (job_id, number):
             take_back(live, tx, pilot_id, why or cause)
             continue
-        row = jobs.need_row(tx, job_id)
+        row = _never_started(tx, known[job_id].row)
         end = AttemptReport(id=job_id, attempt=number, state="Released", cause=cause)
         end_attempt(live, tx, row, end, pilot_id=pilot_id)
     live.pilots.ended(tx, pilot_id)
     return len(found)
+
+
+def _never_started(tx: Transaction, row: JobRow) -> JobRow:
+    """A job whose pilot is gone: an attempt that was not reported as Running is not one of those that it may have, but only
+    some of them.
+    """
+    if row.state is not JobState.MATCHED:
+        return row
+    free = row.attempt <= _MOST_LOST_BEFORE_START or (
+        attempts.lost_before_start(tx, row) < _MOST_LOST_BEFORE_START
+    )
+    return jobs.allow_another(tx, row) if free else row
 
 
 _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
@@ -244,6 +273,7 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
             ended += take_back(live, tx, pilot_id, "it did not ask for it in three heartbeats")
         elif row is not None and row.attempt == number and (job_id, number) in held:
             end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
+            row = _never_started(tx, row)
             end_attempt(live, tx, row, end, pilot_id=pilot_id)
             ended += 1
     return ended
@@ -292,4 +322,5 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[At
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
     """The jobs of a pilot's live attempts."""
-    return [jobs.need_row(tx, job_id) for job_id, _ in attempts.live_attempts_of(tx, pilot_id)]
+    found = attempts.with_last(tx, [job_id for job_id, _ in attempts.live_attempts_of(tx, pilot_id)])
+    return [row for row, _ in found.values()]

@@ -29,7 +29,7 @@ def after_failure(
     if not rule.covers(report.cause, report.exit_code):
         return row, JobState.FAILED, reason
     if row.attempt >= row.max_attempts:
-        return row, JobState.FAILED, f"{reason}; maximum of {row.max_attempts} attempts reached"
+        return row, JobState.FAILED, f"{reason}; {all_had(tx, row)}"
     again = f"attempt {row.attempt + 1} of {row.max_attempts}, since {reason}"
     if report.cause == MEMORY and rule.memory_factor > 1.0:
         key, _ = key_and_requirements(tx.reader(), row.tq_id)
@@ -40,6 +40,14 @@ def after_failure(
             return row, JobState.FAILED, words if most_mb else reason
         return _with_memory(tx, live, row, wanted), JobState.WAITING, f"{again}; now with {wanted} MB"
     return row, JobState.WAITING, again
+
+
+def all_had(tx: Transaction, row: JobRow) -> str:
+    """That a job has had all its attempts, in words."""
+    most = stored_template(tx.reader(), row.template_id).max_attempts
+    beside = row.max_attempts - most
+    words = f"maximum of {most} attempts reached"
+    return f"{words}, beside {beside} that did not start" if beside > 0 else words
 
 
 def _with_memory(tx: Transaction, live: Live, row: JobRow, memory_mb: int) -> JobRow:

@@ -12,6 +12,7 @@ from lodesman.commands.report import NOT_TAKEN, take_back
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
+from lodesman.store.accounting import RETURNED
 from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import wrong_counts
 from lodesman.store.write import attempts, jobs, task_queues, upkeep
@@ -86,7 +87,7 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
     """The state that the recorded end of the last attempt leads to (`report`); without one, the job goes back."""
     if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
-    if attempt is not None and attempt.cause == NOT_TAKEN:
+    if attempt is not None and attempt.cause in (NOT_TAKEN, RETURNED):
         return JobState.WAITING  # it was allowed another one when that ended
     if (attempt is not None and attempt.cause in PAYLOAD_CAUSES) or row.attempt >= row.max_attempts:
         return JobState.FAILED

@@ -80,6 +80,10 @@ class _ParkedClaims:
         if claim is not None and self.unpark(tx, claim):
             tx.answers.append((claim.answer, []))
 
+    def could_take(self, keys: Iterable[TaskQueueKey]) -> bool:
+        """Whether a claim waits that fits jobs with one of these keys."""
+        return bool(self._claims) and any(map(self._parked.fits, keys))
+
     def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
         """The claim of a pilot that waits, with the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)

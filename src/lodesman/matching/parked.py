@@ -15,6 +15,7 @@ from lodesman.masks.bits import Slots, bits
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import RequestTable
+from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId
 
 _LIFE_STEP: Final = 60
@@ -118,6 +119,10 @@ class Parked:
             self._idle[kind.signature] = None
         return True
 
+    def fits(self, key: TaskQueueKey) -> bool:
+        """Whether a request waits that may run jobs with this key."""
+        return bool(self._kinds_for(key))
+
     def in_turn(self) -> list[tuple[Any, ResourceRequest]]:
         """All tickets, longest waiting first, and what those that are alike ask."""
         found = (self._by_order[order] for order in self._orders)
@@ -154,7 +159,9 @@ class Parked:
         """The kinds that wait and may run jobs of a task queue."""
         if not self._occupied or not self._index.is_open(tq_id):
             return 0
-        key = self._index.key(tq_id)
+        return self._kinds_for(self._index.key(tq_id))
+
+    def _kinds_for(self, key: TaskQueueKey) -> int:
         if self._serves is None or not key.submit_pool:
             return self._masks.narrow(self._occupied, key)
         here = 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lodesman.access.caller import Caller
-from lodesman.access.outputs import download
+from lodesman.access.outputs import download, wrote_nothing
 from lodesman.answers import calls
 from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jobs import JobInFull
@@ -164,7 +164,7 @@ class ServerCore:
             raise FileExistsError(f"{target} is there already.")
         target.parent.mkdir(parents=True, exist_ok=True)
         found = self.status(job)
-        if not found.output_sha256:
+        if not (found.output_sha256 or wrote_nothing(found)):
             raise Conflict(f"Job {job} has no output: it is {found.state}.", job=job)
         download(self.caller, found, target, most_bytes=_MOST_BYTES)
         return target

@@ -14,9 +14,12 @@ from lodesman.store.dialect import GIVEN, greatest, keys, member
 from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import CHAIN, last_of_portion
 
+RETURNED: Final = "returned"
+"""Why an attempt ended that its pilot had ahead and gave back: it counts as no attempt (ADR 0077)."""
 CAUSES: Final = frozenset({
     OK, "exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started", "input",
     "warden-lost", "killed", "pilot-shutdown", "pilot-lost", "lease-expired", "not-named", "not-taken",
+    RETURNED,
 })  # fmt: skip
 """Pilots send causes as texts: others are added up as one."""
 _FAILURES: Final = CAUSES - {OK}
@@ -113,9 +116,16 @@ class _Ended(NamedTuple):
     @property
     def key(self) -> UsageKey:
         """Where it is added up."""
-        cause = OK if self.outcome == "Done" else self.cause if self.cause in _FAILURES else _OTHER
+        cause = self.cause if self.cause in _FAILURES else _OTHER
+        if self.outcome == "Done" or self.is_none:
+            cause = OK
         day = math.floor(self.ended_at / DAY_SECONDS)
         return UsageKey(day, self.owner, self.group, self.vo, self.site, cause)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether its pilot gave it back before it started: only its job counts."""
+        return self.outcome == "Released" and self.cause == RETURNED and self.started_at is None
 
     @property
     def sums(self) -> UsageSums:
@@ -124,7 +134,12 @@ class _Ended(NamedTuple):
         core_ms = round(wall * int(self.cores or 1) * _MS)
         known, cpu = self.cpu_seconds is not None, self.cpu_seconds or 0.0
         return UsageSums(
-            1, int(self.number == 1), round(wall * _MS), core_ms, round(cpu * _MS), core_ms if known else 0
+            int(not self.is_none),
+            int(self.number == 1),
+            round(wall * _MS),
+            core_ms,
+            round(cpu * _MS),
+            core_ms if known else 0,
         )
 
 

@@ -20,6 +20,8 @@ AND a.cause IN ('pilot-lost', 'lease-expired', 'not-named') AND a.stop_reason IS
 AND j.state IN ('Waiting', 'Held', 'Failed'))"""
 _USED = "SELECT files, bytes, outputs FROM sandbox_usage WHERE owner = ?"
 _OWNER_OF_JOB = "SELECT s.owner FROM job j JOIN submission s ON s.id = j.submission_id WHERE j.id = ?"
+_UPLOADED = """SELECT job_id, number, output_size FROM attempt a WHERE output_sha256 IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM small_output o WHERE o.attempt_id = a.id)"""
 _BLOCK_BYTES = 4_096
 _SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 _FILES = """SELECT s.owner, s.sha256, s.created_at, s.unused_since,
@@ -60,8 +62,13 @@ def owner_of_job(db: Reader, job_id: int) -> str:
 
 
 def stored_outputs(db: Reader) -> Iterator[tuple[int, int, int | None]]:
-    """(job, number of the attempt, bytes) of every output archive that was handed in."""
-    yield from db.execute("SELECT job_id, number, output_size FROM attempt WHERE output_sha256 IS NOT NULL")
+    """(job, number of the attempt, bytes) of every output archive that was uploaded."""
+    yield from db.execute(_UPLOADED)
+
+
+def small_output(db: Reader, attempt_id: int | None) -> bytes | None:
+    """The output archive that came with the report of an attempt."""
+    return db.find(bytes, "SELECT content FROM small_output WHERE attempt_id = ?", (attempt_id,))
 
 
 def stored_inputs(db: Reader) -> Iterator[tuple[str, str, int]]:

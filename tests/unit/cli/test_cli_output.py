@@ -294,6 +294,23 @@ def test_a_job_without_output(at, outputs):
     assert (result.code, "1 job without output" in result.err) == (0, True)
 
 
+@pytest.mark.parametrize(("state", "cause"), [("Done", "ok"), ("Failed", "exit"), ("Failed", "signal")])
+def test_a_job_that_wrote_nothing(at, outputs, home, state, cause):
+    outputs.jobs[4].update(state=state, cause=cause)
+    result = at("output", "5")
+    assert (result.code, result.out) == (0, "5: the job wrote nothing\n")
+    assert list((home / "5").iterdir()) == []
+    assert at("output", "5-6", "--dir", "more", "--json").json["jobs"][0]["files"] == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"), [("Failed", "not-started"), ("Killed", "killed"), ("Running", None)]
+)
+def test_a_job_that_did_not_run_to_its_end_has_no_output(at, outputs, state, cause):
+    outputs.jobs[4].update(state=state, cause=cause)
+    assert at("output", "5").code == 3
+
+
 def test_a_job_without_output_does_not_stop_the_others(at, outputs, home):
     result = at("output", "1,5,3,77", "--dir", "results")
     assert result.code == 1

@@ -33,6 +33,8 @@ def test_a_new_database_is_whole(config, db):
 
 def test_files_that_are_missing_or_cut_are_counted_and_named(config, db):
     shelf = Shelf(config.data / "sandboxes", limit_bytes=1)
+    db.execute(ATTEMPT, (4, 4))
+    db.execute("INSERT INTO small_output (attempt_id, content) VALUES (4, x'00')")  # no file
     for job in (1, 2, 3):
         db.execute(ATTEMPT, (job, job))
         shelf.output_path(job, 1).parent.mkdir(parents=True, exist_ok=True)

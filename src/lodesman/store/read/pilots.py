@@ -43,7 +43,8 @@ LEFT JOIN pilot p ON p.id = a.pilot_id
 WHERE a.ended_at IS NULL AND a.claim_token != '' AND ? IN ('', p.vo) GROUP BY a.site"""
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
-_LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, a.claimed_at, p.site, p.ce, p.queue, p.node_host
+_LIVE_ATTEMPTS = f"""SELECT a.pilot_id, a.job_id, a.number, a.tq_id, a.claimed_at, a.started_at IS NOT NULL,
+a.claim_token != '', p.site, p.ce, p.queue, p.node_host
 FROM attempt a {by_index("attempt_live")} {JOIN_IN_ORDER} pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL"""
 _HELD = f"""SELECT pilot_id, tq_id, count(*) FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL GROUP BY pilot_id, tq_id"""
@@ -277,21 +278,25 @@ def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
 
 
 class LiveAttempt(NamedTuple):
-    """`attempt`: its job and number. `claimed_at`: UNIX seconds. `place`: site, CE, queue and host of its pilot."""
+    """`attempt`: its job and number. `claimed_at`: UNIX seconds. `place`: site, CE, queue and host of its pilot.
+    `started`: it was reported as Running; `taken`: not bound to a pilot that has yet to claim it.
+    """
 
     pilot: int
     attempt: tuple[int, int]
     tq_id: int
     claimed_at: float
     place: tuple[str, ...]
+    started: bool
+    taken: bool
 
 
 def live_attempts(db: Reader) -> list[LiveAttempt]:
     """All live attempts."""
     rows = db.execute(_LIVE_ATTEMPTS)
     return [
-        LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place))
-        for pilot, job, number, tq_id, claimed_at, *place in rows
+        LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place), bool(started), bool(taken))
+        for pilot, job, number, tq_id, claimed_at, started, taken, *place in rows
     ]
 
 

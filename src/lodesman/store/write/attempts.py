@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.followed import Moved
-from lodesman.store.dialect import greatest
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.write.jobs import INSERT_EVENT, JobRow, WaitingJob
+from lodesman.store.read.upkeep import CHAIN
+from lodesman.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
 from lodesman.store.write.task_queues import SET_ROW_CURSOR
 
 # A member of a cohort has no row before it is claimed.
@@ -27,14 +29,21 @@ WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 _END = f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
 exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
 message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
+_INSERT_OUTPUT = "INSERT INTO small_output (attempt_id, content) VALUES (?,?)"
 _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
 WHERE id = ? AND wall_seconds IS NULL"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
+_WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
+JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt"""
+_OF_JOB = len(ROW.split(","))
 _EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT id FROM attempt WHERE id = ? UNION ALL
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
 SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
+_BEFORE_START = f"""{CHAIN.format("attempt")} SELECT count(*) FROM attempt
+WHERE id IN (SELECT id FROM chain) AND started_at IS NULL AND outcome = 'Released'
+AND cause NOT IN ('not-taken', 'returned')"""
 
 MAX_TEXT = 2_000
 ALONE: Final = "{}"
@@ -65,8 +74,17 @@ class AttemptRow(NamedTuple):
     stop_reason: str | None
 
 
+class WithLast(NamedTuple):
+    """A job with its last attempt."""
+
+    row: JobRow
+    attempt: AttemptRow | None
+
+
 class AttemptReport(Struct, frozen=True, kw_only=True):
-    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known."""
+    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known.
+    `output`: its archive, if that came with the report.
+    """
 
     id: int
     attempt: int
@@ -81,6 +99,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     output_sha256: str | None = None
     output_size: int | None = None
+    output: bytes | None = None
     tail: str = ""
     message: str = ""
 
@@ -132,6 +151,15 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
     return tx.reader().find(AttemptRow, _EARLIER, (job.last_attempt, number, number))
 
 
+def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
+    """The rows of jobs, each with its last attempt, in one read."""
+    found = tx.read(_WITH_LAST, (keys(job_ids),))
+    return {
+        row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
+        for row in found
+    }
+
+
 def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
     """The last attempt of a job, None if it has none."""
     return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
@@ -166,12 +194,19 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
         end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
     )  # fmt: skip
     tx.later(_END, values)
+    if end.output is not None:
+        tx.later(_INSERT_OUTPUT, (attempt_id, end.output))
 
 
 def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
     """Keep what a refused report says, if nothing was known of the end of its attempt."""
     message = f"{late.state} was reported when it no longer counted"
     tx.later(_NOTE_LATE, (message, late.cpu_seconds, late.wall_seconds, late.max_rss_mb, attempt_id))
+
+
+def lost_before_start(tx: Transaction, job: JobRow) -> int:
+    """How many attempts of a job went back with their pilots before they started."""
+    return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
 
 
 def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:

@@ -34,9 +34,9 @@ _DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FR
 WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = ? AND c.template_id = template.id)"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
-SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
-j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held
-FROM job j JOIN submission s ON s.id = j.submission_id"""
+ROW = """j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
+j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held"""
+SELECT_ROW = f"SELECT {ROW} FROM job j JOIN submission s ON s.id = j.submission_id"
 _INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
@@ -147,7 +147,7 @@ def need_row(tx: Transaction, job_id: int) -> JobRow:
 
 
 def row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
-    """The row as `SELECT_ROW` gives it."""
+    """The row that these columns (`ROW`) are."""
     return JobRow(job_id, submission, tq_id, template, JobState(state), *more)
 
 
@@ -174,7 +174,7 @@ def requeue_row(tx: Transaction, job_id: int) -> bool:
 
 def allow_another(tx: Transaction, row: JobRow) -> JobRow:
     """The last attempt of a job never began: it does not count among those that the job may have."""
-    tx.write("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
+    tx.later("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
     return msgspec.structs.replace(row, max_attempts=row.max_attempts + 1)
 
 

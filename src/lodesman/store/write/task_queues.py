@@ -60,8 +60,10 @@ def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
-    """A row behind the front is Waiting again: the next read of the front must begin there."""
-    tx.write(_LOWER_CURSOR, (job_id, tq_id))
+    """A row behind the front is Waiting again: the next read of the front must begin there. The row was read in this
+    transaction, after the last claim: what that has set is written.
+    """
+    tx.later(_LOWER_CURSOR, (job_id, tq_id))
 
 
 def hold_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:

@@ -47,6 +47,8 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     mark_ids(tx, "event", "attempt", "template")
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
     accounting.add_before_purge(tx, [head for head in last["attempt"] if head is not None])
+    small = f"{CHAIN.format('attempt')} DELETE FROM small_output WHERE attempt_id IN (SELECT id FROM chain)"
+    tx.write(small, (keys(head for head in last["attempt"] if head is not None),))
     for table, heads in last.items():
         sql = f"{CHAIN.format(table)} DELETE FROM {table} WHERE id IN (SELECT id FROM chain)"
         tx.write(sql, (keys(head for head in heads if head is not None),))

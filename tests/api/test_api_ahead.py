@@ -1,0 +1,60 @@
+"""Jobs that a pilot asks for ahead, over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.test_api_pilots import jobs as jobs_of
+from tests.api.test_api_pilots import start
+
+
+def ask(house, pilot, count=1, **more):
+    return house.call("POST", "/v1/pilots/claim", house.claim_body(count, **more), token=pilot)
+
+
+def reports(house, pilot, jobs, state="Released", **more):
+    body = [{"id": one["id"], "attempt": one["attempt"], "state": state, **more} for one in jobs]
+    return house.call("POST", "/v1/pilots/report", {"reports": body}, token=pilot).json
+
+
+def test_a_pilot_asks_for_jobs_to_run_later(house):
+    house.submitted(*[{}] * 30)
+    jobs = ask(house, house.pilot(), 2, ahead=10).json["jobs"]
+    assert [one["id"] for one in jobs] == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("count", "ahead", "status"), [(0, 0, 400), (0, 1, 200), (1, 501, 400), (0, 500, 200)]
+)
+def test_a_claim_asks_for_something(house, count, ahead, status):
+    assert ask(house, house.pilot(), count, ahead=ahead).status == status
+
+
+def test_a_claim_for_jobs_ahead_alone_is_answered_at_once(house):
+    assert ask(house, house.pilot(), 0, ahead=9, wait_s=3_600).json["jobs"] == []
+
+
+def test_a_shut_host_gets_none_ahead(house):
+    house.submitted(*[{}] * 30)
+    pilot = house.pilot(node={"host": "n1", "cores": 4})
+    closed = house.call("POST", "/v1/hosts/close", {"host": "n1", "reason": "power"}, token="admin")
+    assert closed.status == 200, closed.body
+    assert ask(house, pilot, 0, ahead=9).json["jobs"] == []
+
+
+def test_what_others_wait_for_is_said_until_it_is_given_back(house):
+    house.submitted(*[{}] * 20)
+    pilot, other = house.pilot(), house.pilot()
+    jobs = ask(house, pilot, 2, ahead=18).json["jobs"]
+    beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in jobs]}
+    before = house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json
+    assert "others_wait" not in before
+    waits = start(house, other, count=2)
+    assert house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json["others_wait"] is True
+    assert reports(house, pilot, jobs[:1], "Done")["others_wait"] is True
+    answer = reports(house, pilot, jobs[10:], cause="returned")
+    assert "others_wait" not in answer
+    assert all(one["accepted"] for one in answer["results"])
+    assert jobs_of(house, waits) == [11, 12]
+    found = house.get("/v1/jobs/13")
+    assert (found["state"], found["reason"]) == ("Waiting", "its pilot gave it back before it started")
+    assert found["attempts"][0]["cause"] == "returned"

@@ -1,0 +1,390 @@
+"""Jobs that a pilot has ahead: who gets them, what they take of what is free, and how they come back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.test_bookings import Limited
+from tests.contract.test_claims_together import statements
+from tests.contract.test_reconciler import CLEAN
+
+from lodesman.commands.ahead import has_much_ahead, others_wait
+from lodesman.commands.claim import MOST_AHEAD
+from lodesman.commands.report import take_reports
+from lodesman.commands.sessions import FreeResources
+from lodesman.errors import Unavailable
+from lodesman.store.journal import Change
+from lodesman.store.read.jobs import attempts_of_job
+from lodesman.store.write.attempts import AttemptReport
+
+CORES = 8  # of each pilot
+FULL = FreeResources(0, 0, 100_000)
+
+
+def ids(claimed):
+    return [one.job_id for one in claimed]
+
+
+def claim(house, pilot, count=CORES + 1, ahead=0, **more):
+    """As a pilot claims over HTTP."""
+    return house.claim(pilot, count, ahead=ahead, subtracts=True, **more)
+
+
+def give_back(house, pilot, claimed):
+    reports = [
+        AttemptReport(id=one.job_id, attempt=one.attempt, state="Released", cause="returned")
+        for one in claimed
+    ]
+    return house.do(Change(take_reports, house.live, pilot, reports, cores=CORES))
+
+
+def ask_if_others_wait(house, pilot):
+    return house.do(Change(others_wait, house.live, pilot))
+
+
+def park(house, pilot, **more):
+    """A claim that waits; what it is answered with."""
+    answers = []
+    house.journal.post(
+        house.claim_command(pilot, CORES, wait=True, answer=answers.append, subtracts=True, **more),
+        answers.append,
+    )
+    house.do(house.claim_command(house.pilot("S2", platforms=["none"])))  # the writer works in order
+    return answers
+
+
+class Together:
+    """Some commands in one transaction."""
+
+    def __init__(self, *commands):
+        self.commands = commands
+
+    def apply(self, tx):
+        return [one.apply(tx) for one in self.commands]
+
+
+# --- who gets them ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_ahead_comes_after_what_can_run_now(house):
+    house.submit(40)
+    pilot = house.pilot()
+    assert ids(claim(house, pilot, 3, 20)) == list(range(1, 24))
+    assert house.live.pilots.ahead_of(pilot) == 20
+    assert house.counts() == {"Matched": 23, "Waiting": 17}
+    assert house.reconcile() == CLEAN
+
+
+def test_none_is_given_ahead_unless_it_is_asked_for(house):
+    house.submit(40)
+    assert len(claim(house, house.pilot(), 1_000)) == CORES + 1
+
+
+def test_a_pilot_that_is_full_may_ask_for_jobs_ahead_alone(house):
+    house.submit(30)
+    pilot = house.pilot()
+    claim(house, pilot)
+    assert len(claim(house, pilot, 0, 10, free=FULL)) == 10
+
+
+def test_a_claim_for_jobs_ahead_alone_never_waits(house):
+    pilot = house.pilot()
+    assert claim(house, pilot, 0, 10, wait=True, free=FULL) == []
+    assert len(house.live.parked) == 0
+
+
+def test_what_is_ahead_fits_the_whole_pilot(house):
+    wide = house.submit(3, key=house.key(cores=CORES)).first
+    house.submit(3, key=house.key(cores=CORES + 1))
+    pilot = house.pilot()
+    found = claim(house, pilot, 1, 10, free=FreeResources(2, 16_000, 100_000))
+    assert ids(found) == [wide, wide + 1, wide + 2]
+
+
+def test_what_outlives_the_pilot_is_not_given_ahead(house):
+    house.submit(3, key=house.key(norm_cpu_seconds=5_000))
+    assert claim(house, house.pilot(), 1, 10, free=FreeResources(8, 16_000, 4_000)) == []
+
+
+def test_a_pilot_holds_no_more_than_the_most(house):
+    house.submit(1_000)
+    pilot = house.pilot()
+    got = len(claim(house, pilot, 9, 500))
+    while more := claim(house, pilot, 0, 500, free=FULL):
+        got += len(more)
+    assert got == CORES + 64 + MOST_AHEAD
+    assert claim(house, pilot, 1) == []
+
+
+def test_the_same_claim_again_gets_the_same(house):
+    house.submit(30)
+    pilot = house.pilot()
+    first = claim(house, pilot, 2, 10, token="the-same-token")
+    assert claim(house, pilot, 2, 10, token="the-same-token") == first
+    house.restart()
+    assert claim(house, pilot, 2, 10, token="the-same-token") == first
+
+
+def test_jobs_ahead_count_for_limits(house):
+    limited = Limited(house)
+    limited.put("{\nname a\nenabled true\nlimit users {*} to slots=5\n}\n")
+    house.submit(40)
+    pilot = house.pilot()
+    assert len(claim(house, pilot, 2, 20)) == 5
+    found = claim(house, pilot, 0, 20)
+    assert found == []
+    assert set(limited.used().values()) == {5}
+
+
+# --- others first -----------------------------------------------------------------------------------------------------
+
+
+def test_pilots_that_wait_come_before_what_is_ahead(house):
+    """Both claims wait when jobs come: each gets what it can run now; the rest goes ahead."""
+    first, second = house.pilot(), house.pilot()
+    answers = [park(house, one, ahead=100) for one in (first, second)]
+    house.submit(30)
+    (one,), (other,) = answers
+    assert sorted(ids(one) + ids(other)) == list(range(1, 31))
+    assert min(len(one), len(other)) == CORES
+
+
+def test_a_claim_of_the_same_batch_comes_before_what_is_ahead(house):
+    house.submit(10)
+    first, second = house.pilot(), house.pilot()
+    commands = [house.claim_command(one, 3, ahead=100) for one in (first, second)]
+    one, other = house.do(Together(*commands))
+    assert (len(one), len(other)) == (7, 3)
+
+
+def test_a_pilot_that_ended_in_the_batch_gets_none_ahead(house):
+    house.submit(10)
+    pilot = house.pilot()
+
+    class End:
+        def apply(self, tx):
+            house.live.pilots.ended(tx, pilot)
+
+    house.do(Together(house.claim_command(pilot, 0, ahead=5), End()))
+    assert house.counts() == {"Waiting": 10}
+
+
+def test_a_batch_that_fails_gives_none_ahead(house):
+    house.submit(10)
+    pilot = house.pilot()
+
+    class Fails:
+        def apply(self, tx):
+            raise ZeroDivisionError
+
+    with pytest.raises(Unavailable):
+        house.do(Together(house.claim_command(pilot, 2, ahead=5), Fails()))
+    assert house.counts() == {"Waiting": 10}
+    assert ids(claim(house, pilot, 2, 5)) == [1, 2, 3, 4, 5, 6, 7]
+    assert house.reconcile() == CLEAN
+
+
+# --- what it takes of what is free ------------------------------------------------------------------------------------
+
+
+def test_what_is_ahead_takes_nothing_of_what_is_free(house):
+    house.submit(60)
+    pilot = house.pilot()
+    claim(house, pilot, 0, 20)
+    assert len(claim(house, pilot, 100)) == CORES + 1
+    assert claim(house, pilot, 100) == []
+
+
+def test_what_started_takes_its_cores(house):
+    house.submit(60)
+    pilot = house.pilot()
+    found = claim(house, pilot, 0, 20)
+    for one in found[:5]:
+        house.report(pilot, one, "Running")
+    assert house.live.pilots.ahead_of(pilot) == 15
+    assert len(claim(house, pilot, 100)) == CORES - 5 + 1
+
+
+def test_after_a_restart_what_has_not_started_takes_nothing(house):
+    house.submit(60)
+    pilot = house.pilot()
+    found = claim(house, pilot, 2, 20)
+    house.report(pilot, found[0], "Running")
+    house.restart()
+    assert house.live.pilots.ahead_of(pilot) == 21
+    assert len(claim(house, pilot, 100)) == CORES
+
+
+def test_an_attempt_may_end_without_a_word_of_its_start(house):
+    house.submit(2)
+    pilot = house.pilot()
+    (found, _) = claim(house, pilot, 0, 20)
+    house.clock += 10
+    house.report(pilot, found, started=1_003.0, ended=1_004.5, exit_code=0)
+    (attempt,) = attempts_of_job(house.reader, house.job(found.job_id))
+    assert (house.state(found.job_id), attempt.started_at, attempt.ended_at) == ("Done", 1_003.0, 1_004.5)
+    assert house.live.pilots.ahead_of(pilot) == 1
+
+
+# --- back again -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_given_back_waits_before_all_others_and_costs_no_attempt(house):
+    first = house.submit(30, max_attempts=1).first
+    pilot = house.pilot()
+    for _ in range(3):
+        found = claim(house, pilot, 0, 20)
+        assert ids(found) == list(range(first, first + 20))
+        assert all(one.accepted for one in give_back(house, pilot, found))
+    assert house.counts() == {"Waiting": 30}
+    job = house.job(first)
+    assert (job.state, job.reason, job.attempt) == ("Waiting", "its pilot gave it back before it started", 3)
+    assert house.live.pilots.held[pilot] == {}
+    (claimed,) = claim(house, house.pilot(), 1)
+    house.report(house.pilots, claimed, "Released", cause="pilot-shutdown")  # its only one
+    assert house.job(first).reason.endswith("; maximum of 1 attempts reached, beside 3 that did not start")
+    assert house.reconcile() == CLEAN
+
+
+def test_a_pilot_that_waits_gets_what_is_given_back(house):
+    house.submit(20)
+    pilot = house.pilot()
+    found = claim(house, pilot, 2, 18)
+    answers = park(house, house.pilot())
+    give_back(house, pilot, found[10:])
+    assert ids(answers[0]) == ids(found[10:18])
+
+
+def test_what_has_started_counts_even_if_it_is_given_back(house):
+    house.submit(1, max_attempts=1)
+    pilot = house.pilot()
+    (found,) = claim(house, pilot, 1)
+    house.report(pilot, found, "Running")
+    give_back(house, pilot, [found])
+    assert house.state(1) == "Failed"
+
+
+def test_a_job_that_was_killed_stays_killed_when_it_is_given_back(house):
+    house.submit(1)
+    pilot = house.pilot()
+    found = claim(house, pilot, 1)
+    house.control("kill", 1)
+    assert give_back(house, pilot, found)[0].accepted
+    assert house.state(1) == "Killed"
+
+
+def test_attempts_of_lost_pilots_that_never_started_are_free_but_not_for_ever(house):
+    job = house.submit(max_attempts=2).first
+    rounds = 0
+    while house.state(job) == "Waiting":
+        pilot = house.pilot()
+        claim(house, pilot, 0, 5)
+        house.end_pilot(pilot)
+        rounds += 1
+    assert rounds == 20 + 2
+    assert house.job(job).reason == (
+        "its pilot ended without a word; maximum of 2 attempts reached, beside 20 that did not start"
+    )
+
+
+def test_what_is_given_back_is_not_held_against_lost_pilots(house):
+    job = house.submit(max_attempts=1).first
+    pilot = house.pilot()
+    for _ in range(25):
+        give_back(house, pilot, claim(house, pilot, 0, 1))
+    claim(house, pilot, 0, 1)
+    house.end_pilot(pilot)
+    assert house.state(job) == "Waiting"
+
+
+def test_what_a_pilot_does_not_name_is_free_too(house):
+    from lodesman.commands.report import give_back as unnamed  # noqa: PLC0415
+
+    job = house.submit(max_attempts=1).first
+    pilot = house.pilot()
+    (found,) = claim(house, pilot, 0, 1)
+    assert house.do(Change(unnamed, house.live, pilot, [(found.job_id, found.attempt)])) == 1
+    assert house.state(job) == "Waiting"
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def end(house, pilot, claimed, state="Done", cause="ok"):
+    reports = [AttemptReport(id=one.job_id, attempt=one.attempt, state=state, cause=cause) for one in claimed]
+    return Change(take_reports, house.live, pilot, reports, cores=CORES)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("state", "cause"), [("Done", "ok"), ("Released", "returned")])
+def test_what_ends_together_is_read_once(house, state, cause):
+    """Reads that wait for what was written before would make small portions of the writes."""
+    house.submit(300)
+    pilot = house.pilot()
+    found = claim(house, pilot, 0, 300)
+    results, seen = statements(house, lambda: house.do(end(house, pilot, found, state, cause)))
+    assert all(one.accepted for one in results)
+    assert len([sql for sql in seen if sql.startswith(("SELECT", "WITH"))]) < 5
+    assert house.counts() == ({"Done": 300} if state == "Done" else {"Waiting": 300})
+
+
+@pytest.mark.sqlite
+def test_the_attempts_of_a_lost_pilot_are_read_once(house):
+    house.submit(300)
+    pilot = house.pilot()
+    claim(house, pilot, 0, 300)
+    _, seen = statements(house, lambda: house.end_pilot(pilot))
+    assert len([sql for sql in seen if sql.startswith(("SELECT", "WITH"))]) < 20
+    assert house.counts() == {"Waiting": 300}
+
+
+def test_one_job_may_come_twice_in_one_portion(house):
+    house.submit(2)
+    pilot = house.pilot()
+    first, second = claim(house, pilot, 0, 2)
+    reports = [
+        AttemptReport(id=one.job_id, attempt=one.attempt, state=state, started=1_000.0, cause=cause)
+        for one, state, cause in [
+            (first, "Running", ""), (second, "Running", ""), (first, "Done", "ok"), (first, "Done", "ok"),
+            (second, "Failed", "exit"),
+        ]
+    ]  # fmt: skip
+    results = house.do(Change(take_reports, house.live, pilot, reports, cores=CORES))
+    assert [one.accepted for one in results] == [True] * 5
+    assert results[3].reason == "already ended"
+    assert house.events(first.job_id)[-3:] == ["Matched", "Running", "Done"]
+    assert (house.state(first.job_id), house.state(second.job_id)) == ("Done", "Failed")
+
+
+def test_a_job_given_back_after_others_of_its_task_queue_were_claimed_is_next(house):
+    """In one transaction: the front of the rows has moved on, and goes back."""
+    house.submit(10, rows=True)
+    pilot, other = house.pilot(), house.pilot()
+    found = claim(house, pilot, 0, 3)
+    _, results = house.do(
+        Together(house.claim_command(other, 2), end(house, pilot, found[1:2], "Released", "returned"))
+    )
+    assert results[0].accepted
+    assert ids(claim(house, other, 0, 2)) == [2, 6]
+
+
+# --- others wait ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("platforms", "expected"), [(["linux"], True), (["other"], False)])
+def test_another_pilot_waits_for_what_is_ahead(house, platforms, expected):
+    house.submit(20, key=house.key(platforms=("linux",)))
+    pilot = house.pilot()
+    claim(house, pilot, 0, 20)
+    assert not has_much_ahead(house.live, pilot, CORES)
+    park(house, house.pilot(platforms=platforms))
+    assert has_much_ahead(house.live, pilot, CORES)
+    assert ask_if_others_wait(house, pilot) is expected
+
+
+def test_a_pilot_that_has_only_what_it_runs_is_not_asked(house):
+    house.submit(20)
+    pilot = house.pilot()
+    found = claim(house, pilot, 0, 20)
+    park(house, house.pilot())
+    give_back(house, pilot, found[CORES:])
+    assert not has_much_ahead(house.live, pilot, CORES)
