@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import time
 from contextlib import closing
 
@@ -15,7 +17,7 @@ from tests.unit.cli.conftest import job_row
 
 from lodesman.answers.job_queries import Selection
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli import actions, words
+from lodesman.cli import actions, tables, words
 from lodesman.cli.moments import past_moment
 from lodesman.cli.session import Session
 from lodesman.cli.submissions import WIDTH, bar
@@ -252,3 +254,87 @@ def test_people_are_asked_before_many_jobs_are_chosen(at, obeying, monkeypatch):
         with pytest.raises(click.Abort):
             actions._ask(session, "kill", (), Selection([JobState.DONE]))
         actions._ask(session, "kill", (), Selection([JobState.HELD]))
+
+
+# --- long lists
+
+
+@pytest.fixture
+def endless(server):
+    """A server with as many jobs as are asked for; page number `broken` is refused."""
+    server.broken = 0
+
+    def page(asked):
+        if len(server.of("GET", "/v1/jobs")) == server.broken:
+            return 500, {"error": {"code": "error", "message": "The disk is gone."}}
+        first, limit = int(asked.query.get("first", 1)), int(asked.query.get("limit", 1_000))
+        return {"jobs": [job_row(number) for number in range(first, first + limit)]}
+
+    server.on("GET", "/v1/jobs", page)
+    return server
+
+
+def test_a_long_list_is_written_page_by_page(at, endless, monkeypatch):
+    """What is written before the second page is asked for has the first one, and columns get wider on the way."""
+    written: list[tuple[int, int]] = []
+    plain = tables.write_lines
+
+    def write(lines):
+        found = list(lines)
+        written.append((len(endless.of("GET", "/v1/jobs")), len(found)))
+        plain(found)
+
+    monkeypatch.setattr(tables, "write_lines", write)
+    lines = at("status", "8901-99999", "--limit", "2500", "--columns", "job,name").out.splitlines()
+    assert written == [(1, 1_001), (2, 1_000), (3, 500)]
+    assert [lines[0], lines[1], lines[1_001], lines[2_500]] == [
+        " JOB  NAME", "8901  hello", " 9901  hello", "11400  hello",
+    ]  # fmt: skip
+    assert len(at("status", "1-9999", "--limit", "1500", "--format", "csv").out.splitlines()) == 1_501
+
+
+def test_json_stays_one_document_whatever_happens(at, endless):
+    found = at("status", "1-5000", "--limit", "2500", "--json").json
+    assert ([one["id"] for one in found["jobs"]], found["more"]) == (list(range(1, 2_501)), True)
+    endless.broken = len(endless.of("GET", "/v1/jobs")) + 2
+    result = at("status", "1-5000", "--limit", "2500", "--json")
+    assert (result.code, len(result.json["jobs"]), result.json["more"]) == (1, 1_000, True)
+    assert "The disk is gone" in result.err
+    endless.broken = len(endless.of("GET", "/v1/jobs")) + 1
+    assert at("status", "1-5000", "--json").out == ""
+
+
+def test_ctrl_c_in_the_middle_of_a_page_ends_the_document_after_it(at, endless, monkeypatch):
+    plain, rows = tables.indent, []
+
+    def interrupted(text, prefix):
+        rows.append(text)
+        if len(rows) == 1_500:
+            os.kill(os.getpid(), signal.SIGINT)
+        return plain(text, prefix)
+
+    monkeypatch.setattr(tables, "indent", interrupted)
+    result = at("status", "1-5000", "--limit", "5000", "--json")
+    assert (result.code, result.err) == (130, "lode: interrupted\n")
+    assert (len(result.json["jobs"]), result.json["more"]) == (2_000, True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_reader_of_a_long_list_may_go(at, endless, monkeypatch):
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(tables, "write_lines", gone)
+    result = at("status", "1-5000", "--limit", "5000")
+    assert (result.code, result.out, result.err) == (141, "", "")
+    assert len(endless.asked) == 1
+
+
+def test_what_is_sorted_is_bounded(at, endless):
+    result = at("status", "--jobs", "--sort", "name", "--limit", "50001")
+    assert (result.code, endless.asked) == (2, [])
+    assert "--sort needs --limit 50000 or less" in result.err
+    assert (
+        at("status", "1-5000", "--sort", "-job", "--limit", "1200", "--columns", "job").out.split()[1]
+        == "1200"
+    )
