@@ -18,9 +18,9 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
-from lodesman.cli.arguments import JOB_RANGES, STATE, Parsed, Range, limit_option, merged, several
+from lodesman.cli.arguments import JOB_RANGES, STATE, Range, limit_option, merged, several
 from lodesman.cli.columns import ListShape, shaped
-from lodesman.cli.moments import past_moment
+from lodesman.cli.moments import PAST
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import PORTION, emit_json_rows, is_terminal, note, say
 from lodesman.cli.watching import WatchedList, watch
@@ -30,7 +30,6 @@ _PAGE = 1_000
 # To sort rows all of them are kept in memory.
 _MOST_SORTED = 50_000
 R = TypeVar("R")
-_PAST = Parsed("time", past_moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +124,13 @@ class Some(Generic[R]):
     callback=lambda _context, _option, word: word or "",
     help="That wait for this reason (see: lode tq reasons).",
 )  # fmt: skip
-@click.option("--since", type=_PAST, metavar="TIME", help='Submitted since: 2h, 7d, "2026-12-01 08:00".')
-@click.option("--until", type=_PAST, metavar="TIME", help="Submitted before.")
+@click.option(
+    "--since",
+    type=PAST,
+    metavar="TIME",
+    help='Submitted since: 2h30m, 7d, today, 08:00, "2026-12-01 08:00".',
+)
+@click.option("--until", type=PAST, metavar="TIME", help="Submitted before.")
 @click.option(
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )

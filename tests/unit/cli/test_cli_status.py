@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import click
 import pytest
@@ -179,13 +180,71 @@ def test_what_is_watched_is_never_higher_than_the_terminal(height):
     assert text.endswith("200 Waiting.")
 
 
+AT = datetime(2026, 11, 28, 9, 30, tzinfo=UTC).timestamp()
+DAY, HOUR = 86_400.0, 3_600.0
+MIDNIGHT = AT - 9.5 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("word", "at"),
+    [
+        ("2h", AT - 2 * HOUR),
+        ("2h30m", AT - 2.5 * HOUR),
+        ("1d 12 h", AT - 1.5 * DAY),
+        ("90 min", AT - 1.5 * HOUR),
+        ("2w", AT - 14 * DAY),
+        ("now", AT),
+        ("Today", MIDNIGHT),
+        ("yesterday", MIDNIGHT - DAY),
+        ("today 8:15", MIDNIGHT + 8.25 * HOUR),
+        ("yesterday 22:00:30", MIDNIGHT - 2 * HOUR + 30),
+        ("08:00", MIDNIGHT + 8 * HOUR),
+        ("9:31", MIDNIGHT + 9 * HOUR + 31 * 60 - DAY),
+        ("2026-11-27", MIDNIGHT - DAY),
+        ("2026-11-27 08:00", MIDNIGHT - 16 * HOUR),
+        ("2026-11-27t08:00", MIDNIGHT - 16 * HOUR),
+        ("2026-11-27T08:00+02:00", MIDNIGHT - 18 * HOUR),
+        ("1970-01-02T00:00Z", DAY),
+    ],
+)
+def test_times_in_the_past(monkeypatch, word, at):
+    monkeypatch.setattr(time, "time", lambda: AT)
+    assert past_moment(word, utc=True) == at
+
+
+def test_clocks_are_local_but_where_days_are_of_utc(at, server, monkeypatch):
+    monkeypatch.setenv("TZ", "Etc/GMT-2")  # two hours before UTC
+    time.tzset()
+    try:
+        assert past_moment("2026-11-27") == past_moment("2026-11-27", utc=True) - 2 * HOUR
+        server.on("GET", "/v1/submissions", {"submissions": []})
+        server.on("GET", "/v1/usage/days", {"by": "group", "since": 0, "until": 1, "rows": []})
+        at("status", "--since", "2026-11-27")
+        at("usage", "--since", "2026-11-27")
+        assert [int(one.query["since"]) for one in server.asked] == [
+            MIDNIGHT - DAY - 2 * HOUR,
+            MIDNIGHT - DAY,
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("command", ["status", "usage"])
+@pytest.mark.parametrize(
+    "word", ["", "x", "-3h", "2026-13-01", "7", "2h30", "25:00", "today x", "tomorrow", "1h2h3q"]
+)
+def test_what_is_no_time_has_one_sentence_with_examples(at, command, word):
+    result = at(command, "--since", word)
+    assert result.code == 2
+    assert (
+        f"{word!r} is no time; write 2h30m or 7d (ago), now, today, yesterday, 08:00, 2026-12-01 or"
+        in result.err
+    )
+
+
 def test_moments(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
-    assert past_moment("2h") == 1_000_000.0 - 7_200
-    assert past_moment("1970-01-02T00:00Z") == 86_400.0
-    for wrong in ("", "x", "-3h", "2026-13-01"):
-        with pytest.raises(ValueError, match="is no time"):
-            past_moment(wrong)
     assert words.moment(999_999.0, utc=True) == "13:46:39Z"
     assert words.moment(1.0, utc=True) == "1970-01-01 00:00Z"
     assert words.moment(None) == words.moment(1e30) == words.moment(float("nan")) == "-"
