@@ -54,6 +54,15 @@ def test_options_are_attributes(submitted):
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
 
 
+def test_a_job_waits_for_others_by_options(submitted, home):
+    job, _ = submitted("--after", "12,15-20", "--after", "30", "--after-ok", "100", "--on-parent-failure", "Cancel",
+                       "--", "true")  # fmt: skip
+    assert (job.after, job.after_ok, job.on_parent_failure) == (("12", "15-20", "30"), ("100",), "cancel")
+    (home / "a.sh").write_text("#!/bin/sh\n#LODE --after-ok 7-9:index --array 1-3\ntrue\n")
+    assert submitted("a.sh")[0].after_ok == ("7-9:index",)
+    assert submitted("--after-ok", "5", "--set", "Parameters=1", "a.sh")[0].after_ok == ("5",)
+
+
 def test_options_win_over_the_description_and_the_last_one_counts(submitted, home):
     (home / "a.jdl").write_text(
         '[ Executable = "x"; MaxRAM = 1; cputime = 5; Parameters = 2; ParameterStart = 4; ]'
@@ -72,7 +81,13 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--memory", "1m30k"), "not a number"),
         (("--time", "3 parsec"), "not a number"),
         (("--cores", "0"), "is too small"),
-        (("--array", "500"), "write 1-500 for 500 jobs"),
+        (
+            ("--array", "260"),
+            "260 is one number: write 1-260 for 260 jobs, or 260-260 for one with that index.",
+        ),
+        (("--after", "x"), "After has 'x', which is neither a job id nor a range of them"),
+        (("--after-ok", "9-3"), "a range that runs backwards"),
+        (("--on-parent-failure", "retry"), "is neither hold nor cancel"),
         (("--array", "5-1"), "has no member"),
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),
