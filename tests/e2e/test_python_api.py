@@ -152,6 +152,8 @@ def test_what_is_no_job_is_refused_before_it_is_sent(client):
         client.submit(square, threading.Lock())
     with pytest.raises(InvalidRequest, match="no items"):
         client.map(square, [])
+    with pytest.raises(InvalidRequest, match=r"map takes no 'cpu_time'.*client.using\(cpu_time=...\).map"):
+        client.map(square, [1], cpu_time="10m")  # type: ignore[arg-type]  # and a checker of types says so
     with pytest.raises(NotFound):
         client.job(10**9).status()
 

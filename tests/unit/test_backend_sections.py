@@ -6,6 +6,7 @@ import pytest
 
 from lodesman.config import load_config
 from lodesman.errors import InvalidConfig
+from lodesman.resources.backends import MANUAL, spelled_backend
 
 SITES = """
 [site.A]
@@ -23,6 +24,8 @@ Backend = "cluster"
 [site.A.ce.l.queue.q]
 [site.A.ce.m.queue.q]
 Backend = "manual"
+[site.A.ce.m.queue.other]
+Backend = "By-Hand"
 [site.A.ce.n.queue.q]
 Backend = "typo"
 [site.A.ce.o.queue.q]
@@ -52,6 +55,10 @@ def test_backends_that_queues_name_need_no_section(load):
     }
     assert load("").backends["htcondor@h"].collector == "h:9619"
     assert load("").backend_names == {"local", *found}
+
+
+def test_pilots_that_people_start_have_two_names():
+    assert [spelled_backend(one) for one in ("manual", "by-hand", " By-Hand")] == [MANUAL] * 3
 
 
 def test_backends_that_only_one_vo_sees_are_there_too(load, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.job_queries import Action, ControlBody, Selection
+from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
 from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import JOB_RANGES, STATE, Range, merged, several, total
@@ -80,12 +80,12 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
     """How many jobs are meant at most, and which, in words. Of ranges it is not asked which jobs are chosen."""
     if wanted or choice is None:
         return total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
-    rows = []
+    rows: list[SubmissionRow] = []
     for number in choice.submissions or [0]:
         asked = Question(
             states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL
         )
-        rows += fetch_submissions(session, asked)[0]
+        rows += fetch_submissions(session, asked)
     states = counted_states(rows)
     jobs = sum(count for name, count in states.items() if not choice.states or name in choice.states)
     return jobs, f"of {counted(len(rows), 'submission')}"

@@ -21,6 +21,8 @@ _MOST_ID = 2**53 - 1
 _MOST_RANGES = 1_000
 _NODE_NAMES = ("site", "ce", "queue")
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_SPAN_PART = re.compile(r"[0-9.]+ ?[a-zA-Z]+")
+_SPAN_PARTS = re.compile(r"(?:[0-9.]+ ?[a-zA-Z]+ ?){2,5}")
 
 
 class Range(NamedTuple):
@@ -126,22 +128,23 @@ def read_job(word: str) -> int:
     raise ValueError(f"{word[:60]!r} is not one job; write its number.")
 
 
-def _duration(word: str) -> float:
-    """Seconds of 90s, 10m (or 10min), 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+def duration_of(word: str) -> float:
+    """Seconds of 90s, 10m (or 10min), 2h30m, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
     from lodesman.resources.model import BadValue
     from lodesman.resources.units import number_in
 
+    parts = _SPAN_PART.findall(word) if _SPAN_PARTS.fullmatch(word) else [word]
     try:
-        seconds = float(number_in(re.sub(r"(?<=[0-9])m$", "min", word), "s"))
+        seconds = float(sum(number_in(part, "s") for part in parts))
     except (BadValue, OverflowError):
         seconds = 0.0
     if not 0.0 < seconds < 1e10:
-        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
+        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h30m or 3d.")
     return seconds
 
 
 JOB = Parsed("job", read_job)
-DURATION = Parsed("time", _duration)
+DURATION = Parsed("time", duration_of)
 JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
 PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
 STATE = StateWord(STATES, case_sensitive=False)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import click
 
-from lodesman.cli.tables import Cell, Styled, show_table, state
+from lodesman.cli.tables import Cell, Styled, portions, show_long_table, state, write_lines
 from lodesman.cli.words import age, iso, moment, plain, span
 
 R = TypeVar("R")
@@ -100,20 +100,26 @@ class ListShape:
                 click.get_current_context(silent=True),
             )
 
-    def show(self, known: Mapping[str, Column[R]], usual: Iterable[str], rows: Sequence[R]) -> None:
-        """Print the rows."""
-        columns, found = self.chosen(known, usual), self.ordered(known, rows)
+    def show(self, known: Mapping[str, Column[R]], usual: Iterable[str], rows: Iterable[R]) -> None:
+        """Print the rows as they come; sorted, when all are there."""
+        columns, found = self.chosen(known, usual), self.ordered(known, list(rows)) if self.sort else rows
         if "{" in self.format:
-            text = re.sub(r"\\[tn]", lambda escape: _ESCAPES[escape[0]], self.format)
-            for row in found:
-                click.echo(_FIELD.sub(lambda field, one=row: known[field[1]].word(one, utc=self.utc), text))  # type: ignore[misc]
+            for some in portions(found):
+                write_lines(self._filled(known, row) for row in some)
         elif self.format in _SEPARATORS:
             writer = csv.writer(sys.stdout, delimiter=_SEPARATORS[self.format], lineterminator="\n")
             writer.writerow([one.name for one in columns])
-            writer.writerows([[one.word(row, utc=self.utc) for one in columns] for row in found])
+            for some in portions(found):
+                writer.writerows([[one.word(row, utc=self.utc) for one in columns] for row in some])
+                sys.stdout.flush()
         else:
-            cells = [[one.cell(row, utc=self.utc) for one in columns] for row in found]
-            show_table([one.title for one in columns], cells)
+            cells = ([one.cell(row, utc=self.utc) for one in columns] for row in found)
+            show_long_table([one.title for one in columns], cells)
+
+    def _filled(self, known: Mapping[str, Column[R]], row: R) -> str:
+        """The template with the words of a row."""
+        text = re.sub(r"\\[tn]", lambda escape: _ESCAPES[escape[0]], self.format)
+        return _FIELD.sub(lambda field: known[field[1]].word(row, utc=self.utc), text)
 
     @property
     def is_table(self) -> bool:

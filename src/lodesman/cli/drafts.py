@@ -21,7 +21,7 @@ from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without
 from lodesman.cli.job_options import attribute_options
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
-from lodesman.cli.taken_files import pick
+from lodesman.cli.taken_files import note_left_behind, pick
 from lodesman.cli.words import plain
 from lodesman.errors import (
     InvalidJob,
@@ -251,6 +251,8 @@ def _from_command(wanted: Wanted) -> _Draft:
     from lodesman.jobs.record import NO_POSITIONS
 
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
+    if wanted.script and not wanted.named_only:
+        note_left_behind(wanted.script, picker, wanted.keep)
     record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
     if len(wanted.command) > 1:
         record["Arguments"] = list(wanted.command[1:])

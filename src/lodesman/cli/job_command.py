@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -135,17 +135,28 @@ def _option_lines(script: str) -> Iterator[tuple[int, str]]:
     """Number and options of each `#LODE` line before the first command."""
     with Path(script).open("rb") as file:
         lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
-    in_head, others = True, ""
+    in_head, has_own = True, False
+    others: dict[str, list[str]] = {}
     for number, line in enumerate(lines, 1):
         in_head = in_head and (not line.strip() or line.startswith("#"))
         if line.startswith(_MARK) and line[len(_MARK) :][:1] in ("", " ", "\t"):
             if in_head:
+                has_own = True
                 yield number, line[len(_MARK) :]
             else:
                 note(f"{script}:{number}: {_MARK} stands after the first command and is not read.")
         elif in_head and _ELSEWHERE.match(line):
-            others = line.split()[0]
-    if others:
-        note(
-            f"{script}: {others} lines are not read here; the same is said by {_MARK} lines (lode submit --help)."
-        )
+            mark, options = line.split(maxsplit=1)
+            others.setdefault(mark, []).append(options)
+    if not has_own:
+        _note_others(script, others)
+
+
+def _note_others(script: str, others: Mapping[str, list[str]]) -> None:
+    """Say that lines of other systems are not read, and what says the same here. A script with `#LODE` lines is for both."""
+    for mark, lines in others.items():
+        from lodesman.cli.foreign_lines import equivalent
+
+        same = equivalent(mark, lines)
+        how = f"Here it is: {_MARK} {same}" if same else f"{_MARK} lines say the same (lode submit --help)."
+        note(f"{script}: {mark} lines are not read here. {how}")

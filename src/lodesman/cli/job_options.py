@@ -53,7 +53,9 @@ def _array(word: str) -> Given:
         first, last, step = _steps(match)
         return {"Parameters": (last - first) // step + 1, "ParameterStart": first, "ParameterStep": step}
     if _WHOLE.match(word):
-        raise ValueError(f"{word} is one number: write 1-{word} for {word} jobs.")
+        raise ValueError(
+            f"{word} is one number: write 1-{word} for {word} jobs, or {word}-{word} for one with that index."
+        )
     values: list[int] = []
     for part in word.split(","):
         match = _STEPS.match(part)
@@ -96,10 +98,17 @@ def _setting(word: str) -> Given:
     return {attribute.name if attribute else name: value}
 
 
-def _attribute(*names: str, read: Callable[[str], Given], metavar: str, help: str) -> Callable[[F], F]:  # noqa: A002
+def _attribute(
+    *names: str,
+    read: Callable[[str], Given],
+    metavar: str,
+    help: str,  # noqa: A002  # as click calls it
+    keep: Callable[[click.Context, click.Parameter, tuple[Given, ...]], None] | None = None,
+) -> Callable[[F], F]:
     """An option whose attributes are kept for the description."""
     return click.option(
-        *names, type=Parsed(names[0], read), multiple=True, expose_value=False, callback=_keep, metavar=metavar, help=help
+        *names, type=Parsed(names[0], read), multiple=True, expose_value=False, callback=keep or _keep, metavar=metavar,
+        help=help,
     )  # fmt: skip
 
 
@@ -112,6 +121,19 @@ def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Giv
         for name in same(kept, one):
             del kept[name]
         kept.update(one)
+
+
+def _keep_all(context: click.Context, parameter: click.Parameter, values: tuple[Given, ...]) -> None:
+    """Of an option that is given again the values add up."""
+    lists: dict[str, list[Any]] = {}
+    for one in values:
+        for name, value in one.items():
+            lists.setdefault(name, []).extend(value)
+    _keep(context, parameter, (lists,) if lists else ())
+
+
+def _parents(name: str) -> Callable[[str], Given]:
+    return lambda word: {name: list(_read_as(name, word))}
 
 
 def _named(name: str) -> Callable[[str], Given]:
@@ -132,6 +154,18 @@ _OPTIONS = (
     _attribute(
         "--array", read=_array, metavar="RANGE",
         help="A job for each index, 1-500 or 0-90:10, as one submission; LODE_ARRAY_INDEX and %s are the index.",
+    ),
+    _attribute(
+        "--after", read=_parents("After"), metavar="JOB|RANGE", keep=_keep_all,
+        help="Wait until these jobs have ended: 12 or 12,15-20; several times.",
+    ),
+    _attribute(
+        "--after-ok", read=_parents("AfterOk"), metavar="JOB|RANGE", keep=_keep_all,
+        help="Wait until these jobs are Done. 12-511:index: each member of an array for one of them.",
+    ),
+    _attribute(
+        "--on-parent-failure", read=_named("OnParentFailure"), metavar="hold|cancel",
+        help="What becomes of the job if one of --after-ok fails. [default: hold]",
     ),
     _attribute("--set", read=_setting, metavar="NAME=VALUE", help="Any attribute, as CPUTime=1h; several times."),
     click.option(

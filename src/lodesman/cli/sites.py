@@ -23,6 +23,7 @@ from lodesman.answers.nodes import (
 )
 from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import DURATION, Parsed, named
+from lodesman.cli.columns import Column, ListShape, shaped, table_of
 from lodesman.cli.moments import moment_of
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.site_ads import advertise, gate, site_token
@@ -120,16 +121,20 @@ queue = click.Group("queue", help="List the queues of CEs.")
 @_ORIGIN
 @click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
 @_VO
+@shaped
 @with_session
-def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
-    """List the queues that your VO may use, with their effective parameters."""
+def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str, **options: Any) -> None:
+    """List the queues that your VO may use, with their effective parameters; each parameter is a column of its own name."""
+    shape = ListShape(**options)
+    if origin and shape != ListShape():
+        raise click.UsageError("--origin shows a row for each parameter: no --columns, --sort, --format.")
     found = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
     found = [row for row in found if site_name in ("", row.site)]
     session.exit_if_json({"queues": found})
     if origin:
         _show_origins(found)
     else:
-        _show_queues(found)
+        _show_queues(found, shape)
     if not found:
         note("There is no such queue.")
 
@@ -145,33 +150,56 @@ def _show_origins(queues: Sequence[UsableQueue]) -> None:
     _note_directory(directory)
 
 
-def _show_queues(queues: Sequence[UsableQueue]) -> None:
+def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
     used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
     closed = [one for row in queues for one in row.closed]
     failing = [row.failing for row in queues if row.failing is not UNSET]
-    more = [*([("closed", _level)] if closed else []), *([("breaker", _breaker_of)] if failing else [])]
-    titles = ("queue", *used, "others", "pilots", *(title for title, _ in more))
-    show_table(titles, ([*_queue_cells(row, used), *(cell(row) for _, cell in more)] for row in queues))
+    known = _queue_columns(queues, used)
+    shape.check(known)
+    more = (*(["closed"] if closed else []), *(["breaker"] if failing else []))
+    shape.show(known, ("queue", *map(str.lower, used), "others", "pilots", *more), queues)
     _note_closed(closed)
     _note_failing(failing)
 
 
-def _queue_cells(row: UsableQueue, used: Sequence[str]) -> list[Cell]:
-    values = {name: shown(one.value) for name, one in row.parameters.items()}
-    others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
-    pilots = states(row.pilots) if row.pilots else ""
-    return [path_of(row), *(values.get(name, "") for name in used), others, pilots]
+def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> dict[str, Column[UsableQueue]]:
+    """What can be shown of queues: the facts of each, and the parameters that any of them has."""
+    parameters = sorted({name for row in queues for name in row.parameters}, key=str.lower)
+    return table_of(
+        *(_parameter_column(name, queues) for name in parameters),
+        Column("queue", "text", path_of),
+        Column("others", "text", lambda row: _others(row, used)),
+        Column("pilots", "text", lambda row: states(row.pilots) if row.pilots else None),
+        Column("closed", "text", _level),
+        Column("breaker", "text", lambda row: None if row.failing is UNSET else row.failing.breaker.value),
+    )
 
 
-def _level(row: UsableQueue) -> str:
+def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[UsableQueue]:
+    """Numbers are sorted as such, where all are numbers."""
+    values = [row.parameters[name].value for row in queues if name in row.parameters]
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+        return Column(
+            name.lower(), "id", lambda row: row.parameters[name].value if name in row.parameters else None
+        )
+    return Column(
+        name.lower(),
+        "text",
+        lambda row: shown(row.parameters[name].value) if name in row.parameters else None,
+    )
+
+
+def _others(row: UsableQueue, used: Sequence[str]) -> str:
+    """The parameters that have no column of their own."""
+    values = ((name, shown(one.value)) for name, one in sorted(row.parameters.items()) if name not in used)
+    return " ".join(f"{name}={text}" for name, text in values)
+
+
+def _level(row: UsableQueue) -> str | None:
     """What of a queue is closed: the widest."""
     if not row.closed:
-        return ""
+        return None
     return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
-
-
-def _breaker_of(row: UsableQueue) -> str:
-    return "" if row.failing is UNSET else row.failing.breaker.value
 
 
 @queue.command("breaker")

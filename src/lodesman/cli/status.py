@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Generic, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -18,16 +18,18 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
-from lodesman.cli.arguments import JOB_RANGES, STATE, Parsed, Range, limit_option, merged, several
+from lodesman.cli.arguments import JOB_RANGES, STATE, Range, limit_option, merged, several
 from lodesman.cli.columns import ListShape, shaped
-from lodesman.cli.moments import past_moment
+from lodesman.cli.moments import PAST
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import is_terminal, note, say
+from lodesman.cli.tables import PORTION, emit_json_rows, is_terminal, note, say
 from lodesman.cli.watching import WatchedList, watch
 from lodesman.cli.words import FINAL, STATES, states
 
 _PAGE = 1_000
-_PAST = Parsed("time", past_moment)
+# To sort rows all of them are kept in memory.
+_MOST_SORTED = 50_000
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,25 @@ class Question:
 _NO_FILTERS = Question().filters()
 
 
+@dataclass(slots=True)
+class Some(Generic[R]):
+    """At most `limit` rows, asked for as they are taken: once. Then `more`: whether there are others after the `last`."""
+
+    source: Iterator[R]
+    limit: int
+    more: bool = True
+    count: int = 0
+    last: R | None = None
+
+    def __iter__(self) -> Iterator[R]:
+        for row in self.source:
+            if self.count == self.limit:
+                return
+            self.count, self.last = self.count + 1, row
+            yield row
+        self.more = False
+
+
 @click.command()
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
 @click.option("--jobs", "each", is_flag=True, help="One row for each job.")
@@ -103,8 +124,13 @@ _NO_FILTERS = Question().filters()
     callback=lambda _context, _option, word: word or "",
     help="That wait for this reason (see: lode tq reasons).",
 )  # fmt: skip
-@click.option("--since", type=_PAST, metavar="TIME", help='Submitted since: 2h, 7d, "2026-12-01 08:00".')
-@click.option("--until", type=_PAST, metavar="TIME", help="Submitted before.")
+@click.option(
+    "--since",
+    type=PAST,
+    metavar="TIME",
+    help='Submitted since: 2h30m, 7d, today, 08:00, "2026-12-01 08:00".',
+)
+@click.option("--until", type=PAST, metavar="TIME", help="Submitted before.")
 @click.option(
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )
@@ -124,6 +150,10 @@ def status(session: Session, /, *, ranges: tuple[Any, ...], each: bool, **option
     question = Question(ranges=merged(ranges), **options)
     each = each or question.start or bool(question.ranges)
     shape.check(job_columns.COLUMNS if each else submissions.COLUMNS)
+    if shape.sort and question.limit > _MOST_SORTED and not session.as_json:
+        raise click.UsageError(
+            f"--sort needs --limit {_MOST_SORTED} or less. For more: --format csv, and the command sort."
+        )
     if watched:
         if session.as_json or not is_terminal(sys.stdout) or not shape.is_table:
             raise click.UsageError("--watch needs a terminal.")
@@ -138,28 +168,32 @@ def status(session: Session, /, *, ranges: tuple[Any, ...], each: bool, **option
 # --- submissions --------------------------------------------------------------------------------------------------------
 
 
-def fetch_submissions(session: Session, question: Question) -> tuple[list[SubmissionRow], bool]:
-    """At most `limit` submissions and whether there are more."""
-    rows: list[SubmissionRow] = []
-    query = question.submissions()
+def fetch_submissions(session: Session, question: Question) -> Some[SubmissionRow]:
+    """At most `limit` submissions."""
+    return Some(_submission_pages(session, question.submissions()), question.limit)
+
+
+def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[SubmissionRow]:
     while True:
         page = session.call(calls.SUBMISSIONS, query)
-        rows += page.submissions
-        if not page.more or len(rows) > question.limit:
-            return rows[: question.limit], len(rows) > question.limit
+        yield from page.submissions
+        if not page.more:
+            return
         query = replace(query, after=page.cursor)
 
 
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
-    rows, more = fetch_submissions(session, question)
-    counts = submissions.total(rows)
-    session.exit_if_json({"submissions": rows, "more": more, "counts": counts})
-    if not rows:
-        note("There is no such submission." if question.is_narrow else "You have no jobs.")
+    found, counts = fetch_submissions(session, question), Counter[str]()
+    rows = submissions.counting(found, counts)
+    if session.as_json:
+        emit_json_rows("submissions", rows, lambda: {"more": found.more, "counts": counts})
+        return
     shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
+    if not found.count:
+        note("There is no such submission." if question.is_narrow else "You have no jobs.")
     if shape.is_table:
-        say(f"{'In these' if more or question.is_narrow else 'In all'}: {states(counts)}.")
-    if more:
+        say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
+    if found.more:
         note(f"There are older ones: --limit {question.limit * 10}.")
 
 
@@ -168,7 +202,7 @@ def _usual_submissions(question: Question) -> Sequence[str]:
 
 
 def _submission_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
-    rows, _ = fetch_submissions(session, question)
+    rows = list(fetch_submissions(session, question))
     columns = shape.chosen(submissions.COLUMNS, _usual_submissions(question))
     return WatchedList(
         [one.title for one in columns],
@@ -184,43 +218,49 @@ def _submission_frame(session: Session, question: Question, shape: ListShape) ->
 # --- jobs ---------------------------------------------------------------------------------------------------------------
 
 
-def fetch(session: Session, question: Question) -> tuple[list[Job], bool]:
-    """At most `limit` jobs and whether there are more. Raises NotFound if a single job named is not there."""
-    rows: list[Job] = []
-    wanted = question.limit + 1
+def fetch(session: Session, question: Question) -> Some[Job]:
+    """At most `limit` jobs. It raises NotFound if a single job named is not there."""
+    return Some(_job_pages(session, question), question.limit)
+
+
+def _job_pages(session: Session, question: Question) -> Iterator[Job]:
     for one in question.ranges or (None,):
-        left = wanted - len(rows)
-        found = list(islice(session.jobs(question.query(one, left)), left))
+        found = False
+        for job in session.jobs(question.query(one, question.limit + 1)):
+            found = True
+            yield job
         if not found and one is not None and one.size == 1 and not question.is_narrow:
             session.refuse_missing(one)
-        rows += found
-        if len(rows) >= wanted:
-            break
-    return rows[: question.limit], len(rows) > question.limit
 
 
 def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
-    rows, more = fetch(session, question)
-    answer: dict[str, Any] = {"jobs": rows, "more": more}
-    counts: Counter[str] | None = None
-    if not question.ranges and not question.is_narrow_beside_group:
-        # One's own jobs, or all that one may see.
-        counts = Counter()
-        for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
-            if question.group in ("", row.group):
-                counts[row.state] += row.jobs
-        answer["counts"] = counts
-    session.exit_if_json(answer)
-    if not rows:
+    found = fetch(session, question)
+    if session.as_json:
+        emit_json_rows("jobs", found, lambda: {"more": found.more, **_counts(session, question)})
+        return
+    rows = iter(found)
+    first = list(islice(rows, PORTION))
+    if not first:
         note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
-    shape.show(job_columns.COLUMNS, _usual_jobs(question, rows), rows)
-    if counts is not None and shape.is_table:
-        say(f"In all: {states(counts)}.")
-    if more and question.ranges:
-        rest = Range(rows[-1].id + 1, question.ranges[-1].last)
+    shape.show(job_columns.COLUMNS, _usual_jobs(question, first), chain(first, rows))
+    if shape.is_table and (counts := _counts(session, question)):
+        say(f"In all: {states(counts['counts'])}.")
+    if found.more and found.last and question.ranges:
+        rest = Range(found.last.id + 1, question.ranges[-1].last)
         note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
-    elif more:
+    elif found.more:
         note(f"There are older ones: --limit {question.limit * 10}.")
+
+
+def _counts(session: Session, question: Question) -> dict[str, Counter[str]]:
+    """`counts` of one's own jobs, or of all that one may see, by state; empty for a choice of them."""
+    if question.ranges or question.is_narrow_beside_group:
+        return {}
+    counts = Counter[str]()
+    for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
+        if question.group in ("", row.group):
+            counts[row.state] += row.jobs
+    return {"counts": counts}
 
 
 def _usual_jobs(question: Question, rows: Sequence[Job]) -> Sequence[str]:
@@ -229,7 +269,7 @@ def _usual_jobs(question: Question, rows: Sequence[Job]) -> Sequence[str]:
 
 
 def _job_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
-    rows, _ = fetch(session, question)
+    rows = list(fetch(session, question))
     columns = shape.chosen(job_columns.COLUMNS, _usual_jobs(question, rows))
     return WatchedList(
         [one.title for one in columns],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lodesman.answers.job_queries import SubmissionRow
@@ -60,12 +60,20 @@ def has_ended(row: SubmissionRow) -> bool:
     return FINAL.issuperset(row.states)
 
 
+def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[SubmissionRow]:
+    """The rows, while all their jobs are counted by state, but for those that were deleted."""
+    for row in rows:
+        found.update(
+            {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}
+        )
+        yield row
+
+
 def total(rows: Iterable[SubmissionRow]) -> Counter[str]:
     """All their jobs by state, but for those that were deleted."""
-    found: Counter[str] = Counter()
-    for row in rows:
-        found.update({state.value: jobs for state, jobs in row.states.items()})
-    del found[JobState.DELETED.value]
+    found = Counter[str]()
+    for _ in counting(rows, found):
+        pass
     return found
 
 

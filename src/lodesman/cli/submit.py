@@ -73,7 +73,9 @@ def submit(
     if wait and outcome.made and not outcome.faults:
         from lodesman.cli.wait import Until, wait_for
 
-        waited, code = wait_for(session, parse_ranges(one["jobs"] for one in outcome.made), Until())
+        waited, code = wait_for(
+            session, parse_ranges(one["jobs"] for one in outcome.made), Until(answered=True)
+        )
         return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
 

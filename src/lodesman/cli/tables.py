@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from textwrap import indent
 from threading import Timer
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
 from lodesman.cli.words import NOTHING, located, plain, plain_lines
+from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
     from lodesman.answers.nodes import Remark
 
+R = TypeVar("R")
+# Rows of a long list that are kept at once.
+PORTION = 1_000
 # Texts up to this width stay whole on a narrow terminal: states, groups, ages.
 _FOLD_ABOVE = 10
 # A longer text in a table is cut: it is one of many rows, and --json has all of it.
@@ -64,6 +71,47 @@ def emit_json(value: Any, *, err: bool = False) -> None:
     click.echo(json.dumps(msgspec.to_builtins(value), indent=None if err else 2), err=err)
 
 
+def emit_json_rows(name: str, rows: Iterable[Any], rest: Callable[[], Mapping[str, Any]]) -> None:
+    """One JSON object on standard output: under that name the rows as they come, then the `rest`, which is known after the
+    last. It stays a document if the rows break off.
+    """
+    import msgspec
+
+    opened = False
+    try:
+        for some in portions(rows):
+            texts = (indent(json.dumps(msgspec.to_builtins(row), indent=2), "    ") for row in some)
+            with _unbroken():
+                sys.stdout.write(("," if opened else f'{{\n  "{name}": [') + "\n" + ",\n".join(texts))
+                opened = True
+                sys.stdout.flush()
+    except (LodesmanError, KeyboardInterrupt):
+        if opened:
+            write_lines(['\n  ],\n  "more": true\n}'])
+        raise
+    last = json.dumps(msgspec.to_builtins(rest()), indent=2).removeprefix("{\n")
+    write_lines([f"\n  ],\n{last}" if opened else f'{{\n  "{name}": [],\n{last}'])
+
+
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Ctrl-C waits until what is being written is written; a second one does not."""
+    came: list[int] = []
+
+    def keep(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, keep)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
 def note(text: str) -> None:
     """A remark for people, on standard error: standard output stays clean for what was asked."""
     click.echo(f"lode: {plain(text)}", err=True)
@@ -101,8 +149,7 @@ def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: 
         console = Console(highlight=False, markup=False, emoji=False)
         console.print(rich_table(titles, cells, console.width))
     elif cells:
-        for line in text_table(titles, cells):
-            click.echo(line)
+        write_lines(text_table(titles, cells))
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -110,11 +157,40 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def text_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`."""
-    texts = [[title.removeprefix(">").upper() for title in titles]]
+def show_long_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """As `show_table`, but a portion at a time: columns may get wider on the way. On a terminal each has the titles."""
+    widths: list[int] = []
+    for cells in portions(rows):
+        if is_terminal(sys.stdout):
+            show_table(titles, cells)
+        else:
+            write_lines(text_table(titles, cells, widths))
+
+
+def portions(rows: Iterable[R]) -> Iterator[list[R]]:
+    """The rows as they come, some at a time, so that no list of all of them is made."""
+    left = iter(rows)
+    while some := list(islice(left, PORTION)):
+        yield some
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Lines of the answer, all at once: to hand out each by itself takes longer than to make it."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def text_table(
+    titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int] | None = None
+) -> Iterator[str]:
+    """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`. `widths`: of the portion
+    above, which has the titles; empty for the first.
+    """
+    texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
     texts += [[_fitting(cell).text for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    found = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    widths = found if widths is None else widths
+    widths[:] = map(max, widths or found, found)
     for row in texts:
         cells = [
             text.rjust(width) if title.startswith(">") else text.ljust(width)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import click
@@ -14,6 +16,8 @@ from lodesman.cli.words import counted, size
 from lodesman.errors import InvalidRequest
 
 LARGE_BYTES = 8 << 20
+_SCRIPT_BYTES, _MOST_WORDS, _FEW = 256 << 10, 5_000, 5
+_WRITTEN = re.compile(r"[0-9&]?>>?[ \t]*[^\s;|&<>()]+")
 _BETWEEN = re.compile(r"[\s;|&<>()\"'`=,]+")
 
 
@@ -86,6 +90,41 @@ def pick(
         bytes_ = size(sum(Path(one).stat().st_size for one in new))
         note(f"The job takes along {', '.join(new[:5])}{', ...' if len(new) > 5 else ''} ({many}, {bytes_}).")
     return program, picker
+
+
+def note_left_behind(script: str, picker: FilePicker, keep: Sequence[str]) -> None:
+    """Say which files in its folder a script names, though they are not sent: no node has them. What it writes is not meant:
+    `keep`, and what stands after `>`.
+    """
+    folder = Path(script).parent
+    with Path(script).open("rb") as file:
+        lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
+    text = _WRITTEN.sub(" ", "\n".join(one for one in lines if not one.lstrip().startswith("#")))
+    words = dict.fromkeys(one.removeprefix("./") for one in _BETWEEN.split(text))
+    sent = {Path(script).name, *keep, *_names_of(picker.inputs())}
+    left = [
+        one
+        for one in islice(words, _MOST_WORDS)
+        if one not in sent and "/" not in one and _is_file_in(folder, one)
+    ]
+    if not left:
+        return
+    files, one = " ".join(f"--files {shlex.quote(name)}" for name in left[:_FEW]), len(left) == 1
+    where, how = "in this folder", f"add {files}"
+    if folder != Path():
+        where = f"beside it in {folder}"
+        how = f"submit it there (cd {shlex.quote(str(folder))}), and add {files}"
+    more = ", ..." if len(left) > _FEW else ""
+    note(f"{Path(script).name} names {', '.join(left[:_FEW])}{more}, which {'is' if one else 'are'} {where} "
+         f"but {'is' if one else 'are'} not sent with the job: {how}{more}.")  # fmt: skip
+
+
+def _is_file_in(folder: Path, word: str) -> bool:
+    """Whether a word is the name of a file there."""
+    try:
+        return bool(word) and not word.startswith("-") and (folder / word).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _names_of(inputs: Mapping[str, Taken]) -> set[str]:

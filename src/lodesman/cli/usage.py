@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -18,7 +15,7 @@ from lodesman.answers.nodes import utc
 from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
 from lodesman.answers.shares import ShareCorrection
 from lodesman.answers.usage import USAGE_BY, UsageBy, UsageOfDays, UsageQuery, UsedBy
-from lodesman.cli.arguments import Parsed
+from lodesman.cli.moments import PAST_UTC
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_table, state
 from lodesman.cli.words import age, counted, joined, number, percent, span, states
@@ -26,27 +23,11 @@ from lodesman.cli.words import age, counted, joined, number, percent, span, stat
 _MOST_OWNERS = 10
 _HOUR: Final = 3_600.0
 _FEW_CAUSES: Final = 3
-_SPAN: Final = re.compile(r"([0-9]{1,5})([dw])")
-_SPANS: Final = {"d": 86_400.0, "w": 604_800.0}
 _USED = (">jobs", ">failures", ">wall h", ">core h", ">CPU", ">wasted h", "wasted by")
 _CSV = (
     "name", "vo", "jobs", "attempts", "failures", "wall_hours", "core_hours", "cpu_hours", "cpu_efficiency",
     "wasted_core_hours", "waste",
 )  # fmt: skip
-
-
-def read_moment(word: str, now: float | None = None) -> int:
-    """A time: `7d` or `2w` ago, or a day like 2026-11-01 (UTC), in UNIX seconds. Raises ValueError."""
-    ago = _SPAN.fullmatch(word.strip())
-    if ago is not None:
-        return max(1, int((time.time() if now is None else now) - int(ago[1]) * _SPANS[ago[2]]))
-    try:
-        return max(1, int(datetime.strptime(word.strip(), "%Y-%m-%d").replace(tzinfo=UTC).timestamp()))
-    except ValueError:
-        raise ValueError(f"{word[:40]!r} is no time; write 7d, 2w or 2026-11-01.") from None
-
-
-_MOMENT = Parsed("time", read_moment)
 
 
 @click.group("usage", invoke_without_command=True)
@@ -55,11 +36,11 @@ _MOMENT = Parsed("time", read_moment)
 )
 @click.option(
     "--since",
-    type=_MOMENT,
+    type=PAST_UTC,
     metavar="WHEN",
-    help="From that day on (UTC): 7d, 2w, 2026-11-01.  [default: 7 days]",
+    help="From that day on (UTC): 7d, 2w, yesterday, 2026-11-01.  [default: 7 days]",
 )
-@click.option("--until", type=_MOMENT, metavar="WHEN", help="Up to that day.  [default: today]")
+@click.option("--until", type=PAST_UTC, metavar="WHEN", help="Up to that day.  [default: today]")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV, for spreadsheets.")
 @with_session
 @click.pass_context
@@ -69,8 +50,8 @@ def usage(
     /,
     *,
     by: UsageBy,
-    since: int | None,
-    until: int | None,
+    since: float | None,
+    until: float | None,
     as_csv: bool,
 ) -> None:
     """Show what jobs used: jobs, failures, hours, CPU efficiency, waste by cause.
@@ -80,12 +61,17 @@ def usage(
     """
     if context.invoked_subcommand is not None:
         return
-    found = session.call(calls.USED, UsageQuery(by, since or 0, until or 0))
+    found = session.call(calls.USED, UsageQuery(by, _second(since), _second(until)))
     session.exit_if_json(found)
     if as_csv:
         _write_csv(found.rows)
         return
     _show_used(found)
+
+
+def _second(at: float | None) -> int:
+    """As the query has it: 0 if no time was given."""
+    return 0 if at is None else max(1, int(at))
 
 
 def _show_used(found: UsageOfDays) -> None:

@@ -7,11 +7,14 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 import click
 
 from lodesman.answers import calls
+from lodesman.answers.job_queries import JobsQuery
+from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
 from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
@@ -22,22 +25,27 @@ from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import counted, span, states
 from lodesman.errors import Unavailable
 
-TIMED_OUT = 124
-"""The exit code of timeout(1)."""
+TIMED_OUT, STUCK = 124, 125
+"""The exit code of timeout(1), and that of jobs of which only Held ones are left."""
 
 _SHOWN_SECONDS = 3
 _AWAY_SECONDS = 30.0
 _LONGEST_REST = 10.0
 _BAR, _FEW = 20, 3
+# Of more Held jobs in a range it is not asked why.
+_MOST_HELD = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Until:
-    """What is waited for: all jobs, or the `first` that ends; for how many seconds; whether Held jobs end it."""
+    """What is waited for: all jobs, or the `first` that ends; for how many seconds; whether Held jobs end it. `answered`:
+    the server has answered already, so that it is asked again if it is away at the first question.
+    """
 
     first: bool = False
     timeout: float | None = None
     held: Literal["wait", "stop"] = "wait"
+    answered: bool = False
 
 
 @click.command()
@@ -46,14 +54,15 @@ class Until:
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after 90s, 10m, 2h: exit code 124.")
 @click.option(
     "--held", type=click.Choice(["wait", "stop"]), default="wait", show_default=True,
-    help="Whether to go on when only jobs are left that are Held, which end only when they are released.",
+    help="Whether to go on when only Held jobs are left. Those whose parent failed are never waited for.",
 )  # fmt: skip
 @with_session
 def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
     """Wait until jobs have ended.
 
     The exit code is 0 if all are Done, else that of the Failed job with the lowest id: its own, or 128 and the
-    number of its signal; 1 if there is none (Killed, Deleted). Ctrl-C leaves the jobs alone.
+    number of its signal; 1 if there is none (Killed, Deleted). 124: the time is over; 125: only Held jobs are left, which go
+    on only when they are released. Ctrl-C leaves the jobs alone.
     """
     answer, code = wait_for(session, merged(ranges), Until(**options))
     session.exit_if_json(answer, code)
@@ -71,6 +80,8 @@ def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple
         raise click.exceptions.Exit(INTERRUPTED) from None
     waiting.bar.clear()
     note(_last_words(answer, ranges, until))
+    if waiting.stuck:
+        note(_how_on(waiting.stuck, answer, ranges))
     return answer, exit_code_of(answer, first=until.first)
 
 
@@ -81,6 +92,8 @@ def exit_code_of(answer: Waited, *, first: bool = False) -> int:
     if answer.failed is not None:
         return code_of(answer.failed)
     ended = _size(answer) - answer.left
+    if answer.left and not (first and ended):
+        return STUCK
     well = 0 < ended == answer.states.get(JobState.DONE, 0)
     return 0 if well and (first or not answer.left) else FAILED
 
@@ -104,7 +117,9 @@ def _why(job: EndedJob) -> str:
 
 
 class Outage:
-    """A server that does not answer while it is asked again and again: it may be restarting, and the jobs go on."""
+    """A server that does not answer, or has no place for one more that waits, while it is asked again and again: it may be
+    restarting, and the jobs go on.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -121,9 +136,9 @@ class Outage:
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._said and now - self._since > _AWAY_SECONDS:
-            note(f"{fault.message} Asking again until it does.")
+            note(f"{fault.message} Asking again until it answers.")
             self._said = True
-        time.sleep(max(0.0, min(self._rest, most)))
+        time.sleep(max(0.0, min(max(self._rest, float(fault.data.get("retry_after", 0.0))), most)))
         self._rest = min(2 * self._rest, _LONGEST_REST)
 
 
@@ -135,31 +150,40 @@ class _Waiting:
     ranges: tuple[Range, ...]
     until: Until
     bar: _Bar = field(init=False)
+    stuck: Job | None = None
     _held: int = 0
 
     def __post_init__(self) -> None:
         self.bar = _Bar(shown=is_terminal(sys.stderr) and not self.session.as_json)
 
     def last_answer(self) -> Waited:
-        """The answer when it is over, or when time is. A server that goes away is asked again, the first time not."""
+        """The answer when it is over, or when time is. A server that goes away is asked again, the first time only if it has
+        said something. Raises Unavailable, and Exit if time is over and there is no answer.
+        """
         end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
-        answer, outage = self._ask(0), Outage()
-        while not answer.over and (left := end - time.monotonic()) > 0:
+        answer, outage, left = None, Outage(), math.inf
+        while answer is None or (not answer.over and (left := end - time.monotonic()) > 0):
+            longest = _SHOWN_SECONDS if self.bar.shown else LONGEST_WAIT
             try:
-                answer = self._ask(math.ceil(min(left, _SHOWN_SECONDS if self.bar.shown else LONGEST_WAIT)))
+                answer = self._ask(0 if answer is None else math.ceil(min(left, longest)))
             except Unavailable as fault:
-                outage.rest(fault, left)
+                if answer is None and not (self.until.answered or "status" in fault.data):
+                    raise
+                outage.rest(fault, max(0.0, min(left, end - time.monotonic())))
+                if answer is None and time.monotonic() >= end:
+                    note(f"After {span(self.until.timeout)} there was no answer: {fault.message}")
+                    raise click.exceptions.Exit(TIMED_OUT) from None
             else:
                 outage.over()
         return answer
 
     def _ask(self, seconds: int) -> Waited:
-        limit = MOST_ENDED if self.session.as_json else 1
-        held = self.until.held == "stop"
-        query = WaitQuery(_named(self.ranges), self.until.first, held, seconds, limit)
-        answer = self.session.call(calls.WAIT, query)
+        answer = self._answer(seconds, held=self.until.held == "stop")
         now_held = answer.states.get(JobState.HELD, 0)
         if now_held > self._held and not answer.over:
+            self.stuck = self._never_released() if now_held == answer.left else None
+            if self.stuck:
+                return self._answer(0, held=True)
             self.bar.clear()
             one = now_held == 1
             which = f"lode status {_named(self.ranges, _FEW)} --state Held"
@@ -168,6 +192,24 @@ class _Waiting:
         self._held = now_held
         self.bar.show(answer)
         return answer
+
+    def _answer(self, seconds: int, *, held: bool) -> Waited:
+        limit = MOST_ENDED if self.session.as_json else 1
+        query = WaitQuery(_named(self.ranges), self.until.first, held, seconds, limit)
+        return self.session.call(calls.WAIT, query)
+
+    def _never_released(self) -> Job | None:
+        """The first Held job if each of them is Held since one that it waited for failed: a user has to decide then."""
+        from lodesman.jobs.order import names_failed_parent
+
+        first = None
+        for ids in self.ranges:
+            query = JobsQuery(*ids, limit=_MOST_HELD, all=True, state=JobState.HELD.value)
+            for job in islice(self.session.jobs(query), _MOST_HELD):
+                if not names_failed_parent(job.reason):
+                    return None
+                first = first or job
+        return first
 
 
 class _Bar:
@@ -243,3 +285,14 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
         return f"Only Held jobs are left: {words}.{failed}"
     which = "The job has" if total(ranges) == 1 else f"All {size:,} jobs have"
     return f"{which} ended: {words}.{failed}"
+
+
+def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
+    """Why only Held jobs are left, and what can be done about them."""
+    one = answer.left == 1
+    which = str(stuck.id) if one else f"{_named(ranges)} --state Held"
+    others = "" if one else f" {'The others' if answer.left > 2 else 'The other'} likewise."
+    return (
+        f"Job {stuck.id} is Held: {stuck.reason.rstrip('.')}.{others} "
+        f"To let {'it' if one else 'them'} run: lode release {which}. To end {'it' if one else 'them'}: lode kill {which}."
+    )

@@ -20,7 +20,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.missing_jobs import unseen
 from lodesman.commands.settling import FREE, Settle
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.jobs.order import ParentRange, parent_ranges
+from lodesman.jobs.order import ParentRange, failed_parent, parent_ranges
 from lodesman.jobs.spec import TERMINAL, JobSpec
 from lodesman.store.journal import Transaction
 from lodesman.store.order import DependencyRow, delete_dependency, waiting_without_parents
@@ -294,7 +294,7 @@ def _of_row(tx: Transaction, row: JobRow) -> _Span:
     if row.state is JobState.DELETED:
         last = attempts.last_attempt(tx, row)
         is_good = last is not None and last.outcome == "Done"
-    return _Span(row.id, row.id + 1, True, "" if is_good else _fault(row.id, row.state, row.reason))
+    return _Span(row.id, row.id + 1, True, "" if is_good else failed_parent(row.id, row.state, row.reason))
 
 
 def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_Span]:
@@ -309,7 +309,7 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
             if hole.state == JobState.HELD:
                 yield _Span(start, stop, ended=False)
             elif hole.state != "Moved":
-                yield _Span(start, stop, True, _fault(start, hole.state, hole.reason))
+                yield _Span(start, stop, True, failed_parent(start, hole.state, hole.reason))
 
 
 def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
@@ -327,7 +327,3 @@ def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
             last = one
     if last.start < last.stop:
         yield last
-
-
-def _fault(job_id: int, state: str, reason: str) -> str:
-    return f"job {job_id}, which it waited for, is {state}{f': {reason}' if reason else ''}"

@@ -1,4 +1,4 @@
-"""Which jobs a job waits for: the words of `After` and `AfterOk`. Pure."""
+"""Which jobs a job waits for: the words of `After` and `AfterOk`, and of their failures. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lodesman.jobs.values import Mistake, whole
 _MOST: Final = 1_000
 _IDS = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?(:index)?\Z")
 _ID = whole(1, 10**15)
+_NAMES_PARENT: Final = ", which it waited for, is "
 
 
 class ParentRange(NamedTuple):
@@ -67,3 +68,13 @@ def on_failure(value: Any) -> str:
     if word not in ("hold", "cancel"):
         raise Mistake("is neither hold nor cancel")
     return word
+
+
+def failed_parent(job_id: int, state: str, reason: str) -> str:
+    """Why a job is held, or killed, that waited for one which did not end well."""
+    return f"job {job_id}{_NAMES_PARENT}{state}{f': {reason}' if reason else ''}"
+
+
+def names_failed_parent(reason: str) -> bool:
+    """Whether that is why."""
+    return _NAMES_PARENT in reason

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar, overload
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.errors import LodesmanError
@@ -47,9 +47,9 @@ class AsyncClient:
         """As `Client.submit`."""
         return await self._run(lambda: self._client.submit(what, *args, **kwargs))
 
-    async def map(self, function: Callable[..., R], *iterables: Iterable[Any]) -> Jobs[R]:
+    async def map(self, function: Callable[..., R], *iterables: Iterable[Any], **options: Never) -> Jobs[R]:
         """As `Client.map`."""
-        return await self._run(lambda: self._client.map(function, *iterables))
+        return await self._run(lambda: self._client.map(function, *iterables, **options))
 
     async def wait(self, jobs: Iterable[Job[Any]]) -> None:
         """Until all have ended; a time limit is `asyncio.timeout`. Raises LodesmanError."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 
 from lodesman.access.caller import Caller
 from lodesman.access.files import Taken, packed
@@ -86,8 +86,14 @@ class Client:
         draft = draft_of(what, self._options)
         return Jobs(self.core, self._send(draft))
 
-    def map(self, function: Callable[..., R], *iterables: Iterable[Any]) -> Jobs[R]:
-        """One job for each item (or for each tuple of items, as `map`), as one submission. Raises LodesmanError."""
+    def map(self, function: Callable[..., R], *iterables: Iterable[Any], **options: Never) -> Jobs[R]:
+        """One job for each item (or for each tuple of items, as `map`), as one submission. Raises LodesmanError;
+        InvalidRequest for options, which stand in `using`.
+        """
+        if options:
+            name = next(iter(options))
+            hint = f"Options stand before: client.using({name}=...).map(...). Arguments of the function: functools.partial."
+            raise InvalidRequest(f"map takes no {name!r}.", hint=hint)
         return self._functions(function, [(items, {}) for items in zip(*iterables, strict=False)])
 
     def executor(self) -> JobExecutor:

@@ -12,7 +12,7 @@ MANUAL: Final = "manual"
 """The `Backend` of queues to which pilots come without being sent by this server."""
 # All spellings, in lower case -> the type.
 _TYPES: Final = {
-    "local": LOCAL, "manual": MANUAL, "slurm": "slurm",
+    "local": LOCAL, "manual": MANUAL, "by-hand": MANUAL, "slurm": "slurm",
     "gridengine": "gridengine", "ge": "gridengine", "sge": "gridengine", "uge": "gridengine", "oge": "gridengine",
     "arc": "arc", "arex": "arc", "htcondor": "htcondor", "condor": "htcondor", "htcondorce": "htcondor",
 }  # fmt: skip

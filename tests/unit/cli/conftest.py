@@ -336,12 +336,12 @@ def nothing_lost(titles, rows, width):
 
 @pytest.fixture(autouse=True)
 def every_table_fits(monkeypatch):
-    """Each table that a test of a command shows is drawn at all usual widths, too."""
+    """Each table that a test of a command shows is drawn at all usual widths, too, of a long one the beginning."""
     plain = tables.text_table
 
-    def text_table(titles, rows):
+    def text_table(titles, rows, *widths):
         for width in (60, 80, 100, 132, 200):
-            nothing_lost(titles, rows, width)
-        return plain(titles, rows)
+            nothing_lost(titles, rows[:100], width)
+        return plain(titles, rows, *widths)
 
     monkeypatch.setattr(tables, "text_table", text_table)

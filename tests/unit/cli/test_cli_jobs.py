@@ -214,7 +214,7 @@ def test_watching_needs_a_terminal(at, listing):
 def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     rounds = [[typed(Job, row(1, state=name))] for name in ("Running", "Done")]
     waits: list[float] = []
-    monkeypatch.setattr(status, "fetch", lambda *_: (rounds.pop(0), False))
+    monkeypatch.setattr(status, "fetch", lambda *_: rounds.pop(0))
     monkeypatch.setattr("lodesman.cli.watching.time.sleep", waits.append)
     watching.watch(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
     assert waits == [watching.SECONDS]

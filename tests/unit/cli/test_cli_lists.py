@@ -200,6 +200,22 @@ def test_queues_with_their_effective_parameters(at, server):
     assert server.asked[-1].query == {}
 
 
+def test_queues_as_lists(at, server):
+    """Each parameter is a column: numbers are sorted as numbers."""
+    server.on("GET", "/v1/queues", {"queues": QUEUES})
+    result = at(
+        "queue", "ls", "--columns", "queue,cputime,ScratchSpace", "--sort", "cputime", "--format", "csv"
+    )
+    assert result.out.splitlines() == ["queue,cputime,scratchspace", "South/ce/q,5,", "North/ce/q,600,20"]
+    assert at("queue", "ls", "--format", "{queue} {tag}").out.splitlines() == [
+        "North/ce/q SSD, GPU",
+        "South/ce/q ",
+    ]
+    wrong = at("queue", "ls", "--columns", "speed")
+    assert (wrong.code, "There is no column 'speed'. There are cputime, platform" in wrong.err) == (2, True)
+    assert at("queue", "ls", "--origin", "--sort", "queue").code == 2
+
+
 def test_the_origin_of_each_value(at, server):
     server.on("GET", "/v1/queues", {"queues": QUEUES})
     lines = at("queue", "ls", "--origin", "--site", "North", "--vo", "lab").out.splitlines()

@@ -86,7 +86,7 @@ def test_until_a_moment_of_any_zone(at, server, text):
     [
         (["North"], "--reason"),
         ([], "SITE"),
-        (["North", "--reason", "x", "--for", "soon"], "'soon' is not a time; write 90s, 30min, 2h or 3d"),
+        (["North", "--reason", "x", "--for", "soon"], "'soon' is not a time; write 90s, 30min, 2h30m or 3d"),
         (["North", "--reason", "x", "--for", "-2h"], "is not a time"),
         (["North", "--reason", "x", "--for", "2GB"], "is not a time"),
         (["North", "--reason", "x", "--until", "monday"], "'monday' is not a moment"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import click
 import pytest
@@ -15,7 +18,7 @@ from tests.unit.cli.conftest import job_row
 
 from lodesman.answers.job_queries import Selection
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli import actions, words
+from lodesman.cli import actions, tables, words
 from lodesman.cli.moments import past_moment
 from lodesman.cli.session import Session
 from lodesman.cli.submissions import WIDTH, bar
@@ -177,13 +180,71 @@ def test_what_is_watched_is_never_higher_than_the_terminal(height):
     assert text.endswith("200 Waiting.")
 
 
+AT = datetime(2026, 11, 28, 9, 30, tzinfo=UTC).timestamp()
+DAY, HOUR = 86_400.0, 3_600.0
+MIDNIGHT = AT - 9.5 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("word", "at"),
+    [
+        ("2h", AT - 2 * HOUR),
+        ("2h30m", AT - 2.5 * HOUR),
+        ("1d 12 h", AT - 1.5 * DAY),
+        ("90 min", AT - 1.5 * HOUR),
+        ("2w", AT - 14 * DAY),
+        ("now", AT),
+        ("Today", MIDNIGHT),
+        ("yesterday", MIDNIGHT - DAY),
+        ("today 8:15", MIDNIGHT + 8.25 * HOUR),
+        ("yesterday 22:00:30", MIDNIGHT - 2 * HOUR + 30),
+        ("08:00", MIDNIGHT + 8 * HOUR),
+        ("9:31", MIDNIGHT + 9 * HOUR + 31 * 60 - DAY),
+        ("2026-11-27", MIDNIGHT - DAY),
+        ("2026-11-27 08:00", MIDNIGHT - 16 * HOUR),
+        ("2026-11-27t08:00", MIDNIGHT - 16 * HOUR),
+        ("2026-11-27T08:00+02:00", MIDNIGHT - 18 * HOUR),
+        ("1970-01-02T00:00Z", DAY),
+    ],
+)
+def test_times_in_the_past(monkeypatch, word, at):
+    monkeypatch.setattr(time, "time", lambda: AT)
+    assert past_moment(word, utc=True) == at
+
+
+def test_clocks_are_local_but_where_days_are_of_utc(at, server, monkeypatch):
+    monkeypatch.setenv("TZ", "Etc/GMT-2")  # two hours before UTC
+    time.tzset()
+    try:
+        assert past_moment("2026-11-27") == past_moment("2026-11-27", utc=True) - 2 * HOUR
+        server.on("GET", "/v1/submissions", {"submissions": []})
+        server.on("GET", "/v1/usage/days", {"by": "group", "since": 0, "until": 1, "rows": []})
+        at("status", "--since", "2026-11-27")
+        at("usage", "--since", "2026-11-27")
+        assert [int(one.query["since"]) for one in server.asked] == [
+            MIDNIGHT - DAY - 2 * HOUR,
+            MIDNIGHT - DAY,
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("command", ["status", "usage"])
+@pytest.mark.parametrize(
+    "word", ["", "x", "-3h", "2026-13-01", "7", "2h30", "25:00", "today x", "tomorrow", "1h2h3q"]
+)
+def test_what_is_no_time_has_one_sentence_with_examples(at, command, word):
+    result = at(command, "--since", word)
+    assert result.code == 2
+    assert (
+        f"{word!r} is no time; write 2h30m or 7d (ago), now, today, yesterday, 08:00, 2026-12-01 or"
+        in result.err
+    )
+
+
 def test_moments(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
-    assert past_moment("2h") == 1_000_000.0 - 7_200
-    assert past_moment("1970-01-02T00:00Z") == 86_400.0
-    for wrong in ("", "x", "-3h", "2026-13-01"):
-        with pytest.raises(ValueError, match="is no time"):
-            past_moment(wrong)
     assert words.moment(999_999.0, utc=True) == "13:46:39Z"
     assert words.moment(1.0, utc=True) == "1970-01-01 00:00Z"
     assert words.moment(None) == words.moment(1e30) == words.moment(float("nan")) == "-"
@@ -252,3 +313,87 @@ def test_people_are_asked_before_many_jobs_are_chosen(at, obeying, monkeypatch):
         with pytest.raises(click.Abort):
             actions._ask(session, "kill", (), Selection([JobState.DONE]))
         actions._ask(session, "kill", (), Selection([JobState.HELD]))
+
+
+# --- long lists
+
+
+@pytest.fixture
+def endless(server):
+    """A server with as many jobs as are asked for; page number `broken` is refused."""
+    server.broken = 0
+
+    def page(asked):
+        if len(server.of("GET", "/v1/jobs")) == server.broken:
+            return 500, {"error": {"code": "error", "message": "The disk is gone."}}
+        first, limit = int(asked.query.get("first", 1)), int(asked.query.get("limit", 1_000))
+        return {"jobs": [job_row(number) for number in range(first, first + limit)]}
+
+    server.on("GET", "/v1/jobs", page)
+    return server
+
+
+def test_a_long_list_is_written_page_by_page(at, endless, monkeypatch):
+    """What is written before the second page is asked for has the first one, and columns get wider on the way."""
+    written: list[tuple[int, int]] = []
+    plain = tables.write_lines
+
+    def write(lines):
+        found = list(lines)
+        written.append((len(endless.of("GET", "/v1/jobs")), len(found)))
+        plain(found)
+
+    monkeypatch.setattr(tables, "write_lines", write)
+    lines = at("status", "8901-99999", "--limit", "2500", "--columns", "job,name").out.splitlines()
+    assert written == [(1, 1_001), (2, 1_000), (3, 500)]
+    assert [lines[0], lines[1], lines[1_001], lines[2_500]] == [
+        " JOB  NAME", "8901  hello", " 9901  hello", "11400  hello",
+    ]  # fmt: skip
+    assert len(at("status", "1-9999", "--limit", "1500", "--format", "csv").out.splitlines()) == 1_501
+
+
+def test_json_stays_one_document_whatever_happens(at, endless):
+    found = at("status", "1-5000", "--limit", "2500", "--json").json
+    assert ([one["id"] for one in found["jobs"]], found["more"]) == (list(range(1, 2_501)), True)
+    endless.broken = len(endless.of("GET", "/v1/jobs")) + 2
+    result = at("status", "1-5000", "--limit", "2500", "--json")
+    assert (result.code, len(result.json["jobs"]), result.json["more"]) == (1, 1_000, True)
+    assert "The disk is gone" in result.err
+    endless.broken = len(endless.of("GET", "/v1/jobs")) + 1
+    assert at("status", "1-5000", "--json").out == ""
+
+
+def test_ctrl_c_in_the_middle_of_a_page_ends_the_document_after_it(at, endless, monkeypatch):
+    plain, rows = tables.indent, []
+
+    def interrupted(text, prefix):
+        rows.append(text)
+        if len(rows) == 1_500:
+            os.kill(os.getpid(), signal.SIGINT)
+        return plain(text, prefix)
+
+    monkeypatch.setattr(tables, "indent", interrupted)
+    result = at("status", "1-5000", "--limit", "5000", "--json")
+    assert (result.code, result.err) == (130, "lode: interrupted\n")
+    assert (len(result.json["jobs"]), result.json["more"]) == (2_000, True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_reader_of_a_long_list_may_go(at, endless, monkeypatch):
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(tables, "write_lines", gone)
+    result = at("status", "1-5000", "--limit", "5000")
+    assert (result.code, result.out, result.err) == (141, "", "")
+    assert len(endless.asked) == 1
+
+
+def test_what_is_sorted_is_bounded(at, endless):
+    result = at("status", "--jobs", "--sort", "name", "--limit", "50001")
+    assert (result.code, endless.asked) == (2, [])
+    assert "--sort needs --limit 50000 or less" in result.err
+    assert (
+        at("status", "1-5000", "--sort", "-job", "--limit", "1200", "--columns", "job").out.split()[1]
+        == "1200"
+    )

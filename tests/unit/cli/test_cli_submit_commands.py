@@ -54,6 +54,15 @@ def test_options_are_attributes(submitted):
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
 
 
+def test_a_job_waits_for_others_by_options(submitted, home):
+    job, _ = submitted("--after", "12,15-20", "--after", "30", "--after-ok", "100", "--on-parent-failure", "Cancel",
+                       "--", "true")  # fmt: skip
+    assert (job.after, job.after_ok, job.on_parent_failure) == (("12", "15-20", "30"), ("100",), "cancel")
+    (home / "a.sh").write_text("#!/bin/sh\n#LODE --after-ok 7-9:index --array 1-3\ntrue\n")
+    assert submitted("a.sh")[0].after_ok == ("7-9:index",)
+    assert submitted("--after-ok", "5", "--set", "Parameters=1", "a.sh")[0].after_ok == ("5",)
+
+
 def test_options_win_over_the_description_and_the_last_one_counts(submitted, home):
     (home / "a.jdl").write_text(
         '[ Executable = "x"; MaxRAM = 1; cputime = 5; Parameters = 2; ParameterStart = 4; ]'
@@ -72,7 +81,13 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--memory", "1m30k"), "not a number"),
         (("--time", "3 parsec"), "not a number"),
         (("--cores", "0"), "is too small"),
-        (("--array", "500"), "write 1-500 for 500 jobs"),
+        (
+            ("--array", "260"),
+            "260 is one number: write 1-260 for 260 jobs, or 260-260 for one with that index.",
+        ),
+        (("--after", "x"), "After has 'x', which is neither a job id nor a range of them"),
+        (("--after-ok", "9-3"), "a range that runs backwards"),
+        (("--on-parent-failure", "retry"), "is neither hold nor cancel"),
         (("--array", "5-1"), "has no member"),
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),
@@ -155,6 +170,63 @@ def test_a_wrong_line_of_a_script_is_named(at, accepting, home, line, says):
     assert result.code == 2
     assert says in result.err
     assert accepting.asked == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "lines", "same"),
+    [
+        ("#SBATCH", ["--job-name=fit -c4", "--mem=2G"], "--name fit --cores 4 --memory 2G"),
+        ("#SBATCH", ["-J 'my fit' # a name", "-n 2 -c 4", "--mem-per-cpu 500"], "--name 'my fit' --cores 8 --memory 4000"),
+        ("#SBATCH", ["--time=1-12:00:00", "--array=0-9:3%2"], "--time 1-12:00:00 --array 0-9:3"),
+        ("#SBATCH", ["--time=60", "-p long", "-t", "--mem=0", "-o out.%j --array=1,5", "--nodes=4"], ""),
+        ("#SBATCH", ["--job-name='x"], ""),
+        ("#$", ["-N fit -pe smp 4", "-l h_rt=01:00:00,h_vmem=4G", "-t 1-10 -cwd"],
+         "--name fit --cores 4 --time 01:00:00 --array 1-10"),
+        ("#$", ["-l h_rt=3600", "-q all.q", "-pe mpi"], ""),
+        ("#PBS", ["-N fit -J 1-3", "-l select=1:ncpus=4:mem=8gb,walltime=02:00:00"],
+         "--name fit --cores 4 --memory 8gb --time 02:00:00 --array 1-3"),
+    ],
+)  # fmt: skip
+def test_lines_of_other_systems_are_said_in_options_of_this_one(submitted, home, mark, lines, same):
+    head = "".join(f"{mark} {one}\n" for one in lines)
+    (home / "a.sh").write_text(f"#!/bin/sh\n{head}true\n{mark} --mem=1G\n")
+    job, said = submitted("a.sh")
+    assert (job.cores, job.name) == (1, "a.sh")
+    how = f"Here it is: #LODE {same}" if same else "#LODE lines say the same (lode submit --help)."
+    assert said == f"lode: a.sh: {mark} lines are not read here. {how}\n"
+    if same:  # and that is understood
+        (home / "a.sh").write_text(f"#!/bin/sh\n{head}#LODE {same}\ntrue\n")
+        assert submitted("a.sh")[1] == ""
+
+
+def test_files_beside_a_script_that_stay_here_are_named(submitted, home):
+    for name in ("fit.py", "data.csv", "out.txt", "old.log", "taken.txt", "unnamed.txt", "commented.py"):
+        (home / name).write_text("x")
+    (home / "sub").mkdir()
+    (home / "a.sh").write_text(
+        "#!/bin/sh\n#LODE --keep old.log\n# see commented.py\n"
+        'python ./fit.py --in="data.csv" taken.txt >out.txt 2>> old.log && cp old.log sub; cat $HOME/unnamed.txt a.sh\n'
+    )
+    assert submitted("--files", "taken.txt", "a.sh")[1] == (
+        "lode: a.sh names fit.py, data.csv, which are in this folder but are not sent with the job: "
+        "add --files fit.py --files data.csv.\n"
+    )
+    assert submitted("--no-files", "a.sh")[1] == ""
+    job, said = submitted("--files", "*.py", "--files", "*.csv", "--files", "taken.txt", "a.sh")
+    assert (said, set(job.input_sandbox) >= {"fit.py", "data.csv"}) == ("", True)
+    (home / "sub" / "b.sh").write_text("#!/bin/sh\npython fit.py plot.py\n")
+    (home / "sub" / "plot.py").write_text("x")
+    assert submitted("sub/b.sh")[1] == (
+        "lode: b.sh names plot.py, which is beside it in sub but is not sent with the job: "
+        "submit it there (cd sub), and add --files plot.py.\n"
+    )
+
+
+def test_a_file_that_a_command_names_is_sent(submitted, home):
+    (home / "fit.py").write_text("x")
+    job, said = submitted("--", "python", "fit.py")
+    assert job.input_sandbox == ("fit.py",)
+    assert said.startswith("lode: The job takes along fit.py (1 file, 1 B).")
 
 
 def test_lines_that_are_not_read_are_said(submitted, home):

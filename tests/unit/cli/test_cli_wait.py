@@ -4,13 +4,19 @@ import json
 import signal
 
 import pytest
-from tests.unit.cli.conftest import waited
+from tests.unit.cli.conftest import job_row, waited
 from tests.unit.cli.test_cli_terminal import Screen
 
+from lodesman.access.caller import Caller
+from lodesman.answers import calls
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import EndedJob, Waited
 from lodesman.cli import wait
 from lodesman.cli.wait import code_of, progress_line, time_left
+from lodesman.client import Retry, exchange
+from lodesman.client.exchange import HttpAnswer
+from lodesman.errors import Unavailable
+from lodesman.jobs.order import failed_parent
 
 FAILED = {"id": 17, "state": "Failed", "ended_at": 5.0, "exit_code": 3, "cause": "exit"}
 
@@ -113,8 +119,49 @@ def test_held_jobs_are_remarked_at_once_and_again_when_there_are_more(at, answer
 def test_only_held_jobs_are_left(at, answering):
     answering(waited(Held=1, Done=2, over=True))
     result = at("wait", "12-14", "--held", "stop")
-    assert result.code == 1
+    assert result.code == 125
     assert "Only Held jobs are left: 1 Held, 2 Done." in result.err
+
+
+def held_for(server, *reasons):
+    """The Held jobs of a server, from 13 on, and a wait that only they keep from its end."""
+    rows = [
+        job_row(13 + place, state="Held", reason=reason, held_by="user")
+        for place, reason in enumerate(reasons)
+    ]
+    server.on("GET", "/v1/jobs", lambda asked: {"jobs": rows if asked.query["state"] == "Held" else []})
+    left = {"Held": len(reasons), "Done": 1}
+    server.on("GET", "/v1/jobs/wait", lambda asked: waited(**left, over="held" in asked.query))
+
+
+PARENT_FAILED = "job 5, which it waited for, is Failed: no input"
+
+
+def test_jobs_whose_parent_failed_are_not_waited_for(at, server):
+    assert failed_parent(5, "Failed", "no input") == PARENT_FAILED
+    held_for(server, PARENT_FAILED)
+    result = at("wait", "12-13")
+    assert result.code == 125
+    assert result.err.splitlines() == [
+        "lode: Only Held jobs are left: 1 Held, 1 Done.",
+        f"lode: Job 13 is Held: {PARENT_FAILED}. To let it run: lode release 13. To end it: lode kill 13.",
+    ]
+    held_for(server, PARENT_FAILED, failed_parent(6, "Killed", ""))
+    said = at("wait", "12-14").err.splitlines()[-1]
+    assert said.endswith(
+        "The other likewise. To let them run: lode release 12-14 --state Held. To end them: lode kill 12-14 --state Held."
+    )
+    found = at("wait", "12-14", "--json")
+    assert (found.code, found.json["over"]) == (125, True)
+
+
+def test_jobs_that_a_user_holds_are_waited_for(at, server, monkeypatch):
+    held_for(server, PARENT_FAILED, "a new disk")
+    ticks = iter(range(0, 10_000, 100))
+    monkeypatch.setattr(wait.time, "monotonic", lambda: float(next(ticks)))
+    result = at("wait", "12-14", "--timeout", "10m")
+    assert (result.code, "2 jobs are Held, and will not end before" in result.err) == (124, True)
+    assert len(server.of("GET", "/v1/jobs")) == 1
 
 
 def test_time_is_over(at, answering, monkeypatch):
@@ -145,6 +192,56 @@ def test_a_server_that_is_away_for_long_is_remarked_once(at, answering, rests, m
     answering(waited(Waiting=1), *[away] * 13, waited(Done=1))
     result = at("wait", "12")
     assert result.err.count("Asking again") == result.err.count("The server answers again.") == 1
+
+
+BUSY = (429, {"error": {"code": "too-often", "message": "You have 500 requests that wait for jobs already."}})
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Each question is asked once: what comes in between is the client's own patience."""
+    monkeypatch.setattr("lodesman.client.Retry", lambda **_: Retry(rounds=1))
+    fault_of = exchange.fault_of
+    monkeypatch.setattr(
+        exchange, "fault_of", lambda answer: fault_of(HttpAnswer(answer.status, "7", answer.content))
+    )
+
+
+def test_too_many_that_wait_are_waited_for_from_the_first_question_on(at, answering, rests, impatient):
+    answering(BUSY, BUSY, waited(Running=1), BUSY, waited(Done=1))
+    result = at("wait", "12")
+    assert (result.code, result.err) == (0, "lode: The job has ended: 1 Done.\n")
+    assert rests == [7.0, 7.0, 7.0]
+
+
+def test_time_may_be_over_before_there_is_a_place(at, answering, impatient, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    answering(BUSY)
+    result = at("wait", "12", "--timeout", "20s")
+    assert (result.code, now) == (124, [20.0])
+    assert result.err == f"lode: After 20 s there was no answer: {BUSY[1]['error']['message']}\n"
+
+
+def test_submit_wait_outlives_a_restart_before_its_first_question(at, server, answering, rests, impatient):
+    submitting(server)
+    away = Unavailable("http://127.0.0.1:9 does not answer.", sent=False)
+    call, asked = Caller.call, []
+
+    def once_away(self, wanted, *more, **named):
+        asked.append(wanted)
+        if wanted is calls.WAIT and asked.count(wanted) == 1:
+            raise away
+        return call(self, wanted, *more, **named)
+
+    answering(waited(Done=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Caller, "call", once_away)
+        result = at("submit", "--wait", "--", "true")
+        assert (result.code, rests) == (0, [1.0])
+        asked.clear()
+        assert at("wait", "12").code == 5
 
 
 def test_a_server_that_was_never_there_is_said_at_once(lode, rests):
