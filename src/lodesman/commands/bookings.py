@@ -92,6 +92,10 @@ class Bookings:
             of_pilot = self._held.setdefault(one.pilot, {})
             known = before.get((one.pilot, one.attempt))  # it may be handed in
             of_pilot[one.attempt] = known or (key.cores, key.memory_mb, key, RunPlace(*one.place))
+        self._recount()
+
+    def _recount(self) -> int:
+        return self._index.recount(key for held in self._held.values() for _, _, key, _ in held.values())
 
     def _names(self) -> list[_Name]:
         return [(pilot, attempt) for pilot, held in self._held.items() for attempt in held]
@@ -169,6 +173,8 @@ class Bookings:
             self.read(tx.reader())
             if self._next is not None:
                 self._next.stale.update(before, self._names())
+        elif wrong := self._recount():
+            log.error("submissions with AtMost counted other jobs than live", extra={"submissions": wrong})
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
@@ -184,6 +190,7 @@ class Bookings:
     def _held_again(self, before: dict[int, dict[Attempt, Held]]) -> None:
         self._held.clear()
         self._held.update(before)
+        self._recount()
 
     def _catch_up(self, found: _Next, name: _Name) -> None:
         taken, now = found.taken.pop(name, None), self._booked(name)
@@ -221,8 +228,8 @@ class Bookings:
         self._changes(tx, name)
         found = self._booked(name)
         if found is not None:
-            self._index.limits.give(*found)
-            tx.undo.append(partial(self._take, *found))
+            self._index.ends(*found)
+            tx.undo.append(partial(self._index.lives, *found))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
         """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""
