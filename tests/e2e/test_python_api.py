@@ -146,6 +146,8 @@ def test_what_is_no_job_is_refused_before_it_is_sent(client):
     ):
         with pytest.raises(lodesman.errors.LodesmanError, match=words):
             client.submit(wrong)
+    with pytest.raises(lodesman.errors.LodesmanError, match="AtMost is too small"):
+        client.using(at_most=0).map(square, [1, 2])
     with pytest.raises(InvalidRequest, match="no option 'core'"):
         client.using(core=2)
     with pytest.raises(InvalidRequest, match="cannot travel"):

@@ -13,7 +13,7 @@ from lodesman.answers.vocabulary import Kind, MainReason
 
 class TaskQueueFacts(Struct):
     """What the jobs of one task queue have in common; empty lists and texts ask for nothing. `submission_pools`: of the
-    director; `submit_pool`: that of its Requirements.
+    director; `submit_pool`: that of its Requirements. `at_most`: how many jobs of the `submission` run at once; 0: any.
     """
 
     owner: str
@@ -40,6 +40,8 @@ class TaskQueueFacts(Struct):
     consumables: list[str]
     expected_seconds: int
     waits_for_jobs: bool
+    at_most: int
+    submission: int
 
 
 class TaskQueueRow(TaskQueueFacts):

@@ -192,6 +192,7 @@ class MainReason(StrEnum):
     NEXT = "next"
     LIMITED = "limited"
     WAITS_FOR_JOBS = "waits-for-jobs"
+    AT_MOST = "at-most"
     HELD = "held"
 
 

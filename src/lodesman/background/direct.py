@@ -153,11 +153,12 @@ class Director:
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
-        would run nothing.
+        would run nothing. Of those with `AtMost`, as many jobs as may start.
         """
         found, shut_in, self._barred = Limited(), dict[int, int](), {}
         if waiting:
             found = self.limited(list(self.policy.config.tree.queue_ids()))
+            waiting = self._known.startable(waiting)
         for one in found.some:
             mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
             for tq_id in one.ids:

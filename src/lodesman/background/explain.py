@@ -38,6 +38,7 @@ from lodesman.store import Reader
 from lodesman.store.order import dependencies_of
 from lodesman.store.read import why as read
 from lodesman.store.read.jobs import job_by_id
+from lodesman.store.read.pilots import taken_jobs
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.why.job import explain_job, explain_queue_for_job
@@ -140,7 +141,8 @@ class Explainer:
         """The facts of a job that is stored."""
         key, _ = key_and_requirements(self.db, tq_id)
         requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
-        return self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
+        taken = taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0
+        return replace(self.job_facts(key, requirements, position, task_queue=tq_id, held=held), taken=taken)
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,

@@ -147,20 +147,32 @@ class MainReasons:
             )
         keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
         alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
-        for tq_id, queues in self._limited_in().items():
-            if tq_id in alone and (eligible := self._found[tq_id].eligible) and not eligible & ~queues:
-                alone[tq_id] = Judged(MainReason.LIMITED)
-        for tq_id, key, _ in snapshot.waiting:
-            if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
-                alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
+        may_start = {tq_id: jobs for tq_id, _, jobs in keeper.startable}
+        self._judge_shut_out(alone, {tq_id: key for tq_id, key, _ in snapshot.waiting}, may_start)
         keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
         for tq_id, key, waiting in snapshot.waiting:
             found, judged = self._found[tq_id], alone[tq_id]
             if judged.reason not in SHUT_OUT:
                 groups, _ = keeper.groups_beside(key.group, found)
                 turn = keeper.contest.turn(key, tq_id, ahead=0, groups=groups, shares=shares)
-                judged = self._split(tq_id, waiting, turn, judges[tq_id])
+                room = may_start.get(tq_id, waiting)
+                judged = self._split(tq_id, room, turn, judges[tq_id])
+                if room < waiting:
+                    judged = self._behind(tq_id, room, judged)
             yield tq_id, judged._replace(detail=self._detail(judged.reason, found, iteration, mask))
+
+    def _judge_shut_out(
+        self, alone: dict[int, Judged], keys: Mapping[int, TaskQueueKey], may_start: Mapping[int, int]
+    ) -> None:
+        """Put in what limits, other jobs or `AtMost` keep from starting, whatever pilots there are."""
+        for tq_id, queues in self._limited_in().items():
+            if tq_id in alone and (eligible := self._found[tq_id].eligible) and not eligible & ~queues:
+                alone[tq_id] = Judged(MainReason.LIMITED)
+        for tq_id, key in keys.items():
+            if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
+                alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
+            if key.at_most and tq_id not in may_start and alone[tq_id].reason not in SHUT_OUT:
+                alone[tq_id] = Judged(MainReason.AT_MOST)
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
         """The reason of the last of the waiting jobs, and of those whose turn is next; `turn`: of the first of all."""
@@ -175,6 +187,17 @@ class MainReasons:
             return Judged(last)
         count = count_next(waiting, reason)
         return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
+
+    def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
+        """By `AtMost` only the first `room` of the jobs may start, which are `judged`; if some of these are next, only
+        they have another reason than the rest.
+        """
+        first, count, before = judged.reason, room, judged.next_before
+        if judged.next_reason is not None:
+            first, count = judged.next_reason, judged.next_jobs
+        if not before:
+            before = waiting_job(self._db, tq_id, count)
+        return Judged(MainReason.AT_MOST, "", first, count, before)
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""

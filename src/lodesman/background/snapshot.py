@@ -22,10 +22,12 @@ from lodesman.commands.site_ads import KnownAds
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import ResourceRequest, TaskQueueKey
+from lodesman.matching.caps import startable
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
 from lodesman.store.director import iteration_after, iteration_at
+from lodesman.store.read.pilots import taken_jobs
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.submission import Exclusions
@@ -80,6 +82,12 @@ class KnownQueues:
             self._waiting = waiting
         return [(tq_id, self._keys[tq_id], count) for tq_id, count in sorted(waiting.items())]
 
+    def startable(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Of these, those that may start by `AtMost`, and how many of their jobs."""
+        if not any(key.at_most for _, key, _ in waiting):
+            return waiting
+        return startable(waiting, taken_jobs(self._db))
+
     def survey(
         self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
         private_pools: Collection[str] | None = None,
@@ -107,6 +115,8 @@ class SnapshotKeeper:
         """VO -> version of its configuration, and the queues that can run waiting jobs of each group, as last judged."""
         self._db = db
         self.task_queues = KnownQueues(db)
+        self.startable: list[Waiting] = []
+        """The task queues with jobs that may start by `AtMost`, and how many, as of the last refresh."""
         self.polling_seconds = SOON_SECONDS
         """Between two iterations of the director."""
         self.sharing: Callable[[], Collection[str]] = frozenset
@@ -160,7 +170,8 @@ class SnapshotKeeper:
         groups: Counter[tuple[str, str]] = Counter()
         for _, key, jobs in waiting:
             groups[key.vo, key.group] += jobs
-        self.contest = Contest(waiting, self.sharing(), self._apart)
+        self.startable = self.task_queues.startable(waiting)
+        self.contest = Contest(self.startable, self.sharing(), self._apart)
         iteration = self.snapshot.iteration
         found = iteration_after(self._db, iteration.number if iteration else 0)
         if found is not None:
@@ -174,7 +185,7 @@ class SnapshotKeeper:
         """Nothing could start jobs of these task queues: from now on they compete with no others."""
         if task_queues != self._apart:
             self._apart = task_queues
-            self.contest = Contest(self.snapshot.waiting, self.sharing(), task_queues)
+            self.contest = Contest(self.startable, self.sharing(), task_queues)
 
     def groups_beside(self, group: str, found: Exclusions) -> tuple[Mapping[str, int], bool]:
         """The waiting jobs of each group of the VO whose jobs can run where such a job of a group can; and whether it is

@@ -46,8 +46,13 @@ def _time(name: str) -> Callable[[str], Given]:
 
 
 def _array(word: str) -> Given:
+    """Indexes, and after a percent sign how many of them run at once, as sbatch has it. Raises ValueError."""
+    word, percent, most = word.replace(" ", "").partition("%")
+    return {**_indexes(word), **({"AtMost": _read_as("AtMost", most)} if percent else {})}
+
+
+def _indexes(word: str) -> Given:
     """1-500, 0-90:10, or a list of them and of single numbers. Raises ValueError."""
-    word = word.replace(" ", "")
     match = _STEPS.match(word)
     if match:
         first, last, step = _steps(match)
@@ -155,6 +160,7 @@ _OPTIONS = (
         "--array", read=_array, metavar="RANGE",
         help="A job for each index, 1-500 or 0-90:10, as one submission; LODE_ARRAY_INDEX and %s are the index.",
     ),
+    _attribute("--at-most", read=_named("AtMost"), metavar="N", help="At most N jobs of the submission run at once."),
     _attribute(
         "--after", read=_parents("After"), metavar="JOB|RANGE", keep=_keep_all,
         help="Wait until these jobs have ended: 12 or 12,15-20; several times.",

@@ -96,6 +96,10 @@ class Bookings:
             # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
             cores = key.cores if one.started or not one.taken else AHEAD
             of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
+        self._recount()
+
+    def _recount(self) -> int:
+        return self._index.recount(key for held in self._held.values() for _, _, key, _ in held.values())
 
     def _names(self) -> list[_Name]:
         return [(pilot, attempt) for pilot, held in self._held.items() for attempt in held]
@@ -173,6 +177,8 @@ class Bookings:
             self.read(tx.reader())
             if self._next is not None:
                 self._next.stale.update(before, self._names())
+        elif wrong := self._recount():
+            log.error("submissions with AtMost counted other jobs than live", extra={"submissions": wrong})
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
@@ -188,6 +194,7 @@ class Bookings:
     def _held_again(self, before: dict[int, dict[Attempt, Held]]) -> None:
         self._held.clear()
         self._held.update(before)
+        self._recount()
 
     def _catch_up(self, found: _Next, name: _Name) -> None:
         taken, now = found.taken.pop(name, None), self._booked(name)
@@ -225,8 +232,8 @@ class Bookings:
         self._changes(tx, name)
         found = self._booked(name)
         if found is not None:
-            self._index.limits.give(*found)
-            tx.undo.append(partial(self._take, *found))
+            self._index.ends(*found)
+            tx.undo.append(partial(self._index.lives, *found))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
         """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""

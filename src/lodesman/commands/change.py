@@ -128,6 +128,12 @@ class ChangePreparation:
         text = stored_members(self._db, kind.submission)[1]
         members = msgspec.json.decode(text, type=jobs.ParametricMembers) if text else None
         after = self._with_values(before)
+        if after.at_most and not key.at_most:
+            raise InvalidJob(
+                "AtMost: it was not given when these jobs were submitted, so those that run are not counted.",
+                hint="Delete the jobs that wait and submit them again.",
+                attribute="AtMost",
+            )
         self._check_class(kind, before, after, f"{key.job_class}.{key.variant}")
         who = Principal(kind="user", name=kind.owner, vo=kind.vo, groups=(kind.group,))
         work = Preparation(
@@ -136,13 +142,15 @@ class ChangePreparation:
         config = work.config("")
         # One: what members differ in beside text was filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))
-        waits = key.waits_for_jobs
+        was = key
         key, never = work.judge(cohort, members, config)
         self._pools |= work.pools
         expand = members is not None and jobs.Template(after, members).varies
         body: Any = {"spec": jobs.spec_to_json(after), "uploads": uploads}
         return PreparedCohort(
-            key=dataclasses.replace(key, waits_for_jobs=waits),
+            key=dataclasses.replace(
+                key, waits_for_jobs=was.waits_for_jobs, submission=kind.submission if key.at_most else 0
+            ),
             template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
             expand=expand,
             numbered=members is not None,

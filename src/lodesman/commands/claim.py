@@ -252,6 +252,7 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
     live.parked.serve_freed(tx, live.queues.matcher)
+    live.queues.note_eased()
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))

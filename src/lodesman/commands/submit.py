@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msgspec import Struct
 
@@ -165,8 +165,9 @@ class Submit:
         """Store one cohort; returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
-            wanted = self._requirements.get(cohort.key.submit_pool, "")
-            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, cohort.key, wanted)
+            key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
+            wanted = self._requirements.get(key.submit_pool, "")
+            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, key, wanted)
         template = self._template(tx, cohort)
         members = cohort.jobs
         if members == 1:

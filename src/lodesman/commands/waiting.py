@@ -201,6 +201,12 @@ class TaskQueues:
         if not self.index.key(tq_id).waits_for_jobs:
             self.filled[tq_id] = self.filled.get(tq_id, 0) + count
 
+    def note_eased(self) -> None:
+        """Jobs of submissions with `AtMost` ended: others may start, of claims that wait or of pilots that are to come."""
+        for queue, room in self.index.caps.take_eased():
+            self.filled[queue.tq_id] = room
+            self.begun.add(queue.tq_id)
+
     def take_begun(self) -> bool:
         """Whether jobs still wait in one of those that had none before this batch."""
         begun, self.begun = self.begun, set()

@@ -75,6 +75,7 @@ _RETRY_ON = (
 _PARENTS = (
     'ids of jobs and ranges of them, as in {12, "100-199"} or "100-199:index", the same for all members'
 )
+_AT_MOST = "a whole number from 1 to 1000000, the same for all members"
 _FACTOR = "a number from 1 to 10, the same for all members"
 
 KEPT: Final = "GridEngine"
@@ -128,6 +129,7 @@ ATTRIBUTES: Final = (
     Attribute("After", "after", "fixed", parents, _PARENTS),
     Attribute("AfterOk", "after_ok", "fixed", parents, _PARENTS),
     Attribute("OnParentFailure", "on_parent_failure", "fixed", on_failure, '"hold" or "cancel"', plain=True),
+    Attribute("AtMost", "at_most", "fixed", values.whole(1, 10**6), _AT_MOST),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
 )

@@ -68,6 +68,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: tuple[str, ...] = ()
     after_ok: tuple[str, ...] = ()
     on_parent_failure: str = "hold"
+    at_most: int = 0
     exclusive: bool = False
     vacate_priority: int = 0
 

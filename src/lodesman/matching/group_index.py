@@ -36,8 +36,21 @@ class OwnerLoad:
 
 
 @dataclass(slots=True, eq=False)
+class Cap:
+    """Task queues that are open or not together: those of one submission with `AtMost`, as slots of their group. `full`: as
+    many of its jobs are taken as may be.
+    """
+
+    group: GroupIndex
+    full: bool
+    mask: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class IndexedQueue:
-    """One task queue in the index. `limits` names the full limits that block it; `load` is all that its owner has."""
+    """One task queue in the index. `limits` names the full limits that block it, as the `cap` does if there is one and it is
+    full; `load` is all that its owner has.
+    """
 
     tq_id: int
     key: TaskQueueKey
@@ -46,6 +59,12 @@ class IndexedQueue:
     load: OwnerLoad
     slot: int = -1
     limits: frozenset[str] = frozenset()
+    cap: Cap | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """A job waits, and nothing blocks it."""
+        return self.waiting > 0 and not self.limits and (self.cap is None or not self.cap.full)
 
 
 class OwnerQueues:
@@ -82,14 +101,14 @@ class OwnerQueues:
 class GroupIndex:
     """All task queues of a group of a VO.
 
-    `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks. `number` is
-    its place in the lists of a view. `arrived` counts arrivals (`birth` makes it different for each group), `recent` are
-    the last ones: remembered masks catch up by them (not by departures: `open` has no bit for a free slot).
-    `owner_weights`: of owners that are not drawn like the others; empty: all are alike.
+    `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks (`limited`:
+    one does) and no full cap. `number` is its place in the lists of a view. `arrived` counts arrivals (`birth` makes it
+    different for each group), `recent` are the last ones: remembered masks catch up by them (not by departures: `open` has
+    no bit for a free slot). `owner_weights`: of owners that are not drawn like the others; empty: all are alike.
     """
 
     __slots__ = (
-        "_numbers", "_sums", "_where", "alive", "arrived", "changes", "job_sharing", "name", "number", "occupied",
+        "_numbers", "_sums", "_where", "alive", "arrived", "changes", "job_sharing", "limited", "name", "number", "occupied",
         "open", "owner_weights", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
@@ -102,6 +121,7 @@ class GroupIndex:
         self.open = 0
         self.changes = 0  # of the open slots
         self.alive = 0
+        self.limited = 0
         self.job_sharing = False
         self.slots = Slots[IndexedQueue]()
         self.owners: dict[str, OwnerQueues] = {}
@@ -116,6 +136,8 @@ class GroupIndex:
         """Give a task queue the lowest free slot."""
         slot = queue.slot = self.slots.put(queue)
         self.occupied |= 1 << slot
+        if queue.cap is not None:
+            queue.cap.mask |= 1 << slot
         wanted = wanted_of(queue.key, WHERE)
         self._where.add(slot, wanted)
         self._numbers.add(slot, wanted_of(queue.key, HOW_MUCH))
@@ -138,6 +160,9 @@ class GroupIndex:
         self.occupied ^= bit
         self.alive &= ~bit
         self.open &= ~bit
+        self.limited &= ~bit
+        if queue.cap is not None:
+            queue.cap.mask &= ~bit
         self.changes += 1
         self._where.remove(slot, wanted_of(queue.key, WHERE))
         self._numbers.remove(slot, wanted_of(queue.key, HOW_MUCH))
@@ -148,9 +173,15 @@ class GroupIndex:
         bit = 1 << queue.slot
         if bool(self.alive & bit) != (queue.waiting > 0):
             self.alive ^= bit
-        if bool(self.open & bit) != (queue.waiting > 0 and not queue.limits):
+        if bool(self.open & bit) != queue.is_open:
             self.open ^= bit
             self.changes += 1
+
+    def flip(self, cap: Cap) -> None:
+        """A cap is full now, or is so no more: all its task queues close or open, however many they are."""
+        cap.full = not cap.full
+        self.open = self.open & ~cap.mask if cap.full else self.open | cap.mask & self.alive & ~self.limited
+        self.changes += 1
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
         """The slots whose task queues a resource may serve, but for numbers, emptiness and limits.

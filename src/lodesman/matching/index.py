@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
+from lodesman.matching.caps import Caps
 from lodesman.matching.delays import Delays
 from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
 from lodesman.matching.limit_rules import RunPlace
@@ -28,7 +29,7 @@ class Index:
     `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
     `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places;
     `next_limits`: others that are prepared, and will be used when they are complete. `delays`: which of the limits in time
-    are shut.
+    are shut. `caps`: what submissions with `AtMost` have running.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Index:
         "_idle",
         "_loads",
         "_queues",
+        "caps",
         "changes",
         "delays",
         "limits",
@@ -58,6 +60,7 @@ class Index:
         self._free_numbers: list[int] = []
         self.limits = RunLimits()
         self.next_limits: RunLimits | None = None
+        self.caps = Caps()
         self.delays = Delays(lambda: 0.0, self._review)
 
     def __len__(self) -> int:
@@ -94,6 +97,7 @@ class Index:
         if not waiting:
             self._idle[tq_id] = now
         self.changes += 1
+        self.caps.enter(queue)
         slot = group.add(queue)
         self.limits.add(group.number, slot, key)
         if self.next_limits is not None:
@@ -113,6 +117,7 @@ class Index:
         if self.next_limits is not None:
             self.next_limits.remove(group.number, queue.slot, queue.key)
         group.remove(queue)
+        self.caps.leave(queue)
         if not group.occupied:
             del self._groups[group.vo, group.name]
             self._free_numbers.append(group.number)
@@ -191,23 +196,44 @@ class Index:
         """A limit is full for the task queue: it is not drawn until the limit frees it."""
         queue = self._queues[tq_id]
         queue.limits |= {limit}
+        queue.group.limited |= 1 << queue.slot
         self._refresh(queue)
 
     def unblock(self, tq_id: int, limit: str = "") -> None:
         """The limit has room again; other limits still block."""
         queue = self._queues[tq_id]
         queue.limits -= {limit}
+        if not queue.limits:
+            queue.group.limited &= ~(1 << queue.slot)
         self._refresh(queue)
 
     def starts(self, key: TaskQueueKey, place: RunPlace) -> None:
         """A job of a task queue starts there: limits count it, and delays run."""
-        self.limits.take(key, place)
+        self.lives(key, place)
         self.delays.started(key, place)
 
     def starts_not(self, key: TaskQueueKey, place: RunPlace) -> None:
         """The inverse of `starts`."""
-        self.limits.give(key, place)
+        self.ends(key, place)
         self.delays.not_started(key, place)
+
+    def lives(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """An attempt is counted there."""
+        self.limits.take(key, place)
+        if key.at_most:
+            self.changes += self.caps.count(key.submission, 1)
+
+    def ends(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """The inverse of `lives`."""
+        self.limits.give(key, place)
+        if key.at_most:
+            self.changes += self.caps.count(key.submission, -1)
+
+    def recount(self, live: Iterable[TaskQueueKey]) -> int:
+        """Count the attempts of submissions with `AtMost` anew: these live. Returns how many submissions were wrong."""
+        wrong = self.caps.recount(key.submission for key in live if key.at_most)
+        self.changes += wrong
+        return wrong
 
     def look_anew(self, host: str) -> None:
         """More is known of a host, by which limits there may be others."""
@@ -238,7 +264,7 @@ class Index:
     def is_open(self, tq_id: int) -> bool:
         """Whether the task queue is known, has waiting jobs and no limit blocks it."""
         queue = self._queues.get(tq_id)
-        return queue is not None and queue.waiting > 0 and not queue.limits
+        return queue is not None and queue.is_open
 
     def groups(self) -> Iterable[GroupIndex]:
         """All groups that have a task queue."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.matching.criteria import WHERE
 from lodesman.matching.index import Index
 from lodesman.matching.limit_rules import RunPlace
@@ -103,7 +104,7 @@ class Matcher:
             if not chosen:
                 undo.append(partial(_give_back, index, chosen, place, now))
             index.take(queue.tq_id, 1, now=now)
-            if is_limited:
+            if is_limited or queue.cap is not None:
                 index.starts(queue.key, place)
             chosen.append(queue.tq_id)
         return chosen
@@ -142,6 +143,7 @@ class Matcher:
             if closed:
                 for queue in group.queues(group.fitting(closed, where, numbers)):
                     blocked.update(queue.limits)
+                    blocked[MainReason.AT_MOST] += queue.cap is not None and queue.cap.full
             if shut[group.number]:
                 fitting = group.fitting(group.alive, where, numbers)
                 for rule, masks in self.index.limits.closed_by(place):

@@ -20,7 +20,8 @@ from lodesman.jobs.spec import JobSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueKey:
     """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates. `waits_for_jobs`: none
-    of them may start before others have ended.
+    of them may start before others have ended. `at_most`: how many jobs of the `submission` may be taken at once; both
+    are 0 where that does not matter.
     """
 
     owner: str
@@ -47,6 +48,8 @@ class TaskQueueKey:
     consumables: tuple[str, ...] = ()
     expected_seconds: int = 0
     waits_for_jobs: bool = False
+    at_most: int = 0
+    submission: int = 0
 
 
 @cache

@@ -17,6 +17,7 @@ _A_COMMAND: Final = "A text names a description; a command is a list of words: [
 _WORDS: Final = {
     "cores": "NumberOfProcessors", "memory": "Memory", "time": "WallTime", "cpu_time": "CPUTime", "site": "Site",
     "tags": "Tag", "name": "JobName", "environment": "Environment", "keep": "OutputSandbox",
+    "at_most": "AtMost",
 }  # fmt: skip
 
 

@@ -86,7 +86,7 @@ V | | The variables of the shell stay where they are: name each one with v.
 v | Environment | One without a value is empty.
 masterl | | A job runs on one node.
 rou | | Usage is reported at the end of each attempt.
-tc | | A quota limits how many jobs run at once.
+tc | | AtMost says it in a description.
 xd | | Let the Executable start the container.
 par | | A job runs on one node.
 rdi | | There are no detailed scheduling messages to ask for: lode why JOB.

@@ -215,6 +215,8 @@ def _limits(facts: JobFacts) -> JobStep:
     if held is None:
         full = facts.limits.buckets
         text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
+        if facts.is_behind:
+            return JobStep("limits", False, f"it waits {facts.behind}", limits=[], full=full)
         text += (
             ""
             if facts.limits.everywhere or not full
@@ -333,10 +335,8 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
             return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
         who = "It is held" if held.reason and not held.name else f"{held.name or 'A user'} holds it"
         return f"{who}{why}. Release it to let it run."
-    if reason is MainReason.WAITS_FOR_JOBS:
-        return f"{queues}, and it waits for {facts.parents or 'other jobs'}."
-    if reason is MainReason.LIMITED:
-        return f"{queues}, and it waits for a limit: {facts.limits.buckets[0].text}."
+    if facts.waits_for:
+        return f"{queues}, and it {facts.waits_for}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),

@@ -17,7 +17,16 @@ from lodesman.matching.policy import Policy
 from lodesman.submission import Exclusions
 from lodesman.why.facts import Capacity, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
-from lodesman.why.verdict import STARTS_IN_TURN, count_next, judge_with_sites, opener_of, span, verdict_of
+from lodesman.why.verdict import (
+    SHUT_OUT,
+    STARTS_IN_TURN,
+    count_next,
+    counted,
+    judge_with_sites,
+    opener_of,
+    span,
+    verdict_of,
+)
 
 
 class Started(NamedTuple):
@@ -42,7 +51,7 @@ class JobFacts(SnapshotFacts):
     compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `parents`: the jobs
     that it waits for, in words. `limits`: those that keep it
     from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
-    `part` of them.
+    `part` of them. `taken`: of its submission, where it has `AtMost`.
     """
 
     exclusions: Exclusions
@@ -63,6 +72,7 @@ class JobFacts(SnapshotFacts):
     turn: Turn
     slots: VOSlots | None
     started: Started
+    taken: int = 0
 
     @cached_property
     def eligible(self) -> int:
@@ -136,7 +146,7 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def start(self) -> StartEstimate | None:
         """When it starts; None if that is unknown, or does not depend on the jobs before it."""
-        if self.reason in STARTS_IN_TURN:
+        if self.reason in STARTS_IN_TURN or self.reason is MainReason.AT_MOST:
             return self.started.estimate(self.turn.ahead + 1)
         return (
             StartEstimate(0.0, SOON_SECONDS, self.started.own.starts, self.started.own.seconds)
@@ -173,12 +183,38 @@ class JobFacts(SnapshotFacts):
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
-        waits = self.exclusions.key.waits_for_jobs
-        if reason is MainReason.IMPOSSIBLE or not (self.held or waits or self.is_limited(reason)):
-            return reason
-        if self.held:
-            return MainReason.HELD
-        return MainReason.WAITS_FOR_JOBS if waits else MainReason.LIMITED
+        in_order = (
+            (reason is MainReason.IMPOSSIBLE, reason),
+            (self.held, MainReason.HELD),
+            (self.exclusions.key.waits_for_jobs, MainReason.WAITS_FOR_JOBS),
+            (self.is_limited(reason), MainReason.LIMITED),
+            (self.is_behind and reason not in SHUT_OUT, MainReason.AT_MOST),
+        )
+        return next((found for holds, found in in_order if holds), reason)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether by `AtMost` others of its submission have to end before it starts."""
+        most = self.exclusions.key.at_most
+        return bool(most) and self.turn.ahead >= most - self.taken
+
+    @property
+    def waits_for(self) -> str:
+        """What it waits for but for pilots, in words; '' for nothing."""
+        if self.reason is MainReason.WAITS_FOR_JOBS:
+            return f"waits for {self.parents or 'other jobs'}"
+        if self.reason is MainReason.LIMITED:
+            return f"waits for a limit: {self.limits.buckets[0].text}"
+        return f"waits {self.behind}" if self.reason is MainReason.AT_MOST else ""
+
+    @property
+    def behind(self) -> str:
+        """What `AtMost` lets a job wait for, in words."""
+        most, ahead = self.exclusions.key.at_most, self.turn.ahead
+        before = f", and {counted(ahead, 'job')} before it" if ahead else ""
+        if self.taken >= most:
+            return f"until one of the {self.taken} that run ends{before}: AtMost = {most}"
+        return f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} run"
 
     def is_limited(self, reason: MainReason) -> bool:
         """Whether limits keep it from starting wherever pilots are or may be sent; `reason`: why it waits but for them."""

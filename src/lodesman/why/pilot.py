@@ -293,6 +293,8 @@ def _limit(name: str) -> str:
         return "Held, since no configured queue can run it"
     if name == MainReason.WAITS_FOR_JOBS:
         return "waiting for other jobs"
+    if name == MainReason.AT_MOST:
+        return "waiting until one of their submission ends (AtMost)"
     return name or "a limit is full"
 
 

@@ -52,6 +52,7 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.NO_ROOM: _STARTS_OR_ENDS,
     MainReason.SITE_GATE: _SITE_OPENS,
     MainReason.WAITS_FOR_JOBS: "time, as the jobs that it waits for end",
+    MainReason.AT_MOST: "time, as jobs of its submission end; or you: lode change JOBS AtMost=N",
     MainReason.HELD: "you, or another user who may control the job: lode release",
     MainReason.PILOT_EXPECTED: NO_ACTION,
     MainReason.PILOT_COMING: NO_ACTION,
@@ -102,6 +103,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
         MainReason.WAITS_FOR_JOBS,
+        MainReason.AT_MOST,
     }
 )
 """Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for

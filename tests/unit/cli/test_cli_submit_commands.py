@@ -92,6 +92,10 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),
         (("--array", "1-3,2"), "twice"),
+        (("--array", "1-3%0"), "AtMost is too small. Give a whole number from 1"),
+        (("--array", "1-3%"), "not a number"),
+        (("--at-most", "0"), "AtMost is too small. Give a whole number from 1"),
+        (("--at-most", "few"), "AtMost is the text 'few', not a number"),
         (("--set", "CPUTime"), "is not NAME=VALUE"),
         (("--set", "Tag={"), "Tag: line 1, column"),
     ],
@@ -120,6 +124,28 @@ def test_an_array_is_one_submission(at, accepting, array, indexes):
     first, step = record.get("ParameterStart"), record.get("ParameterStep")
     given = record["Parameters"]
     assert list(indexes) == (given if first is None else [first + step * n for n in range(given)])
+
+
+@pytest.mark.parametrize(
+    ("words", "at_most"),
+    [
+        (("--array", "1-500%10"), 10),
+        (("--array", "1,5,7-9%2"), 2),
+        (("--array", "1-500", "--at-most", "10"), 10),
+        (("--array", "1-500%10", "--at-most", "20"), 20),
+        (("--array", "1-500", "--set", "AtMost=3"), 3),
+    ],
+)
+def test_how_many_members_run_at_once_is_said_as_sbatch_does_or_apart(at, accepting, words, at_most):
+    at("submit", *words, "--", "echo", "%s")
+    (body,) = sent(accepting)
+    assert read_description(body["text"]).record["AtMost"] == at_most
+
+
+def test_a_line_of_a_script_says_how_many_run_at_once(submitted, home):
+    (home / "a.sh").write_text("#!/bin/sh\n#LODE --array 1-9 --at-most 2\ntrue\n")
+    job, _ = submitted("a.sh")
+    assert job.at_most == 2
 
 
 def test_that_an_array_fills_the_command_is_said(at, accepting):

@@ -36,6 +36,8 @@ def test_key_attributes_are_those_of_the_task_queue_key():
         "vo",
         "submit_pool",
         "waits_for_jobs",
+        "at_most",
+        "submission",
     }
 
 

@@ -281,6 +281,8 @@ def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
         "consumables",
         "expected_seconds",
         "waits_for_jobs",
+        "at_most",
+        "submission",
     }
     assert {field.name for field in fields(TaskQueueKey)} == decide | tell_apart
     assert len(CRITERIA) == len(decide)  # tags count twice, class and variant once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_index, keys
+from lodesman.store.read.task_queues import keys_by_id
 
 # In the order of the members of `Pilot`.
 _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site, ce, queue, native_id, reason, jobs_done,
@@ -246,6 +248,19 @@ def unstarted_pilots(db: Reader, backend: str, now: float) -> list[int]:
 def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
     """(pilot, task queue, number of live attempts)."""
     return list(db.execute(_HELD))
+
+
+def taken_jobs(db: Reader) -> dict[int, int]:
+    """Live attempts of each submission with `AtMost` that has some."""
+    found = Counter[int]()
+    for _, tq_id, jobs in attempts_by_pilot(db):
+        found[tq_id] += jobs
+    of_keys = keys_by_id(db, found)
+    taken = Counter[int]()
+    for tq_id, jobs in found.items():
+        if of_keys[tq_id].at_most:
+            taken[of_keys[tq_id].submission] += jobs
+    return taken
 
 
 def running_jobs(db: Reader) -> int:
