@@ -17,6 +17,7 @@ PDEATHSIG, DUMPABLE, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
     *(1, 2, 4, 8, 32, 4096, 16384, 1 << 18),
 )
+_DETACH = 2
 _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000
 # Of statx: what is asked for, where it stands in the answer, and how long that is; paths begin at the current folder.
 _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
@@ -49,9 +50,19 @@ def separate() -> None:
     mount("none", "/", flags=RECURSIVE | PRIVATE)
 
 
+def separate_ipc() -> None:
+    """Move to System V IPC and message queues of this process's own, empty ones. Raises OSError."""
+    _call("unshare", _NEW_IPC)
+
+
 def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
     """Mount a file system, bind a place, or change a mount. Raises OSError."""
     _call("mount", *map(os.fsencode, (source, target, kind)), flags, os.fsencode(data))
+
+
+def unmount(target: str) -> None:
+    """Take away what was mounted last, as soon as it is unused. Raises OSError."""
+    _call("umount2", os.fsencode(target), _DETACH)
 
 
 def mount_proc() -> None:
@@ -90,19 +101,37 @@ def file_system(descriptor: int) -> int | None:
     return None if _libc.fstatfs(descriptor, found) else int(struct.unpack_from("@l", found)[0]) & 0xFFFF_FFFF
 
 
-def change_oom_score(more: int) -> None:
-    """When memory runs out, let the kernel end this process, and what it starts, before others; `more` below 0: later."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:  # noqa: PTH123
-        score = min(1000, int(file.read()) + more)
-        file.seek(0)
-        file.write(str(score))
+class OomScore:
+    """When memory runs out, the kernel ends processes of a high score first; children begin with that of their parent."""
+
+    def __init__(self) -> None:
+        """Where the score cannot be changed, it stays."""
+        self._usual, self._file = 0, -1
+        with contextlib.suppress(OSError, ValueError):
+            self._file = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+            self._usual = int(os.pread(self._file, 16, 0))
+
+    def change(self, more: int) -> None:
+        """Let this process, and what it starts from now on, have that much more than it had at first."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, str(min(1000, self._usual + more)).encode(), 0)
 
 
 def has_executed(pid: int) -> bool:
     """Whether a child, which may have ended, became another program: the kernel marks one that did not."""
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as small as can be
-        flags = int(file.read().rpartition(b")")[2].split()[6])
+    flags = int(read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6])
     return not flags & _FORKED_ONLY
+
+
+def read_file(path: str) -> bytes:
+    """A file of /proc, with as few calls as can be. Raises OSError."""
+    descriptor, parts = os.open(path, os.O_RDONLY | os.O_CLOEXEC), []
+    try:
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 def threads() -> int:

@@ -223,7 +223,7 @@ class _Keeper:
         try:
             if keeper:
                 self.join_cgroup()
-            kernel.change_oom_score(_OOM_SCORE)
+            kernel.OomScore().change(_OOM_SCORE)
             os.setsid()
             for number, output in enumerate(self.outputs, start=1):
                 os.dup2(output.target, number)

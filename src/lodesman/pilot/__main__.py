@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman import kernel
-from lodesman.pilot.warden import Nursery
+from lodesman.pilot.nursery import Nursery
 
 if TYPE_CHECKING:
     from lodesman.pilot.loop import PilotProcess

@@ -18,8 +18,8 @@ from lodesman.client import Retry, parse_server
 from lodesman.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.features import Features
 from lodesman.pilot.node import WorkerNode
+from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import read_as, read_record
-from lodesman.pilot.warden import Nursery
 
 
 @dataclass(frozen=True)

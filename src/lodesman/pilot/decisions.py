@@ -6,7 +6,9 @@ Times are monotonic seconds. Limits hold for the whole process tree; the kernel'
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lodesman.pilot import protocol
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, PayloadReport, PayloadUsage
@@ -20,7 +22,14 @@ _MAX_WAIT_S = 60.0
 # An idle pilot leaves when the server has answered that no job fits; after this time also without that answer.
 _MAX_SILENCE_S = 60.0
 # With more undelivered results no job is claimed.
-_MAX_UNSENT = 64
+_MAX_UNSENT = 256
+# Jobs are claimed ahead for this time, at the rate at which payloads ended in it.
+AHEAD_S = 1.0
+MOST_AHEAD = 500
+# Payloads that began together end together: their rate is counted over this time at least.
+_LEAST_COUNTED_S = 0.1
+# What was claimed this long ago and has not started goes back to the server.
+_OVERDUE_S = 2.0
 
 # Causes of a drain; HELD lets the pilot stay.
 SERVER, NODE, SLOT_END, NO_TIME, HELD = "server", "node", "slot-end", "no-time", "held"
@@ -79,10 +88,10 @@ class Slot:
         return job.memory_mb or self.memory_mb * job.cores // self.cores
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so. `held`: nothing may start
-    for some time, but it does not leave. `expected_end`: of the last payload, None if unknown.
+    for some time, but it does not leave. `expected_end`: of the last payload, None if unknown. `ahead`: how many jobs it
+    will start within AHEAD_S.
     """
 
     running: int = 0
@@ -90,6 +99,7 @@ class Load:
     expected_end: float | None = None
     memory_mb: int = 0
     backlog: int = 0
+    ahead: int = 0
     unsent: int = 0
     idle_since: float = 0.0
     no_job_fits: bool = False
@@ -100,8 +110,9 @@ class Load:
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """Asks for at most `count` jobs that fit into the free capacity; 0 means unknown, never nothing. `last_end_s`: until the
-    last payload is expected to end, 0 if none runs, None if unknown.
+    """Asks for at most `count` jobs that fit into the free capacity, and for `ahead` more that can be run after them; 0
+    means unknown, never nothing, but for these two. `last_end_s`: until the last payload is expected to end, 0 if none runs,
+    None if unknown.
     """
 
     count: int
@@ -110,6 +121,7 @@ class ClaimRequest:
     norm_cpu_seconds: int
     wait_s: float
     last_end_s: float | None = None
+    ahead: int = 0
 
 
 def reserve_s(life_s: float) -> float:
@@ -125,24 +137,46 @@ def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
     return job.cores <= slot.cores - load.cores and enough_memory and load.running < slot.jobs_at_once
 
 
+def jobs_ahead(ends: Sequence[float], now: float) -> int:
+    """How many jobs will start within AHEAD_S: as many as payloads ended in that time. `ends`: when they did, in order.
+
+    One or two may have run for long; then, and when nothing is known, no job is claimed before there is room for it.
+    """
+    recent = [end for end in ends if now - end <= AHEAD_S]
+    if len(recent) <= 2:
+        return 0
+    counted_s = min(AHEAD_S, max(_LEAST_COUNTED_S, now - recent[0]))
+    return min(MOST_AHEAD, int(len(recent) * AHEAD_S / counted_s))
+
+
+def is_overdue(claimed: float, now: float) -> bool:
+    """Whether a job that has not started since it was claimed has waited too long: others may run it."""
+    return now - claimed > _OVERDUE_S
+
+
 def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimRequest | None:
     """What to ask the server for now; None for nothing."""
     left = slot.seconds_left(now)
-    if load.stopping or load.draining or load.held or load.backlog or load.unsent > _MAX_UNSENT:
+    if load.stopping or load.draining or load.held or load.unsent > _MAX_UNSENT:
         return None
     if slot.is_over(now):
         return None
     cores = max(0, slot.cores - load.cores)
     memory_mb = max(0, slot.memory_mb - load.memory_mb)
     count = min(cores, slot.jobs_at_once - load.running)
-    if count < 1 or (slot.memory_mb and not memory_mb):
+    if load.backlog or (slot.memory_mb and not memory_mb):
+        count = 0
+    # Not one by one: a claim brings half of it at least.
+    ahead = load.ahead - load.backlog if 2 * load.backlog <= load.ahead else 0
+    if count < 1 and ahead < 1:
         return None
-    wait_s = min(_MAX_WAIT_S, left)
+    wait_s = min(_MAX_WAIT_S, left) if count > 0 else 0.0
     if not load.running:
         wait_s = min(wait_s, load.idle_since + idle_s - now)
     norm = _ENDLESS_S if slot.ends is None else max(1, min(_ENDLESS_S, int(left * slot.scaling)))
     last_end_s = None if load.expected_end is None else max(0.0, round(load.expected_end - now, 1))
-    return ClaimRequest(count, cores, memory_mb, norm, max(0.0, wait_s), last_end_s if load.running else 0.0)
+    last_end_s = last_end_s if load.running else 0.0
+    return ClaimRequest(max(0, count), cores, memory_mb, norm, max(0.0, wait_s), last_end_s, ahead)
 
 
 def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:

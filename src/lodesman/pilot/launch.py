@@ -13,6 +13,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -22,7 +23,7 @@ from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.processes import MARK, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
-from lodesman.pilot.warden import Launch
+from lodesman.pilot.warden import Frame, Launch
 
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
@@ -52,21 +53,25 @@ class NotStarted(LodesmanError, code="not-started"):
 # --- the command ----------------------------------------------------------------------------------------
 
 
+def frame_of(job: AssignedJob) -> Frame:
+    """What the kernel holds each process of the job to."""
+    return Frame(tuple(_kernel_limits(job.limits).items()), _PROCESSES * (1 + job.cores))
+
+
 def prepare(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
 ) -> Launch:
     """Find the executable and open the streams. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
     NotStarted.
     """
-    (directory / TEMPORARY).mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(f"{directory}/{TEMPORARY}", 0o700)  # noqa: PTH102 - with pathlib all of this takes twice as long
     own = {**_environment_for(job, directory, environment, stamp), **_facts_of(job, site)}
     argv = (_find_executable(job.executable, directory, own["PATH"]), *job.arguments)
     if any("\0" in argument for argument in argv):
         raise NotStarted("An argument of the job contains a NUL character.")
     stdin, outputs = _open_streams(job, directory)
-    limits, processes = _kernel_limits(job.limits), _PROCESSES * (1 + job.cores)
-    shm_mb = math.ceil(job.limits.memory_mb)
-    return Launch(argv, own, str(directory), stdin, outputs, limits, processes, shm_mb)
+    return Launch(argv, own, str(directory), stdin, outputs, frame_of(job), math.ceil(job.limits.memory_mb))
 
 
 def _environment_for(
@@ -76,7 +81,7 @@ def _environment_for(
     values = {name: environment[name] for name in _PASSED_ON if name in environment}
     values.setdefault("PATH", _DEFAULT_PATH)
     values["HOME"] = str(directory)
-    values["TMPDIR"] = str(directory / TEMPORARY)
+    values["TMPDIR"] = f"{directory}/{TEMPORARY}"
     values["OMP_NUM_THREADS"] = str(job.cores)
     for name, value in job.environment.items():
         if not name or "=" in name or "\0" in name + value:
@@ -86,7 +91,7 @@ def _environment_for(
     values[MARK] = str(job.key)
     values[STAMP] = stamp
     values["JOBID"] = str(job.key.id)
-    values["LODESMAN_COMMIT"] = str(directory / COMMIT)
+    values["LODESMAN_COMMIT"] = f"{directory}/{COMMIT}"
     return values
 
 
@@ -121,16 +126,29 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
     """The file to execute: absolute, in the job's directory, or a command on PATH. Raises NotStarted."""
     if not name or "\0" in name:
         raise NotStarted("The job names no executable.")
+    if name.startswith("/"):
+        return _find_absolute(name)
     own = directory / name
-    if not name.startswith("/") and _is_inside(own, directory) and own.is_file():
+    if _is_inside(own, directory) and own.is_file():
         # Archives and uploads lose the permission to execute.
         own.chmod(own.stat().st_mode | 0o700)
         return str(own)
-    is_relative = "/" in name and not name.startswith("/")
-    found = None if is_relative else shutil.which(name, path=path)
+    found = None if "/" in name else shutil.which(name, path=path)
     if found is None:
-        raise NotStarted(f"The executable {name[:200]!r} is neither in the input sandbox nor on this node.")
+        raise _not_found(name)
     return found
+
+
+@lru_cache(maxsize=100)
+def _find_absolute(name: str) -> str:
+    """Found once, it is not looked for again: the warden says it if it has gone."""
+    if shutil.which(name) is None:
+        raise _not_found(name)
+    return name
+
+
+def _not_found(name: str) -> NotStarted:
+    return NotStarted(f"The executable {name[:200]!r} is neither in the input sandbox nor on this node.")
 
 
 def _is_inside(path: Path, directory: Path) -> bool:
@@ -141,14 +159,18 @@ def _is_inside(path: Path, directory: Path) -> bool:
 
 def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int]]:
     """Descriptors of the input, and of the outputs by name."""
-    is_one = os.path.normpath(job.std_error) == os.path.normpath(job.std_output)
-    names = (job.std_output,) if is_one else (job.std_output, job.std_error)
+    names = _stream_names(job.std_output, job.std_error)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     opened: list[int] = []
     try:
         opened.append(_open_input(job.std_input, directory))
         for name in names:
-            opened.append(os.open(make_place(directory, name), flags, 0o600))  # noqa: PERF401 - closed below
+            at = (
+                f"{directory}/{name}"
+                if str(safe_name(name)) == safe_name(name).name
+                else make_place(directory, name)
+            )
+            opened.append(os.open(at, flags, 0o600))
     except (OSError, ValueError, BadSandbox, NotStarted) as fault:
         for descriptor in opened:
             os.close(descriptor)
@@ -159,8 +181,15 @@ def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int
     return opened[0], dict(zip(names, opened[1:]))
 
 
+@lru_cache(maxsize=1000)
+def _stream_names(output: str, error: str) -> tuple[str, ...]:
+    return (output,) if os.path.normpath(error) == os.path.normpath(output) else (output, error)
+
+
 def _open_input(name: str, directory: Path) -> int:
-    path = directory / name if name else Path(os.devnull)
+    if not name:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    path = directory / name
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -178,6 +207,7 @@ class BadSandbox(LodesmanError, code="sandbox"):
     """An input sandbox, or a name that a job gives, cannot be accepted."""
 
 
+@lru_cache(maxsize=1000)
 def safe_name(name: str) -> PurePosixPath:
     """A relative path that stays inside, without `.` and `..`. Raises BadSandbox."""
     path = PurePosixPath(name)

@@ -97,7 +97,7 @@ class PilotProcess:
             (self._claimer.run, ()),
             (self._heartbeat.run, ()),
             (self._outbox.run_uploads, (self._session,)),
-            (self._outbox.run_reports, (self._session,)),
+            (self._outbox.run_reports, (self._session, self._roster.share)),
         ):
             threading.Thread(target=target, args=arguments, name=target.__qualname__, daemon=True).start()
         self._writer.start()
@@ -128,6 +128,7 @@ class PilotProcess:
         """One step of supervision; returns an exit code when it is time to end."""
         self._follow_slot(now)
         self._decide_to_stop(now)
+        self._roster.return_overdue(now)
         payloads = self._roster.payloads()
         self._due = min(self._watch.tick(payloads, now), now + self._options.watch_s)
         with self._roster.changed:
@@ -137,7 +138,7 @@ class PilotProcess:
             return EXIT_DISOWNED  # until then the last attempts are reported (ADR 0022)
         if now > self._deadline:
             for payload in payloads:
-                payload.abandoned.set()
+                payload.abandoned = True
             self._why = self._why or ERROR
             return EXIT_DISOWNED if self._session.lost else EXIT_UNDELIVERED
         session, last_end = self._session, self._roster.last_end
@@ -221,10 +222,12 @@ class PilotProcess:
         self._claimer = Claimer(context, session, self._roster, idle_s=terms.idle_s)
         self._heartbeat = Heartbeat(context, session, self._roster, every_s=terms.heartbeat_s)
 
-    def _on_change(self) -> None:
+    def _on_change(self, goes_on: bool) -> None:
+        self._writer.stir()
+        if goes_on:
+            return
         self._claimer.renew()
         self._heartbeat.stir()
-        self._writer.stir()
         self._wake.ring()
 
     def _end(self, code: int) -> int:

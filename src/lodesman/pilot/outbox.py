@@ -1,4 +1,4 @@
-"""Results on their way to the server; they lie on disk until it has them.
+"""Results on their way to the server; those that it could not take at once lie on disk until it has them.
 
 One thread uploads archives, one sends reports in batches. What the server refuses for good is dropped, and logged.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,16 +20,20 @@ from lodesman.pilot.protocol import FAILED, AttemptKey, PayloadReport
 from lodesman.pilot.session import ServerSession
 
 _MAX_BATCH = 100
+# Reports that can wait for others are sent after this time.
+_TOGETHER_S = 0.05
 _HURRIED_S = 0.5
 _REFUSED = (*protocol.REFUSED, TooLarge)
 
 
 @dataclass
 class _Item:
-    """One report on its way, and the archive to upload before it."""
+    """One report on its way, the archive to upload before it, and when it is to be sent at the latest (monotonic)."""
 
     report: PayloadReport
     archive: Path | None
+    due: float
+    is_on_disk: bool = False
 
     @property
     def final(self) -> bool:
@@ -45,8 +49,10 @@ class Outbox:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._delay = context.delay
         self._log = context.log
+        self._ticker = context.ticker
         self._items: dict[tuple[AttemptKey, bool], _Item] = {}
         self._changed = threading.Condition()
+        self._ends = 0
         self._closed = threading.Event()
         self._hurried = False
 
@@ -54,19 +60,23 @@ class Outbox:
         """Where to write the packed output of an attempt before `put`."""
         return self._directory / f"{key}.tar.gz"
 
-    def put(self, report: PayloadReport, archive: Path | None = None) -> None:
-        """Send a report, after its archive if it has one. An end replaces the report that the payload runs."""
-        item = _Item(report, archive)
-        if item.final:
-            try:
-                # Stays after a pilot that is killed; the pilot itself reads its memory.
-                self._file(report.key).write_text(json.dumps(report.as_json()), encoding="utf-8")
-            except OSError as fault:
-                self._log("outbox-disk", job=str(report.key), fault=str(fault))
+    def put(self, report: PayloadReport, archive: Path | None = None, *, can_wait: bool = False) -> None:
+        """Send a report, after its archive if it has one. An end replaces the report that the payload runs.
+
+        `can_wait`: for a moment, for others to go with it.
+        """
+        can_wait = can_wait and archive is None
+        item = _Item(report, archive, self._ticker() + (_TOGETHER_S if can_wait else 0.0))
         with self._changed:
             self._items.pop((report.key, False), None)
+            self._ends += item.final and (report.key, True) not in self._items
             self._items[report.key, item.final] = item
-            self._changed.notify_all()
+            if not can_wait or len(self._items) in (1, _MAX_BATCH):
+                self._changed.notify_all()
+
+    def count(self) -> int:
+        """How many attempts there are whose end the server does not know yet."""
+        return self._ends
 
     def keys(self) -> list[AttemptKey]:
         """Attempts whose end the server does not know yet."""
@@ -84,6 +94,7 @@ class Outbox:
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
+            self._keep(self._items.values())
 
     def hurry(self) -> None:
         """The pilot is about to end: wait only shortly before the server is asked again."""
@@ -96,23 +107,47 @@ class Outbox:
         post = partial(session.upload, session.client())
         self._run(lambda item: item.archive is not None, lambda items: self._upload(items[0], post))
 
-    def run_reports(self, session: ServerSession) -> None:
-        """The report thread."""
-        post = partial(session.report, session.client())
+    def run_reports(self, session: ServerSession, on_others_wait: Callable[[], None]) -> None:
+        """The report thread. `on_others_wait`: the server says that others have nothing to do."""
+
+        def post(reports: list[dict[str, Any]]) -> Any:
+            answer = session.report(client, reports)
+            if isinstance(answer, dict) and answer.get("others_wait") is True:
+                on_others_wait()
+            return answer
+
+        client = session.client()
         self._run(lambda item: item.archive is None, lambda items: self._report(items[:_MAX_BATCH], post))
 
-    def _run(self, is_due: Callable[[_Item], bool], send: Callable[[list[_Item]], bool]) -> None:
+    def _run(self, is_sent: Callable[[_Item], bool], send: Callable[[list[_Item]], bool]) -> None:
         """Send what is there, with pauses after failures, until the outbox is closed."""
         failures = 0
         while True:
             with self._changed:
-                while not (due := list(filter(is_due, self._items.values()))) and not self._closed.is_set():
-                    self._changed.wait()
+                while not self._closed.is_set():
+                    items = list(filter(is_sent, self._items.values()))
+                    left_s = min((item.due for item in items), default=0.0) - self._ticker()
+                    if items and (left_s <= 0 or len(items) >= _MAX_BATCH or self._hurried):
+                        break
+                    self._changed.wait(left_s if items else None)
             if self._closed.is_set():
                 return
-            failures = 0 if send(due) else failures + 1
+            failures = 0 if send(items) else failures + 1
             if failures:
+                self._keep(items)
                 self._pause(failures)
+
+    def _keep(self, items: Iterable[_Item]) -> None:
+        """Write ends to the disk, where they stay after a pilot that is killed; the pilot itself reads its memory."""
+        for item in items:
+            if item.final and not item.is_on_disk:
+                try:
+                    self._file(item.report.key).write_text(
+                        json.dumps(item.report.as_json()), encoding="utf-8"
+                    )
+                    item.is_on_disk = True
+                except OSError as fault:
+                    self._log("outbox-disk", job=str(item.report.key), fault=str(fault))
 
     def _pause(self, failures: int) -> None:
         """Wait after failures; shortly once the pilot is about to end."""
@@ -157,16 +192,23 @@ class Outbox:
             self._log("report-failed", reports=len(batch), fault=str(fault))
             return False
         for item in batch:
-            reason = refusals.get(item.report.key, "no answer")
-            if reason:
-                self._log("report-refused", job=str(item.report.key), reason=reason)
-            if item.final:
-                self._file(item.report.key).unlink(missing_ok=True)
-            with self._changed:
+            self._note(item, refusals.get(item.report.key, "no answer"))
+        with self._changed:
+            for item in batch:
                 if self._items.get((item.report.key, item.final)) is item:
                     del self._items[item.report.key, item.final]
-                self._changed.notify_all()
+                    self._ends -= item.final
+            self._changed.notify_all()
         return True
+
+    def _note(self, item: _Item, refusal: str) -> None:
+        """The server has answered."""
+        if refusal:
+            self._log("report-refused", job=str(item.report.key), reason=refusal)
+        if not item.final:
+            self._log("payload-started", job=str(item.report.key))
+        if item.is_on_disk:
+            self._file(item.report.key).unlink(missing_ok=True)
 
     def _file(self, key: AttemptKey) -> Path:
         return self._directory / f"{key}.json"

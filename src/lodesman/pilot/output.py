@@ -261,7 +261,7 @@ def read_tail(streams: Mapping[str, int], limit: int = _TAIL_BYTES) -> str:
     tails = {}
     for name, descriptor in streams.items():
         size = os.fstat(descriptor).st_size
-        tails[name] = os.pread(descriptor, limit, max(0, size - limit))
+        tails[name] = os.pread(descriptor, limit, max(0, size - limit)) if size else b""
     return _join_tails(tails, limit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, judge
-from lodesman.pilot.launch import COMMIT, BadSandbox, NotStarted, fetch, prepare
+from lodesman.pilot.launch import COMMIT, TEMPORARY, BadSandbox, NotStarted, fetch, frame_of, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
@@ -26,6 +27,9 @@ from lodesman.pilot.warden import Launch, NeverStarted
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
+
+# An archive of this size travels in the report.
+SMALL_OUTPUT_BYTES = 8192
 
 # Packing is no part of a payload's wall time; it ends after this time.
 _PACKING_S = 60.0
@@ -61,13 +65,14 @@ class PayloadRun:
         # When the time of grace after a stop is over; None if it may run on.
         self.kill_at: float | None = None
         # Set to give up waiting for processes that cannot be killed; the attempt is not reported then.
-        self.abandoned = threading.Event()
+        self.abandoned = False
         # Set when it has ended and its output is not wanted: ends the packing.
-        self.output_unwanted = threading.Event()
+        self.output_unwanted = False
         # The version of the streams whose tail the server has.
         self.delivered: StreamVersion = ()
         self._context = context
-        self._home = context.pilot.directory / "work" / str(job.key)
+        # At last; while it runs it is in the folder of its warden.
+        self._place = self._home = context.pilot.directory / "work" / str(job.key)
         self._lock = threading.Lock()
         self._launch: Launch | None = None
         self._client: Client | None = None
@@ -75,11 +80,20 @@ class PayloadRun:
         self._stopped = threading.Event()
         self._started = 0.0
         self._ended = 0.0
+        self._removed = False
+        self._is_begun = False
+        self._refusal: PayloadReport | None = None  # the report of its end if it does not run
+        # Whether its end is handed in at once: it has written nothing that would have to be packed.
+        self.leaves_nothing = False
+        # The one that its thread runs after it.
+        self.next: PayloadRun | None = None
         # Core-seconds that are lost should its output not be handed in, once it has ended.
         self.uncommitted = 0.0
 
-    def run(self, on_free: Callable[[PayloadRun], None], on_done: Callable[[PayloadRun], None]) -> None:
-        """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
+    def run(self, on_free: Callable[[PayloadRun], bool], on_done: Callable[[PayloadRun], None]) -> None:
+        """Run the attempt to its end. `on_free`: its tree is gone; it returns whether the report can wait for others.
+        `on_done`: the outbox has its report.
+        """
         end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
             end = self._play()
@@ -88,12 +102,21 @@ class PayloadRun:
                 since = self.committed() or self._started
                 self.uncommitted = self.job.cores * max(0.0, self._ended - since)
         finally:
-            on_free(self)
+            can_wait = on_free(self)
             try:
-                if end is not None:
-                    self._hand_in(end)
+                if self.next is not None:
+                    self.next.begin()
             finally:
-                on_done(self)
+                try:
+                    if end is not None:
+                        self._hand_in(end, can_wait=can_wait)
+                finally:
+                    on_done(self)
+
+    def begin(self) -> None:
+        """Stage and start it; `run` does so if it has not been done before."""
+        self._refusal = self._begin()
+        self._is_begun = True
 
     def stop(self, stop: Stop, *, grace_s: float) -> None:
         """End the payload: SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""
@@ -122,10 +145,14 @@ class PayloadRun:
 
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
-        with self._lock:  # the descriptors are closed, and used again, when it has ended
-            written = sum(size for size, _ in self._stream_version())
-        wall_seconds = 0.0 if self.began is None else now - self.began
+        written = self._written()
+        wall_seconds = 0.0 if self.began is None else max(0.0, now - self.began)
         return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
+
+    def _written(self) -> int:
+        """The bytes in its streams."""
+        with self._lock:  # the descriptors are closed, and used again, when it has ended
+            return sum(size for size, _ in self._stream_version())
 
     def expected_end(self, now: float) -> float | None:
         """When it is expected to end (monotonic), an overdue one now; None if nothing says how long it takes."""
@@ -135,7 +162,7 @@ class PayloadRun:
     def committed(self) -> float | None:
         """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
         try:
-            entry = (self._home / COMMIT).lstat()
+            entry = os.lstat(f"{self._home}/{COMMIT}")
         except OSError:
             return None
         if not self._started or not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
@@ -158,7 +185,25 @@ class PayloadRun:
 
     def _play(self) -> PayloadReport | None:
         """Stage, start, wait, clear up; how it ended. None: whether it ended is unknown."""
+        key, reaper = self.job.key, self._context.reaper
+        if not self._is_begun:
+            self.begin()
+        if self._refusal is not None:
+            return self._leave_warden(self._refusal)
+        status = reaper.wait(key)
+        decided = self._decided(status)
+        if not reaper.clear(key, lambda: self.abandoned):
+            return None
+        self.usage = reaper.forget(key)
+        self.leaves_nothing = not (self.job.output_sandbox or self._written())
+        return self._leave_warden(judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds))
+
+    def _begin(self) -> PayloadReport | None:
+        """Stage and start; the report of its end if it does not run."""
         try:
+            folder = self._context.reaper.take(self.job.key, frame_of(self.job))
+            if folder:
+                self._home = Path(folder, str(self.job.key))
             self._home.mkdir(mode=0o700, parents=True)
             self._stage()
             self._start()
@@ -177,13 +222,16 @@ class PayloadRun:
             return self._unstarted(protocol.PILOT_SHUTDOWN, message)
         except OSError as fault:
             return self._node_fault(fault)
-        reaper = self._context.reaper
-        status = reaper.wait(self.job.key)
-        decided = self._decided(status)
-        if not reaper.clear(self.job.key, self.abandoned.is_set):
-            return None
-        self.usage = reaper.forget(self.job.key)
-        return judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds)
+        return None
+
+    def _leave_warden(self, end: PayloadReport) -> PayloadReport:
+        """Move its folder away from what the warden's next payload will see, or remove it if nothing in it is wanted."""
+        if self._home != self._place and not (self.leaves_nothing and self._is_removed()):
+            with contextlib.suppress(OSError):  # then the warden has no next one
+                self._home.rename(self._place)
+                self._home = self._place
+        self._context.reaper.give(self.job.key)
+        return end
 
     def _decided(self, status: int | None) -> Stop | None:
         """What ended it; what is decided after its end did not. But a batch system may send SIGTERM to the pilot and to all
@@ -222,8 +270,8 @@ class PayloadRun:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
         self._started = pilot.clock()
-        context.outbox.put(PayloadReport(self.job.key, protocol.RUNNING, started=self._started))
-        pilot.log("payload-started", job=str(self.job.key))
+        running = PayloadReport(self.job.key, protocol.RUNNING, started=self._started)
+        context.outbox.put(running, can_wait=True)
 
     def _unstarted(self, cause: str, message: str) -> PayloadReport:
         return report_end(self.job.key, cause, message)
@@ -233,15 +281,15 @@ class PayloadRun:
         self.node_failed = True
         return self._unstarted(protocol.PILOT_SHUTDOWN, f"The node failed: {fault.strerror or fault}.")
 
-    def _hand_in(self, end: PayloadReport) -> None:
+    def _hand_in(self, end: PayloadReport, *, can_wait: bool) -> None:
         tail = ""
         with self._lock:
             launch, self._launch = self._launch, None
-        if launch is not None:
-            tail = read_tail(launch.outputs)
-            launch.close()
         archive = None
-        if launch is not None and end.state != protocol.RELEASED:
+        if launch is not None:
+            tail = "" if self.leaves_nothing else read_tail(launch.outputs)
+            launch.close()
+        if launch is not None and not self.leaves_nothing and end.state != protocol.RELEASED:
             end, archive = self._pack(end)
         report = replace(
             end,
@@ -252,9 +300,21 @@ class PayloadRun:
             ended=self._ended,
             tail=tail,
         )
-        self._context.pilot.log("payload-ended", job=str(end.key), state=end.state, cause=end.cause)
-        self._context.outbox.put(report, archive)
-        remove_tree(self._home)
+        if not can_wait or end.state != protocol.DONE:  # not each of thousands
+            self._context.pilot.log("payload-ended", job=str(end.key), state=end.state, cause=end.cause)
+        self._context.outbox.put(report, archive, can_wait=can_wait)
+        if not self._removed:
+            remove_tree(self._home)
+
+    def _is_removed(self) -> bool:
+        """Remove its folder quickly, which fails if there is more in it than its streams."""
+        with contextlib.suppress(OSError):
+            for name in self._launch.outputs if self._launch is not None else ():
+                os.unlink(f"{self._home}/{name}")  # noqa: PTH108 - with pathlib it takes twice as long
+            os.rmdir(f"{self._home}/{TEMPORARY}")  # noqa: PTH106
+            os.rmdir(self._home)  # noqa: PTH106
+            self._removed = True
+        return self._removed
 
     def _pack(self, end: PayloadReport) -> tuple[PayloadReport, Path | None]:
         """Pack the output sandbox; the report with it, and the archive."""
@@ -265,18 +325,23 @@ class PayloadRun:
                 self._home,
                 self.job,
                 target,
-                stopped=lambda: self.output_unwanted.is_set() or ticker() > until,
+                stopped=lambda: self.output_unwanted or ticker() > until,
             )
         except Aborted:
             target.unlink(missing_ok=True)
-            ended = self.output_unwanted.is_set()
+            ended = self.output_unwanted
             why = "the job was ended meanwhile" if ended else f"that took longer than {_PACKING_S:.0f} s"
             if not ended and end.state == protocol.DONE:
                 end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
             return replace(end, message=f"{end.message} Its output was not packed: {why}.".lstrip()), None
         except OSError as fault:
             return self._node_fault(fault), None
-        return _after_packing(end, packed, max_mb=self.job.limits.max_output_mb), target
+        end = _after_packing(end, packed, max_mb=self.job.limits.max_output_mb)
+        if packed.size > SMALL_OUTPUT_BYTES:
+            return end, target
+        content = base64.b64encode(target.read_bytes()).decode()
+        target.unlink()
+        return replace(end, output={**(end.output or {}), "content": content}), None
 
 
 def _after_packing(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:

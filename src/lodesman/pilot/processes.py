@@ -144,6 +144,12 @@ def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[Process
     return below
 
 
+def for_children(process: ProcessStat, earlier_seconds: float) -> ProcessStat:
+    """A process of which only the time of its children counts, but for that of earlier ones."""
+    ticks = process.children_ticks - int(earlier_seconds * _TICKS_PER_SECOND)
+    return process._replace(own_ticks=0, children_ticks=max(0, ticks), rss_pages=0)
+
+
 # --- what has a payload used? -------------------------------------------------------------------------
 
 
@@ -159,6 +165,12 @@ class Account:
         self._seen: dict[ProcessId, int] = {}
         self._gone_ticks = 0
         self.usage = PayloadUsage()
+        self.is_closed = False
+
+    def close(self, cpu_seconds: float) -> None:
+        """All of the tree is gone, and this is the CPU time of what was waited for in it."""
+        self.reaped(cpu_seconds)
+        self.is_closed = True
 
     def reaped(self, cpu_seconds: float) -> None:
         """The pilot waited for the warden: the CPU time of all that was waited for in the tree."""

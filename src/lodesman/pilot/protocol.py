@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, Callable, NamedTuple, TypeVar
 
 from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound
@@ -18,7 +19,9 @@ CPU_LIMIT, WALL_LIMIT = "cpu-limit", "wall-limit"
 MEMORY_LIMIT, OUTPUT_LIMIT = "memory-limit", "output-limit"
 NOT_STARTED, NEVER_STARTED, INPUT = "not-started", "never-started", "input"
 WARDEN_LOST, KILLED, PILOT_SHUTDOWN = "warden-lost", "killed", "pilot-shutdown"
-_TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN)
+# It was claimed, and goes back before it started.
+RETURNED = "returned"
+_TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN, RETURNED)
 
 # The server has understood and refuses: asking again would not help.
 REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)
@@ -131,11 +134,12 @@ class ClaimReply:
 
 @dataclass(frozen=True)
 class HeartbeatReply:
-    """The answer to a heartbeat: attempts to kill, with reasons."""
+    """The answer to a heartbeat: attempts to kill, with reasons. `others_wait`: for jobs that this pilot has not started."""
 
     kill: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
     lease_s: float = 0
+    others_wait: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,11 +254,23 @@ def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
 
     Raises InvalidRequest.
     """
-    for one in fields(kind):  # type: ignore[arg-type]
-        has_default = one.default is not MISSING or one.default_factory is not MISSING
-        if one.name not in given and not (has_default and record.get(one.name) in (None, "")):
-            given[one.name] = read_value(record, one.name, str(one.type).partition(" | ")[0])
+    for name, type_name, has_default in _fields_of(kind):  # type: ignore[arg-type]
+        if name not in given and not (has_default and record.get(name) in (None, "")):
+            given[name] = read_value(record, name, type_name)
     return kind(**given)
+
+
+@lru_cache(maxsize=100)
+def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
+    """Name and type of each field, and whether it may be missing."""
+    return [
+        (
+            one.name,
+            str(one.type).partition(" | ")[0],
+            one.default is not MISSING or one.default_factory is not MISSING,
+        )
+        for one in fields(kind)
+    ]
 
 
 def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = None) -> Any:

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import Callable
 
 from lodesman.pilot import processes
+from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
-from lodesman.pilot.warden import Launch, NeverStarted, Nursery, Warden
+from lodesman.pilot.warden import End, Frame, Launch, NeverStarted, Warden
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
 _FREEZE_SCANS = 50
@@ -31,38 +32,59 @@ class Reaper:
         self._nursery = nursery
         self._lock = threading.RLock()
         self._me = os.getpid()
-        self._wardens: dict[AttemptKey, Warden] = {}  # those that have not been waited for
+        self._wardens: dict[AttemptKey, Warden] = {}  # those that have a payload, or will have one
         self._accounts: dict[AttemptKey, Account] = {}
         self._pause = threading.Event()
         with contextlib.suppress(OSError):  # the first payload will notice
             nursery.order()
 
+    def take(self, key: AttemptKey, frame: Frame) -> str:
+        """Give a payload its warden; returns the folder for what belongs to it, '' for any. Raises NodeFault."""
+        with self._lock:
+            try:
+                warden = self._nursery.take(frame)
+            except OSError as fault:
+                raise NodeFault(fault.errno, fault.strerror) from None
+            self._wardens[key] = warden
+        return warden.folder
+
+    def give(self, key: AttemptKey) -> None:
+        """The payload was not started, or all of it is gone, its folder too: the warden may have the next one."""
+        with self._lock:
+            warden = self._wardens.pop(key, None)
+            if warden is not None:
+                self._nursery.give(warden)
+
     def spawn(self, key: AttemptKey, launch: Launch) -> None:
-        """Start a payload's first process in its own session, under a warden.
+        """Start a payload's first process in its own session, under its warden.
 
         Raises NodeFault if no warden can be made, NeverStarted, and OSError if the payload cannot be executed.
         """
         with self._lock:
-            try:
-                warden = self._nursery.take()
-            except OSError as fault:
-                raise NodeFault(fault.errno, fault.strerror) from None
-            self._wardens[key], self._accounts[key] = warden, Account()
-            try:
-                warden.start(launch)
-            except (OSError, NeverStarted):
+            if key not in self._wardens:
+                self.take(key, launch.frame)
+            warden, self._accounts[key] = self._wardens[key], Account()
+        try:
+            warden.start(launch)
+        except (OSError, NeverStarted):
+            with self._lock:
                 _kill(warden.pid)
                 os.waitpid(warden.pid, 0)
                 self._wardens.pop(key).close()
                 self.forget(key)
-                raise
-            finally:
-                with contextlib.suppress(OSError):  # the next payload will notice
-                    self._nursery.order()
+            raise
+        finally:
+            with self._lock, contextlib.suppress(OSError):  # the next payload will notice
+                self._nursery.order()
 
     def wait(self, key: AttemptKey) -> int | None:
         """Wait for a payload's first process; its exit code, or minus a signal; None if its warden was killed."""
-        return self._wardens[key].wait()
+        end = self._wardens[key].wait()
+        if end is None:
+            return None
+        if end.is_gone:
+            self._close(key, end)
+        return os.waitstatus_to_exitcode(end.status)
 
     def measure(self) -> dict[AttemptKey, PayloadUsage]:
         """What each payload has used, as of now."""
@@ -102,12 +124,11 @@ class Reaper:
     def clear(self, key: AttemptKey, give_up: Callable[[], bool]) -> bool:
         """Kill what is left of a tree whose first process has ended; true when all of it is gone."""
         pause = _CLEAR_WAIT_S
-        while not self._is_gone(key):
-            if pause > _CLEAR_WAIT_S:  # a warden without descendants ends by itself
+        while not self._is_gone(key, pause):
+            if pause > _CLEAR_WAIT_S:  # a warden without descendants says so by itself
                 self.kill(key)
             if give_up():
                 return False
-            self._pause.wait(pause)  # a killed process needs a moment
             pause = min(2 * pause, _LONGEST_CLEAR_WAIT_S)
         return True
 
@@ -127,19 +148,36 @@ class Reaper:
                 _send(process, signal.SIGKILL)
             self._pause.wait(_LONGEST_CLEAR_WAIT_S)
 
-    def _is_gone(self, key: AttemptKey) -> bool:
-        """Whether the warden has ended, and nothing is left that may have been its own."""
+    def _is_gone(self, key: AttemptKey, pause: float) -> bool:
+        """Whether the warden says that nothing is left, or has ended, and nothing is left that may have been its own."""
+        warden = self._wardens.get(key)
+        if warden is not None and not self._accounts[key].is_closed:
+            end = warden.wait_gone(pause)
+            if end is not None and end.is_gone:
+                self._close(key, end)
+        if self._accounts[key].is_closed:
+            return True
         with self._lock:
-            warden = self._wardens.get(key)
-            if warden is not None:
-                pid, _, used = os.wait4(warden.pid, os.WNOHANG)
-                if not pid:
-                    return False
-                self._accounts[key].reaped(used.ru_utime + used.ru_stime)
-                self._wardens.pop(key).close()
-            if processes.has_no_child_but(self._own()):
-                return True
-            return not self._bury_strays(processes.read_processes())
+            is_gone = self._has_ended(key, warden) and (
+                processes.has_no_child_but(self._own()) or not self._bury_strays(processes.read_processes())
+            )
+        if not is_gone:
+            self._pause.wait(pause)  # a killed process needs a moment
+        return is_gone
+
+    def _has_ended(self, key: AttemptKey, warden: Warden | None) -> bool:
+        """Whether a warden that says nothing is dead; it is waited for."""
+        if warden is None:
+            return True
+        pid, _, used = os.wait4(warden.pid, os.WNOHANG)
+        if pid:
+            self._accounts[key].reaped(used.ru_utime + used.ru_stime)
+            self._wardens.pop(key).close()
+        return pid != 0
+
+    def _close(self, key: AttemptKey, end: End) -> None:
+        with self._lock:
+            self._accounts[key].close(end.cpu_seconds)
 
     def _own(self) -> set[int]:
         """The children that this process is to have."""
@@ -151,13 +189,14 @@ class Reaper:
         return [] if warden is None else processes.descendants(processes.read_processes(), warden.pid)
 
     def _trees(self) -> dict[AttemptKey, list[ProcessStat]]:
-        """Scan all processes; each payload's, and its warden, of which only the time counts: it waited for orphans."""
+        """Scan all processes; each payload's, and its warden, which waited for orphans, for their time."""
         self._own()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
         self._bury_strays(table)
         trees = {}
         for key, warden in self._wardens.items():
-            own = [table[warden.pid]._replace(rss_pages=0)] if warden.pid in table else []
+            found = table.get(warden.pid)
+            own = [] if found is None else [processes.for_children(found, warden.earlier_seconds)]
             trees[key] = own + processes.descendants(table, warden.pid)
         return trees
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Callable
 
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import (
+    AHEAD_S,
     HELD,
+    MOST_AHEAD,
     NO_TIME,
     NODE,
+    SERVER,
     STOPPING,
     ClaimRequest,
     Load,
@@ -20,6 +25,8 @@ from lodesman.pilot.decisions import (
     Stop,
     excess,
     fits,
+    is_overdue,
+    jobs_ahead,
     next_check_s,
     next_claim,
 )
@@ -27,6 +34,10 @@ from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
 from lodesman.pilot.slots import Allowance, Promises
+from lodesman.pilot.threads import PayloadThreads
+
+# The rate of payloads is counted anew after this time.
+_COUNTED_FOR_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,8 @@ class Standing:
 class Roster:
     """The payloads of a pilot. Every method may be called by any thread.
 
-    `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell.
+    `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell; with true if
+    the next job has started in place of one that ended, and nothing else is to be done.
     """
 
     def __init__(
@@ -49,7 +61,7 @@ class Roster:
         slot: Slot,
         context: PayloadContext,
         *,
-        on_change: Callable[[], None],
+        on_change: Callable[[bool], None],
         promises: Promises | None = None,
     ) -> None:
         self.changed = threading.Condition()
@@ -61,6 +73,11 @@ class Roster:
         self._running: dict[protocol.AttemptKey, PayloadRun] = {}
         self._finishing: dict[protocol.AttemptKey, PayloadRun] = {}
         self._backlog: list[protocol.AssignedJob] = []
+        self._came: dict[protocol.AttemptKey, float] = {}  # when the jobs of the backlog were claimed
+        self._ends: deque[float] = deque(maxlen=MOST_AHEAD)  # when payloads ended
+        self._ahead, self._counted_at = 0, -AHEAD_S  # how many jobs to have ahead, and when that was counted
+        self._shared = -AHEAD_S  # when jobs were given back for others
+        self._threads = PayloadThreads()
         self._uncommitted: dict[protocol.AttemptKey, float] = {}
         self._idle_since = self._ticker()
         self._no_job_fits = False
@@ -80,7 +97,8 @@ class Roster:
                 cores=sum(job.cores for job in jobs),
                 memory_mb=sum(map(self.slot.memory_of, jobs)),
                 backlog=len(self._backlog),
-                unsent=len(self._finishing) + len(self._context.outbox.keys()),
+                ahead=self._wanted(now),
+                unsent=len(self._finishing) + self._context.outbox.count(),
                 idle_since=self._idle_since,
                 no_job_fits=self._no_job_fits,
                 draining=bool(self._causes - {HELD}),
@@ -116,9 +134,10 @@ class Roster:
         with self.changed:
             self._no_job_fits = not jobs
             self._backlog.extend(jobs)
+            self._came.update(dict.fromkeys((job.key for job in jobs), self._ticker()))
             late = self._fill()
         self._give_back(late)
-        self._on_change()
+        self._on_change(False)
 
     def drain(self, cause: str, *, holds: bool = True) -> None:
         """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more."""
@@ -130,6 +149,7 @@ class Roster:
             self._causes = others | {HELD} if held else others
             late = self._fill()
             causes = self._causes
+            late += self._cut(0) if causes & {SERVER, NODE} else []
         self._give_back(late)
         if causes != before:
             self._context.pilot.log("draining", causes=sorted(causes))
@@ -149,54 +169,108 @@ class Roster:
         """End everything; jobs that wait never start."""
         with self.changed:
             self._stopping = True
-            dropped, self._backlog = self._backlog, []
+            dropped = self._cut(0)
             payloads = list(self._running.values())
         for payload in payloads:
             payload.stop(stop, grace_s=grace_s)
         self._changed()
-        for job in dropped:
-            self.report_unstarted(job.key, stop.cause, stop.message)
+        self._give_back(dropped, stop.message)
+
+    def share(self) -> None:
+        """Others have nothing to do: the later half of what has not started goes back, at most once in AHEAD_S."""
+        now = self._ticker()
+        with self.changed:
+            if now - self._shared < AHEAD_S or len(self._backlog) < 2:
+                return
+            self._shared = now
+            given = self._cut(len(self._backlog) // 2)
+        self._context.pilot.log("shared", jobs=len(given))
+        self._give_back(given, "Others can run it earlier.")
+
+    def return_overdue(self, now: float) -> None:
+        """What was to start long ago goes back: the payloads before it run longer than those before them."""
+        with self.changed:
+            late = [job for job in self._backlog if is_overdue(self._came[job.key], now)]
+            given = self._cut(len(self._backlog) - len(late)) if late and HELD not in self._causes else []
+            if given:
+                self._ends.clear()
+        self._give_back(given, "Those before it took longer than expected.")
 
     def stop_one(self, key: protocol.AttemptKey, stop: Stop) -> None:
         """End one attempt; if it waits it never starts."""
         with self.changed:
             payload, finishing = self._running.get(key), self._finishing.get(key)
-            waited = any(job.key == key for job in self._backlog)
-            self._backlog = [job for job in self._backlog if job.key != key]
+            waited = self._came.pop(key, None) is not None
+            self._backlog = [job for job in self._backlog if job.key in self._came]
         if payload is not None:
             payload.stop(stop, grace_s=self._context.pilot.options.kill_grace_s)
         if finishing is not None:
-            finishing.output_unwanted.set()
+            finishing.output_unwanted = True
         if waited:
             self.report_unstarted(key, stop.cause, stop.message)
-        self._on_change()
+        self._on_change(False)
 
     def report_unstarted(self, key: protocol.AttemptKey, cause: str, message: str) -> None:
         """Report an attempt that will never start."""
         self._context.outbox.put(protocol.report_end(key, cause, message, ended=self._context.pilot.clock()))
 
-    def _give_back(self, jobs: Sequence[protocol.AssignedJob]) -> None:
+    def _give_back(
+        self,
+        jobs: Sequence[protocol.AssignedJob],
+        message: str = "The slot is given back before it would end.",
+    ) -> None:
         for job in jobs:
-            message = "The slot is given back to the site before this job would end."
-            self.report_unstarted(job.key, protocol.PILOT_SHUTDOWN, message)
+            self.report_unstarted(job.key, protocol.RETURNED, message)
 
-    def _fill(self) -> list[protocol.AssignedJob]:
-        """Start what fits, in order; with the lock held. Returns what there is no time for."""
-        if not self._backlog:
-            return []
-        late = [job for job in self._backlog if not self.slot.has_time_for(job, self._ticker())]
+    def _cut(self, count: int) -> list[protocol.AssignedJob]:
+        """Take all but the first so many jobs from the backlog; with the lock held."""
+        cut, self._backlog = self._backlog[count:], self._backlog[:count]
+        for job in cut:
+            del self._came[job.key]
+        return cut
+
+    def _run(self, payload: PayloadRun) -> None:
+        """On a thread of its own."""
+        following: PayloadRun | None = payload
+        while following is not None:
+            following.run(self._free, self._done)
+            following = following.next
+
+    def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
+        """Start what fits, in order; with the lock held. Returns what there is no time for. `after`: the payload that has
+        ended just now, if nothing else is new: then only the next jobs are looked at.
+        """
+        late = self._take_late() if after is None else []
+        while self._backlog:
+            job = self._backlog[0]
+            if self._is_late(job):
+                late.append(job)
+            elif self._may_start(job):
+                payload = self._running[job.key] = PayloadRun(job, self._context)
+                if after is not None and after.leaves_nothing and after.next is None:
+                    after.next = payload  # a thread that goes on is sooner there than one that is woken
+                else:
+                    self._threads.run(str(job.key), partial(self._run, payload))
+            else:
+                break
+            del self._backlog[0], self._came[job.key]
+        return late
+
+    def _take_late(self) -> list[protocol.AssignedJob]:
+        late = [job for job in self._backlog if self._is_late(job)]
+        for job in late:
+            del self._came[job.key]
         if late:
+            self._backlog = [job for job in self._backlog if job.key in self._came]
+        return late
+
+    def _is_late(self, job: protocol.AssignedJob) -> bool:
+        """Whether there is no time for it; with the lock held."""
+        if not self.slot.has_time_for(job, self._ticker()):
             # The server goes by less than this pilot knows: it would send the like again.
             self._causes |= {NO_TIME}
-        if HELD not in self._causes:
-            late += [job for job in self._backlog if job not in late and self._against(job) == "promise"]
-        self._backlog = [job for job in self._backlog if job not in late]
-        while self._backlog and self._may_start(self._backlog[0]):
-            payload = PayloadRun(self._backlog.pop(0), self._context)
-            self._running[payload.job.key] = payload
-            ends, name = (self._free, self._done), str(payload.job.key)
-            threading.Thread(target=payload.run, args=ends, name=name, daemon=True).start()
-        return late
+            return True
+        return HELD not in self._causes and self._against(job) == "promise"
 
     def _may_start(self, job: protocol.AssignedJob) -> bool:
         free = not self._stopping and HELD not in self._causes and fits(self.slot, self.load(), job)
@@ -205,21 +279,26 @@ class Roster:
     def _against(self, job: protocol.AssignedJob) -> str | None:
         """Why it may not start by what was published."""
         pilot, now = self._context.pilot, self._context.pilot.clock()
+        if not self._promises.is_firm(now):
+            return None
         allowance = Allowance(self.slot, pilot.options.kill_grace_s, self._ticker() - now)
         return self._promises.against(allowance.gone_by(job, now), now)
 
-    def _free(self, payload: PayloadRun) -> None:
-        """Its tree is gone: its capacity is free."""
+    def _free(self, payload: PayloadRun) -> bool:
+        """Its tree is gone: its capacity is free. Returns whether its report can wait for others."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
             self._uncommitted[payload.job.key] = payload.uncommitted
             self._note_node(payload)
             self._idle_since = self.last_end = self._ticker()
+            self._ends.append(self.last_end)
             self._no_job_fits = False
-            late = self._fill()
+            late = self._fill(payload)
+            goes_on = self._goes_on()
         self._give_back(late)
         self._changed()
+        return goes_on
 
     def _done(self, payload: PayloadRun) -> None:
         with self.changed:
@@ -233,8 +312,20 @@ class Roster:
 
     def _changed(self) -> None:
         with self.changed:
-            self.changed.notify_all()
-        self._on_change()
+            goes_on = self._goes_on()
+            if not goes_on or 2 * len(self._backlog) <= self._wanted(self._ticker()):
+                self.changed.notify_all()
+        self._on_change(goes_on)
+
+    def _goes_on(self) -> bool:
+        """Whether there are more jobs in hand; with the lock held."""
+        return bool(self._backlog) and not (self._causes or self._stopping)
+
+    def _wanted(self, now: float) -> int:
+        """How many jobs to have ahead; with the lock held."""
+        if now - self._counted_at > _COUNTED_FOR_S:
+            self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)
+        return self._ahead
 
 
 class Watch:

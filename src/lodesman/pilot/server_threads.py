@@ -7,13 +7,14 @@ import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from lodesman.client import Aborted
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import NODE, SERVER, ClaimRequest, Slot, Stop
+from lodesman.pilot.decisions import AHEAD_S, NODE, SERVER, ClaimRequest, Slot, Stop
 from lodesman.pilot.protocol import KILLED, NOT_STARTED, AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import ServerSession
@@ -24,6 +25,10 @@ _SHORT_PAUSE_S = 1.0
 _BUSY_S = 15.0
 
 
+# The server knows that an attempt has ended long before so many others have begun.
+_REMEMBERED = 10_000
+
+
 class _AttemptJournal:
     """A file with one `<id>.<attempt>` per line, safe on disk before the attempt starts: none is ever run twice."""
 
@@ -32,7 +37,8 @@ class _AttemptJournal:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(file, flags, 0o600)
         content = file.read_text("ascii", "replace")
-        self._seen = {parse_key(line) for line in content.split("\n")[:-1]}
+        keys = [key for line in content.split("\n")[:-1] if (key := parse_key(line)) is not None]
+        self._seen = dict.fromkeys(keys[-_REMEMBERED:])
         if content and not content.endswith("\n"):
             os.write(self._descriptor, b"\n")
 
@@ -42,7 +48,9 @@ class _AttemptJournal:
         if new:
             os.write(self._descriptor, "".join(f"{key}\n" for key in new).encode())
             os.fdatasync(self._descriptor)
-            self._seen.update(new)
+            self._seen.update(dict.fromkeys(new))
+            for key in list(islice(self._seen, max(0, len(self._seen) - _REMEMBERED))):
+                del self._seen[key]
         return list(new.values())
 
 
@@ -64,6 +72,7 @@ class Claimer:
         self._client = session.client()
         self._token = ""
         self._closed = False
+        self._dry_until = context.ticker()  # until then no jobs are claimed ahead
         self._asked: ClaimRequest | None = None
         self._asked_of: Slot | None = None
 
@@ -87,13 +96,14 @@ class Claimer:
             asked = self._asked
             if asked is None:
                 return
-            now = self._roster.next_claim(self._idle_s)
+            now = self._next_request()
             moved = self._asked_of is not self._roster.slot
         # The same capacity, for a shorter time: the poll goes on, unless the slot's end is another one now.
         meanwhile: dict[str, Any] = {
             "norm_cpu_seconds": asked.norm_cpu_seconds,
             "wait_s": asked.wait_s,
             "last_end_s": asked.last_end_s,
+            "ahead": asked.ahead,
         }
         if now is None or moved or replace(now, **meanwhile) != asked:
             self._client.abort()
@@ -108,7 +118,7 @@ class Claimer:
     def _next(self) -> ClaimRequest | None:
         """The next claim; None after a wait because there was nothing to ask for."""
         with self._roster.changed:
-            request = self._roster.next_claim(self._idle_s)
+            request = self._next_request()
             if request is None:
                 self._roster.changed.wait()
                 return None
@@ -117,6 +127,11 @@ class Claimer:
             if not self._closed:
                 self._client.rearm()
             return request
+
+    def _next_request(self) -> ClaimRequest | None:
+        request = self._roster.next_claim(self._idle_s)
+        is_early = request is not None and not request.count and self._context.ticker() < self._dry_until
+        return None if is_early else request
 
     def _claim(self, request: ClaimRequest) -> float:
         """Ask once; the longest pause in seconds before the next time, 0 for none."""
@@ -139,6 +154,9 @@ class Claimer:
         waited_s = self._context.ticker() - began
         if not self._take(reply):
             return _LONG_PAUSE_S
+        if not request.count:
+            self._dry_until = self._context.ticker() + (0.0 if reply.jobs else AHEAD_S)
+            return 0
         # A server that answers "no jobs" at once must not keep this thread busy.
         return _SHORT_PAUSE_S if not reply.jobs and waited_s < 0.5 * max(request.wait_s, 1.0) else 0
 
@@ -151,8 +169,9 @@ class Claimer:
             self._roster.drain(NODE)
             return False
         self._token = ""
+        new = {job.key for job in jobs}
         for job in reply.jobs:
-            if job not in jobs:
+            if job.key not in new:
                 self._context.log("attempt-seen-before", job=str(job.key))
         self._roster.admit(jobs)
         for key, why in reply.unreadable.items():
@@ -213,6 +232,8 @@ class Heartbeat:
         for key, reason in reply.kill.items():
             self._context.log("kill-ordered", job=str(key), reason=reason)
             self._roster.stop_one(key, Stop(KILLED, reason or "The server ended the job."))
+        if reply.others_wait:
+            self._roster.share()
         self._roster.drain(SERVER, holds=reply.drain)
 
     def stir(self) -> None:

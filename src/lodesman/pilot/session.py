@@ -132,8 +132,8 @@ class ServerSession:
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
         """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""
         resource = asdict(request)
-        count, wait_s = resource.pop("count"), resource.pop("wait_s")
-        body = {"claim_token": claim_token, "count": count, "wait_s": wait_s, "resource": resource}
+        asks = {name: resource.pop(name) for name in ("count", "wait_s", "ahead")}
+        body = {"claim_token": claim_token, **asks, "resource": resource}
         answer = self._post(client, "claim", body, timeout=request.wait_s + _REQUEST_TIMEOUT_S)
         scaling = self._context.options.cpu_scaling_factor
         return protocol.parse_claim(answer, scaling=scaling, sandbox_mb=self._terms.sandbox_mb)

@@ -10,8 +10,8 @@ import pytest
 from lodesman import kernel
 from lodesman.pilot.context import PilotContext, PilotFile, PilotOptions
 from lodesman.pilot.node import WorkerNode
+from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import AssignedJob, AttemptKey, PayloadLimits
-from lodesman.pilot.warden import Nursery
 
 STAMP = "s1"
 

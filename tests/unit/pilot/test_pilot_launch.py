@@ -127,10 +127,11 @@ def run(nursery):
     def run(launch):
         warden = nursery.take()
         warden.start(launch)
-        code = warden.wait()
-        os.waitpid(warden.pid, 0)
+        end = warden.wait()
         warden.close()
-        return code
+        os.waitpid(warden.pid, 0)
+        assert end is not None
+        return os.waitstatus_to_exitcode(end.status)
 
     return run
 

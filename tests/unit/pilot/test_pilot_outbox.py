@@ -85,7 +85,7 @@ def run(outbox, server):
 
     def start():
         threads = [
-            threading.Thread(target=outbox.run_reports, args=(server,)),
+            threading.Thread(target=outbox.run_reports, args=(server, lambda: None)),
             threading.Thread(target=outbox.run_uploads, args=(server,)),
         ]
         for thread in threads:
@@ -116,7 +116,7 @@ def test_a_report_arrives_and_nothing_stays(outbox, server, run, tmp_path):
 def test_the_archive_goes_first(outbox, server, run):
     file = archived(outbox)
     outbox.put(done(output=OUTPUT), file)
-    threading.Thread(target=outbox.run_reports, args=(server,), daemon=True).start()
+    threading.Thread(target=outbox.run_reports, args=(server, lambda: None), daemon=True).start()
     assert not outbox.wait_empty(0.05)
     assert server.reports == []
     threading.Thread(target=outbox.run_uploads, args=(server,), daemon=True).start()
@@ -132,6 +132,41 @@ def test_many_reports_go_together(outbox, server, run):
     run()
     assert outbox.wait_empty(60)
     assert [len(batch) for batch in server.batches] == [_MAX_BATCH, 5]
+
+
+def test_what_can_wait_goes_with_the_next_that_cannot(outbox, server, run):
+    """The clock stands still: alone it would never be sent."""
+    run()
+    outbox.put(done(1), can_wait=True)
+    assert not outbox.wait_empty(0.05)
+    outbox.put(done(2))
+    assert outbox.wait_empty(60)
+    assert [[record["id"] for record in batch] for batch in server.batches] == [[1, 2]]
+
+
+@pytest.mark.parametrize("end", ["time", "hurry", "many"])
+def test_what_can_wait_is_sent_at_last(outbox, server, run, clock, end):
+    outbox.put(done(1), can_wait=True)
+    if end == "time":
+        clock.now += 0.06
+    if end == "many":
+        for number in range(2, _MAX_BATCH + 1):
+            outbox.put(done(number), can_wait=True)
+    if end == "hurry":
+        outbox.hurry()
+    run()
+    assert outbox.wait_empty(60)
+    assert len(server.batches) == 1
+
+
+def test_the_server_may_say_that_others_wait(outbox, server):
+    asked = threading.Event()
+    answer = server.report
+    server.report = lambda client, records: {**answer(client, records), "others_wait": True}
+    threading.Thread(target=outbox.run_reports, args=(server, asked.set), daemon=True).start()
+    outbox.put(done())
+    assert asked.wait(60)
+    outbox.close()
 
 
 def test_running_is_dropped_when_the_end_is_known(outbox, server, run):
@@ -151,11 +186,10 @@ def test_a_server_that_is_away_is_asked_again(outbox, server, run, context, tmp_
     server.report_faults = [Unavailable("Away."), LodesmanError("Broken."), Unauthorized("Who?")]
     server.upload_faults = [Unavailable("Away.")]
     outbox.put(done(output=OUTPUT), archived(outbox))
-    record = json.loads((tmp_path / "outbox/1.1.json").read_text())
-    assert (record["id"], record["state"]) == (1, "Done")
     run()
     assert outbox.wait_empty(60)
     assert len(server.reports) == len(server.archives) == 1
+    assert list((tmp_path / "outbox").iterdir()) == []
     assert context.delays == [1, 1, 2, 3]
 
 
@@ -212,17 +246,18 @@ def test_unsent_results_stay_on_disk_when_it_is_closed(outbox, server, run, tmp_
     run()
     assert not outbox.wait_empty(0.05)
     outbox.close()
-    assert (tmp_path / "outbox/1.1.json").exists()
+    record = json.loads((tmp_path / "outbox/1.1.json").read_text())
+    assert (record["id"], record["state"]) == (1, "Done")
     assert outbox.keys() == [(1, 1)]
 
 
 def test_a_full_disk_loses_no_report(outbox, server, run, lines, tmp_path):
     (tmp_path / "outbox/1.1.json").mkdir()  # cannot be written
+    server.report_faults = [Unavailable("Away.")]
     outbox.put(done(1))
-    assert lines[0][0] == "outbox-disk"
-    (tmp_path / "outbox/1.1.json").rmdir()
     run()
     assert outbox.wait_empty(60)
+    assert "outbox-disk" in [event for event, _ in lines]
     assert len(server.reports) == 1
 
 

@@ -41,8 +41,10 @@ class Puppet:
         self.started = threading.Event()
         self.handed_in = threading.Event()
         self.handed_in.set()
-        self.output_unwanted = threading.Event()
+        self.output_unwanted = False
         self.uncommitted = 0.0
+        self.leaves_nothing = False
+        self.next = None
 
     def expected_end(self, now):
         return now + self.job.expected_seconds if self.job.expected_seconds else None
@@ -80,6 +82,9 @@ class NoOutbox:
     def keys(self):
         return self.kept
 
+    def count(self):
+        return len(self.kept)
+
 
 @pytest.fixture
 def puppets(monkeypatch):
@@ -106,7 +111,7 @@ def bench(context):
 @pytest.fixture
 def roster(bench, changes, puppets):
     slot = Slot(cores=2, memory_mb=1000, jobs_at_once=2)
-    made = Roster(slot, bench, on_change=lambda: changes.append(1))
+    made = Roster(slot, bench, on_change=lambda goes_on: changes.append(1))
     yield made
     made.stop_all(STOP, grace_s=0)
     for puppet in puppets:
@@ -162,9 +167,9 @@ def test_an_order_to_end_what_is_being_packed_ends_the_packing(roster, puppets, 
     puppets[0].ended.set()
     until(lambda: roster.load().running == 1)
     roster.stop_one(AttemptKey(1, 1), STOP)
-    assert (puppets[0].output_unwanted.is_set(), puppets[0].stops) == (True, [])
+    assert (puppets[0].output_unwanted, puppets[0].stops) == (True, [])
     roster.stop_one(AttemptKey(2, 1), STOP)
-    assert (puppets[1].output_unwanted.is_set(), puppets[1].stops) == (False, [(STOP, 10)])
+    assert (puppets[1].output_unwanted, puppets[1].stops) == (False, [(STOP, 10)])
     assert bench.outbox.reports == []
     puppets[0].handed_in.set()
 
@@ -187,7 +192,7 @@ def test_an_empty_answer_is_remembered_until_something_ran(roster, puppets, make
 def test_stop_all(roster, puppets, make_job, bench):
     roster.admit([make_job(1, cores=2), make_job(2)])
     roster.stop_all(STOP, grace_s=3)
-    assert [(report.key, report.cause) for report in bench.outbox.reports] == [((2, 1), "killed")]
+    assert [(report.key, report.cause) for report in bench.outbox.reports] == [((2, 1), "returned")]
     assert puppets[0].stops == [(STOP, 3)]
     until(lambda: not roster.load().running)
     assert roster.load().stopping

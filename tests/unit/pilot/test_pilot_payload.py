@@ -282,7 +282,7 @@ def test_packing_ends_when_the_job_is_killed(context, make_job):
     thread = start(payload)
     target = context.outbox.archive(job.key)
     until(lambda: target.exists() and target.stat().st_size > 0)
-    payload.output_unwanted.set()
+    payload.output_unwanted = True
     thread.join(10)
     assert not thread.is_alive()
     report = end_of(context)
@@ -351,17 +351,18 @@ def test_a_payload_commits_by_touching_a_file(context, make_job, tmp_path):
 
 def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
     """Processes that cannot be killed: its end is unknown."""
-    monkeypatch.setattr(Reaper, "_is_gone", lambda self, key: False)
+    monkeypatch.setattr(Reaper, "_is_gone", lambda self, key, pause: False)
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "sleep 30 & exit 0"), context)
     thread = start(payload)
     until(lambda: payload.began is not None)
-    payload.abandoned.set()
+    payload.abandoned = True
     thread.join(60)
     assert not thread.is_alive()
     assert context.outbox.keys() == []
     monkeypatch.undo()
     context.reaper.kill(AttemptKey(1, 1))
     assert context.reaper.clear(AttemptKey(1, 1), lambda: False)
+    context.reaper.give(AttemptKey(1, 1))
 
 
 def test_a_fault_of_the_pilot_gives_the_job_back(context, make_job, monkeypatch):

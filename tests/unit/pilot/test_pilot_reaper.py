@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.pilot import nursery as nurseries
 from lodesman.pilot import processes, warden
+from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import NodeFault, Reaper
-from lodesman.pilot.warden import Launch, NeverStarted, Nursery
+from lodesman.pilot.warden import NO_FRAME, Frame, Launch, NeverStarted
 
 KEY, OTHER = AttemptKey(1, 1), AttemptKey(2, 1)
 LONG = f"{10**6 + os.getpid()}"
@@ -43,13 +45,15 @@ def null():
 def reaper(request, monkeypatch):
     """Reapers whose payloads have PID namespaces, if this system allows that, and others."""
     if request.param == "open":
-        monkeypatch.setattr(warden, "_can_confine", lambda _: False)
+        monkeypatch.setattr(nurseries, "_can_confine", lambda _: False)
     nursery = Nursery()
     made = Reaper(nursery)
     yield made
     for key in list(made._accounts):
         made.kill(key)
         made.clear(key, lambda: False)
+    for key in list(made._wardens):
+        made.give(key)
     nursery.close()
 
 
@@ -58,8 +62,8 @@ def spawn(reaper, null, tmp_path):
     def start(script: str, key=KEY, **more) -> None:
         argv = ["/bin/sh", "-c", script]
         environment = {"PATH": os.environ["PATH"]}
-        limits = more.pop("limits", {})
-        reaper.spawn(key, Launch(argv, environment, str(tmp_path), null, {"out": null}, limits, **more))
+        frame = Frame(tuple(more.pop("limits", {}).items()), more.pop("processes", 0))
+        reaper.spawn(key, Launch(argv, environment, str(tmp_path), null, {"out": null}, frame, **more))
 
     return start
 
@@ -109,7 +113,7 @@ def test_ends(reaper, spawn, script, end):
 
 def test_what_cannot_be_executed(reaper, null, tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        reaper.spawn(KEY, Launch(["/bin/true"], {}, str(tmp_path / "nothing"), null, {"out": null}, {}))
+        reaper.spawn(KEY, Launch(["/bin/true"], {}, str(tmp_path / "nothing"), null, {"out": null}))
     assert reaper.measure() == {}
 
 
@@ -149,7 +153,7 @@ def test_what_is_left_behind_is_killed(reaper, spawn, pass_gate):
 
 
 def test_clear_stops_on_request(reaper, spawn, monkeypatch, pass_gate):
-    monkeypatch.setattr(Reaper, "_is_gone", lambda self, key: False)
+    monkeypatch.setattr(Reaper, "_is_gone", lambda self, key, pause: False)
     spawn(f"sleep {LONG} & {AT_GATE}")
     until(lambda: alive(reaper) == 2)
     pass_gate()
@@ -203,8 +207,8 @@ def test_memory_that_is_shared(reaper, spawn):
 def test_a_payload_that_never_ran_is_no_end_by_a_signal(reaper, spawn, monkeypatch):
     take = Nursery.take
 
-    def take_dead(nursery):
-        found = take(nursery)
+    def take_dead(nursery, frame):
+        found = take(nursery, frame)
         os.kill(found.pid, signal.SIGKILL)
         return found
 
@@ -262,11 +266,12 @@ from pathlib import Path
 place = Path(sys.argv[1])
 from lodesman.pilot import processes
 from lodesman.pilot.protocol import AttemptKey
-from lodesman.pilot import warden
-from lodesman.pilot.warden import Launch, Nursery
+from lodesman.pilot import nursery as nurseries
+from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.warden import Launch
 from lodesman.pilot.reaper import NodeFault, Reaper
 if sys.argv[2] == "open":
-    warden._can_confine = lambda _: False
+    nurseries._can_confine = lambda _: False
 assert processes.become_subreaper()
 nursery = Nursery()
 nursery.open()
@@ -274,8 +279,11 @@ assert processes.hide_memory()
 null = os.open(os.devnull, os.O_RDWR)
 reaper = Reaper(nursery)
 def spawn(key, script):
-    launch = Launch(["/bin/sh", "-c", script], dict(os.environ), str(place), null, {"out": null}, {})
+    launch = Launch(["/bin/sh", "-c", script], dict(os.environ), str(place), null, {"out": null})
     reaper.spawn(AttemptKey(*key), launch)
+def done(key):
+    reaper.forget(AttemptKey(*key))
+    reaper.give(AttemptKey(*key))
 def alone():
     return processes.has_no_child_but(nursery.pids())
 def until(condition):
@@ -313,7 +321,8 @@ def test_orphans_are_adopted_counted_and_buried(adopting, tmp_path):
         "spawn((1, 1), f'(setsid {spin} &) ; while [ ! -e spun ]; do sleep 0.01; done')\n"
         "reaper.wait((1, 1))\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
-        "assert reaper.forget((1, 1)).cpu_seconds >= 0.4\n"
+        "assert reaper._accounts[(1, 1)].usage.cpu_seconds >= 0.4\n"
+        "done((1, 1))\n"
         "assert alone()\n",
         tmp_path,
     )
@@ -328,10 +337,11 @@ def test_a_clean_environment_and_a_session_of_its_own_do_not_hide(adopting, tmp_
         "reaper.measure()\n"
         "reaper.wait((1, 1))\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
-        "reaper.forget((1, 1))\n"
+        "done((1, 1))\n"
         "(place / 'end').touch()\n"
         "reaper.wait((2, 1))\n"
         "assert reaper.clear((2, 1), lambda: False)\n"
+        "done((2, 1))\n"
         "assert alone()\n",
         tmp_path,
     )
@@ -361,7 +371,7 @@ def test_a_tree_that_forks_all_the_time_is_killed(adopting):
         "assert reaper.wait((1, 1)) == -9\n"
         "end = time.monotonic() + 60\n"
         "assert reaper.clear((1, 1), lambda: time.monotonic() > end)\n"
-        "reaper.forget((1, 1))\n"
+        "done((1, 1))\n"
         "assert alone()\n"
     )
 
@@ -380,7 +390,7 @@ def test_a_payload_that_kills_its_warden_leaves_nothing_and_charges_no_other(ado
         "assert reaper.wait((1, 1)) == (7 if sys.argv[2] == 'confined' else None)\n"
         "assert set(reaper.measure()) == {(1, 1), (2, 1)}\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
-        "reaper.forget((1, 1))\n"
+        "done((1, 1))\n"
         "assert len(reaper._members((2, 1))) == 1\n"
         "assert reaper.measure()[2, 1].max_rss_mb < 5\n"
         "assert processes.has_no_child_but(reaper._own())\n"
@@ -431,25 +441,29 @@ def test_nothing_is_left_at_the_very_end(adopting):
 
 
 def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
-    own, other, outbox = tmp_path / "work" / "1.1", tmp_path / "work" / "2.1", tmp_path / "outbox"
-    for place in (own, other, outbox):
+    work, other, outbox = tmp_path / "work", tmp_path / "work" / "2.1", tmp_path / "outbox"
+    for place in (other, outbox):
         place.mkdir(parents=True)
         (place / "result").write_text(place.name)
-    nursery = Nursery(str(own.parent), str(outbox))
+    nursery = Nursery(str(work), str(outbox))
     reaper = Reaper(nursery)
-    look = f"ls {tmp_path}/work {outbox} /proc/1/fd/*; df -m /dev/shm | tail -1"
+    own = Path(reaper.take(KEY, NO_FRAME), "1.1")
+    own.mkdir()
+    (own / "result").write_text("1.1")
+    look = f"ls {tmp_path}/work {own.parent} {outbox} /proc/1/fd/*; df -m /dev/shm | tail -1"
     script = f"cat result; {look}; touch made /dev/shm/stray-{LONG}"
     with (tmp_path / "out").open("wb") as out:
         reaper.spawn(
             KEY,
             Launch(
-                ["/bin/sh", "-c", script], dict(os.environ), str(own), null, {"out": out.fileno()}, {},
+                ["/bin/sh", "-c", script], dict(os.environ), str(own), null, {"out": out.fileno()},
                 shm_mb=7,
             ),
         )  # fmt: skip
     confined = reaper._wardens[KEY].confined
     reaper.wait(KEY)
     reaper.clear(KEY, lambda: False)
+    reaper.give(KEY)
     nursery.close()
     if not confined:
         pytest.skip("payloads have no namespaces here")
@@ -465,13 +479,14 @@ def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory to work in")
 def test_a_pilot_may_work_in_memory(null):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-        home = Path(place, "work", "1.1")
-        home.mkdir(parents=True)
-        (home / "input").write_text("there")
-        nursery = Nursery(str(home.parent))
+        nursery = Nursery(place)
         reaper = Reaper(nursery)
-        reaper.spawn(KEY, Launch(["/bin/cp", "input", "result"], {}, str(home), null, {"out": null}, {}))
+        home = Path(reaper.take(KEY, NO_FRAME), "1.1")
+        home.mkdir()
+        (home / "input").write_text("there")
+        reaper.spawn(KEY, Launch(["/bin/cp", "input", "result"], {}, str(home), null, {"out": null}))
         assert reaper.wait(KEY) == 0
         reaper.clear(KEY, lambda: False)
+        reaper.give(KEY)
         nursery.close()
         assert (home / "result").read_text() == "there"

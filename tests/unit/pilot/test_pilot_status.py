@@ -72,7 +72,7 @@ def world(make_context, tmp_path, monkeypatch, outbox, clock):
         bench = SimpleNamespace(pilot=context, outbox=outbox)
         promises = Promises()
         slot = Slot(cores=4, memory_mb=0, jobs_at_once=4)
-        roster = Roster(slot, bench, on_change=lambda: None, promises=promises)
+        roster = Roster(slot, bench, on_change=lambda _: None, promises=promises)
         writer = StatusWriter(context, roster, promises)
         return SimpleNamespace(writer=writer, roster=roster, ghosts=ghosts, directory=directory)
 

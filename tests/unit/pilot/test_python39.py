@@ -242,8 +242,8 @@ class Session:
     def report(self, client, records):
         sent.extend(records)
         return {"results": [{"id": r["id"], "attempt": r["attempt"], "accepted": True} for r in records]}
-for run in (outbox.run_uploads, outbox.run_reports):
-    threading.Thread(target=run, args=(Session(),)).start()
+threading.Thread(target=outbox.run_uploads, args=(Session(),)).start()
+threading.Thread(target=outbox.run_reports, args=(Session(), lambda: None)).start()
 outbox.wait_empty(60)
 outbox.close()
 print(json.dumps(sent))

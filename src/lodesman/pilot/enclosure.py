@@ -1,0 +1,269 @@
+"""What happens in a warden: it starts payloads, one after the other, answers for them, and clears up after each."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+from lodesman import kernel
+from lodesman.pilot.warden import (
+    END,
+    INT,
+    NEVER_RAN,
+    READY,
+    RUNS,
+    Frame,
+    Launch,
+    receive_launch,
+    send_launch,
+)
+
+# What a shell says of a program that cannot be executed, or is not there.
+_EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPERM: 126, errno.ENOEXEC: 126}
+_CANNOT = 'echo "$0: $1" >&2; exit "$2"'  # $0 is the program, then the fault and the code
+_OOM_SCORE = 300  # memory that runs out is taken from payloads first
+_SHM = "/dev/shm"  # noqa: S108
+_PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
+# What Grid Engine sends to all processes of a job before it ends or stops them: where the pilot ignores it, its payloads do.
+_NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Kept(NamedTuple):
+    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, and
+    whether it is the first process of a PID namespace.
+    """
+
+    hidden: Sequence[str]
+    name: str
+    confined: bool
+
+
+def serve(channel: socket.socket, kept: Kept) -> NoReturn:
+    """Be the warden on this channel; a confined one until the pilot closes it, others for one payload."""
+    try:
+        enclosure = _Enclosure(kept)
+        score = kernel.OomScore()
+        score.change(_OOM_SCORE)
+        _rehearse()
+        while (received := receive_launch(channel)) is not None:
+            payload, answer = enclosure.start(*received)
+            score.change(0)
+            channel.sendall(INT.pack(answer))
+            if not payload:
+                break
+            _follow(channel, payload, confined=kept.confined)
+            if not kept.confined:
+                break
+            enclosure.clear()
+            score.change(_OOM_SCORE)
+            channel.sendall(READY)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _follow(channel: socket.socket, payload: int, *, confined: bool) -> None:
+    """Wait until all of a payload's processes are gone. Its end is answered at once, and again if more was left then."""
+    status, cpu_seconds, answered = None, 0.0, False
+    while True:
+        try:
+            pid, how, used = os.wait4(-1, 0 if status is None or answered else os.WNOHANG)
+        except ChildProcessError:
+            channel.sendall(END.pack(status or 0, cpu_seconds, True))
+            return
+        if not pid:
+            answered = True
+            with contextlib.suppress(OSError):
+                channel.sendall(END.pack(status or 0, cpu_seconds, False))
+            continue
+        cpu_seconds += used.ru_utime + used.ru_stime
+        if pid == payload:
+            status = how
+            if confined:
+                _kill_all()
+
+
+class _Enclosure:
+    """The namespaces of a warden, and what it does in them."""
+
+    def __init__(self, kept: Kept) -> None:
+        """Raises OSError."""
+        self._confined = kept.confined
+        self._limited = False
+        self._folder = self._home = ""
+        self._memory: _SharedMemory | None = None
+        if self._confined:
+            self._hide(kept)
+            signal.signal(signal.SIGTERM, _kill_all)
+        else:
+            kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
+        os.setsid()
+
+    def _hide(self, kept: Kept) -> None:
+        """Show no other folder of the pilot than the warden's own, and nothing can be written beside it."""
+        own = -1
+        if kept.hidden:
+            self._folder = os.path.join(kept.hidden[0], kept.name)  # noqa: PTH118
+            own = os.open(self._folder, os.O_PATH)
+        hide(kept.hidden)
+        if own >= 0:
+            _show(own, self._folder)
+        for place in kept.hidden:
+            kernel.mount("none", place, flags=_PLAIN | kernel.REMOUNT | kernel.READ_ONLY)
+
+    def start(self, request: Mapping[str, Any], streams: Sequence[int]) -> tuple[int, int]:
+        """Start a payload: its pid, 0 if there is none, and what the pilot is answered."""
+        try:
+            self._home = request["directory"]
+            if self._confined:  # by now the pilot is the parent
+                kernel.set_attribute(kernel.PDEATHSIG, signal.SIGKILL)
+                if self._memory is None or not self._memory.serves(self._home, request["shm_mb"]):
+                    self._memory = _SharedMemory(self._home, request["shm_mb"])
+            os.chdir(self._home)
+            if not self._limited:
+                _set_limits(Frame(*request["frame"]), confined=self._confined)
+                self._limited = True
+            payload = _start(request, streams)
+            return payload, RUNS if kernel.has_executed(payload) else NEVER_RAN
+        except (OSError, ValueError) as fault:
+            return 0, getattr(fault, "errno", 0) or errno.EINVAL
+
+    def clear(self) -> None:
+        """Remove what a payload may have left in the namespaces. Raises OSError if something stays: the warden ends then."""
+        os.chdir("/")
+        if self._folder and set(os.listdir(self._folder)) - {os.path.basename(self._home)}:  # noqa: PTH119
+            raise OSError(errno.ENOTEMPTY, "a payload has left files beside its folder")
+        if self._memory is not None and self._memory.clear():
+            self._memory = None
+        kernel.separate_ipc()
+
+
+class _SharedMemory:
+    """A /dev/shm that ends with its payloads. One that was not used serves the next payload, too."""
+
+    def __init__(self, home: str, size_mb: int) -> None:
+        """Raises OSError."""
+        self._size_mb = size_mb
+        # Pilots may also work in memory.
+        self._home = home if home.startswith(f"{_SHM}/") else ""
+        self._is_there = os.path.isdir(_SHM)  # noqa: PTH112
+        if not self._is_there:
+            return
+        own = os.open(home, os.O_PATH) if self._home else -1
+        size = f",size={size_mb}m" if size_mb else ""
+        kernel.mount("none", _SHM, "tmpfs", flags=_PLAIN, data=f"mode=1777{size}")
+        if self._home:
+            _show(own, home)
+        self._mode = os.stat(_SHM).st_mode  # noqa: PTH116
+        # A payload of root can mount what it likes.
+        self._mounts = _mounts() if os.geteuid() == 0 else ""
+
+    def serves(self, home: str, size_mb: int) -> bool:
+        """Whether a payload with that folder can have it."""
+        return self._size_mb == size_mb and home == (self._home or home)
+
+    def clear(self) -> bool:
+        """Look after a payload; whether it is gone now. Raises OSError if the payload has changed the mounts."""
+        if not self._is_there:
+            return False
+        if self._mounts and _mounts() != self._mounts:
+            raise OSError(errno.EBUSY, "a payload has changed the mounts")
+        is_used = os.stat(_SHM).st_mode != self._mode or os.listdir(_SHM)  # noqa: PTH116
+        if not (is_used or self._home):
+            return False
+        kernel.unmount(_SHM)
+        return True
+
+
+def hide(hidden: Sequence[str]) -> None:
+    """Show a confined payload no process but its own, and nothing in `hidden`. Raises OSError."""
+    kernel.mount_proc()
+    for place in hidden:
+        kernel.mount("none", place, "tmpfs", flags=_PLAIN, data="size=1m,mode=700")
+
+
+def _show(own: int, folder: str) -> None:
+    """Show at `folder` what this descriptor, which is closed, is of. Raises OSError."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    kernel.bind(f"/proc/self/fd/{own}", folder)
+    os.close(own)
+
+
+def _mounts() -> str:
+    return kernel.read_file("/proc/self/mountinfo").decode("ascii", "surrogateescape")
+
+
+def _rehearse() -> None:
+    """Do once what the start of a payload does: memory that a forked process writes first is copied, which takes longer."""
+    near, far = socket.socketpair()
+    with near, far:
+        frame = Frame(((resource.RLIMIT_CORE, (0, 0)),))
+        send_launch(near, vars(Launch(["/"], {"PATH": "/"}, "/", 0, {}, frame)), [0, 1, 2])
+        request, streams = receive_launch(far) or ({}, [])
+    _set_limits(Frame(*request["frame"]), confined=True)
+    with contextlib.suppress(OSError):
+        kernel.bind("/", "")
+    with contextlib.suppress(OSError):  # a folder is no program
+        _spawn(request["argv"], request["environment"], streams)
+    for descriptor in streams:
+        os.close(descriptor)
+
+
+def _kill_all(*_: object) -> None:
+    """As the first process of a PID namespace: kill all others in it. They are waited for, so that their time counts."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
+    """Start the payload, which inherits the folder and the limits of this process; returns its pid.
+
+    It is no fork, whose memory would have to be given back before its program runs. Raises OSError, ValueError.
+    """
+    argv, environment = request["argv"], request["environment"]
+    try:
+        return _spawn(argv, environment, streams)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:  # a script that names no interpreter
+            argv = ["/bin/sh", *argv]
+        elif error.errno in _EXIT_OF:
+            argv = ["/bin/sh", "-c", _CANNOT, argv[0], str(error.strerror), str(_EXIT_OF[error.errno])]
+        else:
+            raise
+        return _spawn(argv, environment, streams)
+    finally:
+        for descriptor in streams:
+            os.close(descriptor)
+
+
+def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, descriptor, standard) for standard, descriptor in enumerate(streams)]
+    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setpgroup=0, setsigdef=_ignored())
+
+
+@lru_cache(maxsize=1)
+def _ignored() -> frozenset[int]:
+    """The signals that a payload shall not ignore though its warden does; it takes none of its handlers along."""
+    found = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
+    return frozenset(found - set(_NOTICES))
+
+
+def _set_limits(frame: Frame, *, confined: bool) -> None:
+    """Set the kernel's limits; where the site has a stricter one, that stays."""
+    limits = {number: (soft, hard) for number, (soft, hard) in frame.limits}
+    if frame.processes:
+        # The kernel counts the threads of an account: with a user namespace only the payload's own.
+        most = frame.processes + (0 if confined and os.getuid() else kernel.threads())
+        limits[resource.RLIMIT_NPROC] = (most, most)
+    for number, wanted in limits.items():
+        there = resource.getrlimit(number)
+        # -1 is no limit; a soft limit is never above the hard one.
+        soft, hard = (min(one, now) if now >= 0 else one for one, now in zip(wanted, there))
+        resource.setrlimit(number, (min(soft, hard), hard))

@@ -1,0 +1,186 @@
+"""The *nursery* is forked from the pilot before its threads and its secrets, and makes wardens.
+
+Each is made before it is needed: with its mounts, and after it has done once what the start of a payload does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import NoReturn
+
+from lodesman import kernel
+from lodesman.pilot import enclosure
+from lodesman.pilot.warden import BORN, NO_FRAME, Frame, Warden
+
+_LONGEST_NAME = 64
+
+
+class Nursery:
+    """The pilot's side of it: the wardens that have no payload. Used with one lock."""
+
+    def __init__(self, work: str = "", outbox: str = "") -> None:
+        """Folders, there already, that confined payloads find empty; in `work` each warden has a folder that its payloads
+        see. '': nothing is hidden.
+        """
+        self._work = work
+        self._hidden = [place for place in (work, outbox) if place]
+        self.pid = 0
+        self._channel: socket.socket | None = None
+        self._coming: tuple[socket.socket, str] | None = None
+        self._spare: Warden | None = None
+        self._idle: list[Warden] = []
+        self._leaving: set[int] = set()
+        self._made = 0
+
+    def open(self) -> socket.socket:
+        """Fork the nursery; returns the channel to it."""
+        near, far = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            near.close()
+            _make_wardens(far, self._hidden)
+        far.close()
+        self._channel = near
+        return near
+
+    def close(self) -> None:
+        """End the nursery and the wardens that have no payload."""
+        coming = self._coming[0] if self._coming else None
+        for channel in (self._channel, coming, self._spare, *self._idle):
+            if channel is not None:
+                channel.close()
+        if self.pid:
+            os.waitpid(self.pid, 0)
+
+    def pids(self) -> set[int]:
+        """The processes that it has made and that have no payload."""
+        with contextlib.suppress(OSError):
+            self._settle()
+        self._bury()
+        spare = [self._spare.pid] if self._spare else []
+        return {self.pid, *spare, *self._leaving, *(warden.pid for warden in self._idle)}
+
+    def take(self, frame: Frame = NO_FRAME) -> Warden:
+        """A warden for a payload with that frame; `order` the next one when the payload runs. Raises OSError."""
+        while fitting := [warden for warden in self._idle if warden.frame in (frame, None)]:
+            warden = fitting[-1]
+            self._idle.remove(warden)
+            if warden.is_ready():
+                return warden
+            self._retire(warden)
+        if self._idle:  # the slot is the same: one more would be one too many
+            self._retire(self._idle.pop(0))
+        self._bury()
+        if self._spare is None and self._coming is None:
+            self.order()
+        self._settle()
+        spare, self._spare = self._spare, None
+        if spare is None:
+            raise OSError(errno.EAGAIN, "no warden could be made for the payload")
+        return spare
+
+    def give(self, warden: Warden) -> None:
+        """Take back a warden whose payload is gone."""
+        if warden.confined:
+            self._idle.append(warden)
+        else:
+            self._retire(warden)
+
+    def order(self) -> None:
+        """Have one more warden made, if none is ready. Raises OSError."""
+        if self._spare is not None or self._coming is not None:
+            return
+        channel, folder = self._channel or self.open(), self._new_folder()
+        near, far = socket.socketpair()
+        self._coming = near, folder
+        with far:
+            socket.send_fds(channel, [os.path.basename(folder).encode() or b"."], [far.fileno()])  # noqa: PTH119
+
+    def _new_folder(self) -> str:
+        """Raises OSError."""
+        if not self._work:
+            return ""
+        self._made += 1
+        folder = os.path.join(self._work, f"w{self._made}")  # noqa: PTH118
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        return folder
+
+    def _settle(self) -> None:
+        """Wait for the warden that was ordered. Raises OSError."""
+        if self._coming is not None:
+            coming, self._coming = self._coming, None
+            self._spare = Warden(*coming)
+
+    def _retire(self, warden: Warden) -> None:
+        warden.close()
+        self._leaving.add(warden.pid)
+        with contextlib.suppress(OSError):  # the rest goes with the pilot's folder
+            os.rmdir(warden.folder)  # noqa: PTH106
+
+    def _bury(self) -> None:
+        for pid in list(self._leaving):
+            with contextlib.suppress(ChildProcessError):
+                if not os.waitpid(pid, os.WNOHANG)[0]:
+                    continue
+            self._leaving.discard(pid)
+
+
+# --- in the nursery ---------------------------------------------------------------------------------------
+
+
+def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
+    """Make a warden for each channel that comes, until the pilot is gone."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        confined = _can_confine(hidden)
+        while True:
+            name, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_NAME, 1)
+            if not name:
+                os._exit(0)
+            os.set_inheritable(descriptors[0], False)
+            with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
+                kept = enclosure.Kept(hidden, name.decode(), confined)
+                _make_warden(channel, own, kept)
+    finally:
+        os._exit(1)
+
+
+def _can_confine(hidden: Sequence[str]) -> bool:
+    """Whether payloads can have namespaces of their own: one process tries it."""
+    first = os.fork()
+    if first:
+        return os.waitpid(first, 0)[1] == 0
+    try:
+        kernel.separate()
+        second = os.fork()
+        if second:
+            os._exit(os.waitpid(second, 0)[1] != 0)
+        enclosure.hide(hidden)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _make_warden(nursery: socket.socket, own: socket.socket, kept: enclosure.Kept) -> None:
+    """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the parent of the warden."""
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        own.sendall(b".")  # the warden is a child of the pilot now
+        return
+    try:
+        nursery.close()
+        if kept.confined:
+            kernel.separate()
+        pid = os.fork()
+        if not pid:
+            enclosure.serve(own, kept)
+        own.sendall(BORN.pack(pid, kept.confined))
+    finally:
+        os._exit(0)

@@ -1,0 +1,32 @@
+"""Threads that stay: to start one takes longer than to run a short payload."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Callable
+
+
+class PayloadThreads:
+    """Runs each call on a thread of its own; threads whose calls have returned take the next ones."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = 0
+
+    def run(self, name: str, call: Callable[[], None]) -> None:
+        """Begin the call at once. What it raises ends its thread (`threading.excepthook`)."""
+        with self._lock:
+            is_new = self._free == 0
+            self._free -= 0 if is_new else 1
+        self._calls.put((name, call))
+        if is_new:
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            threading.current_thread().name, call = self._calls.get()
+            call()
+            with self._lock:
+                self._free += 1
