@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -158,7 +159,8 @@ class Fake:
                 cores -= job["spec"]["cores"]
                 chosen.append(job)
                 self.queue.remove(job)
-        return chosen
+        ahead, self.queue[: body["ahead"]] = self.queue[: body["ahead"]], []
+        return chosen + ahead
 
     def report(self, body: dict[str, Any]) -> dict[str, Any]:
         results = []
@@ -166,6 +168,8 @@ class Fake:
             for report in body["reports"]:
                 self.reports.append(report)
                 key = (report["id"], report["attempt"])
+                if content := (report["output"] or {}).pop("content", None):
+                    self.outputs[key] = base64.b64decode(content)
                 self.accepted[(*key, report["state"])] += 1
                 results.append({"id": key[0], "attempt": key[1], "accepted": True})
             self.changed.notify_all()
