@@ -36,6 +36,8 @@ from lodesman.pilot.session import ServerSession
 from lodesman.pilot.slots import Allowance, Promises
 from lodesman.pilot.threads import PayloadThreads
 
+# Processes are not looked for while no payload has run for this time.
+_TOO_SHORT_S = 0.25
 # The rate of payloads is counted anew after this time.
 _COUNTED_FOR_S = 0.05
 
@@ -247,7 +249,7 @@ class Roster:
                 late.append(job)
             elif self._may_start(job):
                 payload = self._running[job.key] = PayloadRun(job, self._context)
-                if after is not None and after.leaves_nothing and after.next is None:
+                if after is not None and after.leaves_nothing and not (after.next or job.inputs):
                     after.next = payload  # a thread that goes on is sooner there than one that is woken
                 else:
                     self._threads.run(str(job.key), partial(self._run, payload))
@@ -343,6 +345,9 @@ class Watch:
             # A payload that starts later is checked the usual time after its start.
             self._next = now + self._context.options.watch_s
             return self._next
+        longest = max(0.0 if one.began is None else now - one.began for one in payloads)
+        if now >= self._next and longest < _TOO_SHORT_S:
+            self._next = now + _TOO_SHORT_S
         if now >= self._next:
             used, usual_s = self._reaper.measure(), self._context.options.watch_s
             waits = [usual_s]

@@ -33,7 +33,7 @@ class Puppet:
         self.usage = PayloadUsage()
         self.stops: list[tuple[Stop, float]] = []
         self.kill_at: float | None = None
-        self.began = 0.0
+        self.began = -1.0
         self.tail: str | None = "text"
         self.delivered: Any = ()
         self.over = PayloadUsage(0, 0, 0, 0)
@@ -709,6 +709,16 @@ def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
     assert puppet.usage.cpu_seconds == 3.0
     watch.tick([puppet], 1.0)
     assert eye.looks == 2
+
+
+def test_processes_of_payloads_that_have_just_begun_are_not_looked_for(watch, eye, make_job):
+    young, other = Puppet(make_job(1)), Puppet(make_job(2))
+    young.began, other.began = 4.9, None
+    assert watch.tick([young, other], 5.0) == 5.25
+    assert eye.looks == 0
+    other.began = 4.5
+    watch.tick([young, other], 5.25)
+    assert eye.looks == 1
 
 
 def test_limits_are_held(watch, make_job, lines):
