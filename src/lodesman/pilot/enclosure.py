@@ -170,7 +170,7 @@ class _SharedMemory:
         return self._size_mb == size_mb and home == (self._home or home)
 
     def clear(self) -> bool:
-        """Look after a payload; whether it is gone now. Raises OSError if the payload has changed the mounts."""
+        """Clear up after a payload; whether it is gone now. Raises OSError if the payload has changed the mounts."""
         if not self._is_there:
             return False
         if self._mounts and _mounts() != self._mounts:

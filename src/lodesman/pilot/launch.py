@@ -141,7 +141,7 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
 
 @lru_cache(maxsize=100)
 def _find_absolute(name: str) -> str:
-    """Found once, it is not looked for again: the warden says it if it has gone."""
+    """Found once, it is not searched again: the warden says it if it has gone."""
     if shutil.which(name) is None:
         raise _not_found(name)
     return name

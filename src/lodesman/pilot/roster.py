@@ -225,7 +225,7 @@ class Roster:
             self.report_unstarted(job.key, protocol.RETURNED, message)
 
     def _cut(self, count: int) -> list[protocol.AssignedJob]:
-        """Take all but the first so many jobs from the backlog; with the lock held."""
+        """Take all but the first `count` jobs from the backlog; with the lock held."""
         cut, self._backlog = self._backlog[count:], self._backlog[:count]
         for job in cut:
             del self._came[job.key]
@@ -240,7 +240,7 @@ class Roster:
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
         """Start what fits, in order; with the lock held. Returns what there is no time for. `after`: the payload that has
-        ended just now, if nothing else is new: then only the next jobs are looked at.
+        ended just now, if nothing else is new: then only the next jobs are examined.
         """
         late = self._take_late() if after is None else []
         while self._backlog:
