@@ -19,8 +19,8 @@ from lodesman.pilot.warden import (
     NEVER_RAN,
     READY,
     RUNS,
-    Frame,
     Launch,
+    WardenFrame,
     receive_launch,
     send_launch,
 )
@@ -35,7 +35,7 @@ _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
-class Kept(NamedTuple):
+class Recipe(NamedTuple):
     """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, and
     whether it is the first process of a PID namespace.
     """
@@ -45,10 +45,10 @@ class Kept(NamedTuple):
     confined: bool
 
 
-def serve(channel: socket.socket, kept: Kept) -> NoReturn:
+def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
     """Be the warden on this channel; a confined one until the pilot closes it, others for one payload."""
     try:
-        enclosure = _Enclosure(kept)
+        enclosure = _Enclosure(recipe)
         score = kernel.OomScore()
         score.change(_OOM_SCORE)
         _rehearse()
@@ -58,8 +58,8 @@ def serve(channel: socket.socket, kept: Kept) -> NoReturn:
             channel.sendall(INT.pack(answer))
             if not payload:
                 break
-            _follow(channel, payload, confined=kept.confined)
-            if not kept.confined:
+            _follow(channel, payload, confined=recipe.confined)
+            if not recipe.confined:
                 break
             enclosure.clear()
             score.change(_OOM_SCORE)
@@ -93,29 +93,29 @@ def _follow(channel: socket.socket, payload: int, *, confined: bool) -> None:
 class _Enclosure:
     """The namespaces of a warden, and what it does in them."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         """Raises OSError."""
-        self._confined = kept.confined
+        self._confined = recipe.confined
         self._limited = False
         self._folder = self._home = ""
         self._memory: _SharedMemory | None = None
         if self._confined:
-            self._hide(kept)
+            self._hide(recipe)
             signal.signal(signal.SIGTERM, _kill_all)
         else:
             kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
         os.setsid()
 
-    def _hide(self, kept: Kept) -> None:
+    def _hide(self, recipe: Recipe) -> None:
         """Show no other folder of the pilot than the warden's own, and nothing can be written beside it."""
         own = -1
-        if kept.hidden:
-            self._folder = os.path.join(kept.hidden[0], kept.name)  # noqa: PTH118
+        if recipe.hidden:
+            self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
             own = os.open(self._folder, os.O_PATH)
-        hide(kept.hidden)
+        hide(recipe.hidden)
         if own >= 0:
             _show(own, self._folder)
-        for place in kept.hidden:
+        for place in recipe.hidden:
             kernel.mount("none", place, flags=_PLAIN | kernel.REMOUNT | kernel.READ_ONLY)
 
     def start(self, request: Mapping[str, Any], streams: Sequence[int]) -> tuple[int, int]:
@@ -128,7 +128,7 @@ class _Enclosure:
                     self._memory = _SharedMemory(self._home, request["shm_mb"])
             os.chdir(self._home)
             if not self._limited:
-                _set_limits(Frame(*request["frame"]), confined=self._confined)
+                _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
                 self._limited = True
             payload = _start(request, streams)
             return payload, RUNS if kernel.has_executed(payload) else NEVER_RAN
@@ -204,10 +204,10 @@ def _rehearse() -> None:
     """Do once what the start of a payload does: memory that a forked process writes first is copied, which takes longer."""
     near, far = socket.socketpair()
     with near, far:
-        frame = Frame(((resource.RLIMIT_CORE, (0, 0)),))
+        frame = WardenFrame(((resource.RLIMIT_CORE, (0, 0)),))
         send_launch(near, vars(Launch(["/"], {"PATH": "/"}, "/", 0, {}, frame)), [0, 1, 2])
         request, streams = receive_launch(far) or ({}, [])
-    _set_limits(Frame(*request["frame"]), confined=True)
+    _set_limits(WardenFrame(*request["frame"]), confined=True)
     with contextlib.suppress(OSError):
         kernel.bind("/", "")
     with contextlib.suppress(OSError):  # a folder is no program
@@ -255,7 +255,7 @@ def _ignored() -> frozenset[int]:
     return frozenset(found - set(_NOTICES))
 
 
-def _set_limits(frame: Frame, *, confined: bool) -> None:
+def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
     """Set the kernel's limits; where the site has a stricter one, that stays."""
     limits = {number: (soft, hard) for number, (soft, hard) in frame.limits}
     if frame.processes:

@@ -23,7 +23,7 @@ from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.processes import MARK, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
-from lodesman.pilot.warden import Frame, Launch
+from lodesman.pilot.warden import Launch, WardenFrame
 
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
@@ -53,9 +53,9 @@ class NotStarted(LodesmanError, code="not-started"):
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def frame_of(job: AssignedJob) -> Frame:
+def frame_of(job: AssignedJob) -> WardenFrame:
     """What the kernel holds each process of the job to."""
-    return Frame(tuple(_kernel_limits(job.limits).items()), _PROCESSES * (1 + job.cores))
+    return WardenFrame(tuple(_kernel_limits(job.limits).items()), _PROCESSES * (1 + job.cores))
 
 
 def prepare(

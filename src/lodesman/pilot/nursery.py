@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from lodesman import kernel
 from lodesman.pilot import enclosure
-from lodesman.pilot.warden import BORN, NO_FRAME, Frame, Warden
+from lodesman.pilot.warden import BORN, NO_FRAME, Warden, WardenFrame
 
 _LONGEST_NAME = 64
 
@@ -65,7 +65,7 @@ class Nursery:
         spare = [self._spare.pid] if self._spare else []
         return {self.pid, *spare, *self._leaving, *(warden.pid for warden in self._idle)}
 
-    def take(self, frame: Frame = NO_FRAME) -> Warden:
+    def take(self, frame: WardenFrame = NO_FRAME) -> Warden:
         """A warden for a payload with that frame; `order` the next one when the payload runs. Raises OSError."""
         while fitting := [warden for warden in self._idle if warden.frame in (frame, None)]:
             warden = fitting[-1]
@@ -145,8 +145,8 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
                 os._exit(0)
             os.set_inheritable(descriptors[0], False)
             with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
-                kept = enclosure.Kept(hidden, name.decode(), confined)
-                _make_warden(channel, own, kept)
+                recipe = enclosure.Recipe(hidden, name.decode(), confined)
+                _make_warden(channel, own, recipe)
     finally:
         os._exit(1)
 
@@ -167,7 +167,7 @@ def _can_confine(hidden: Sequence[str]) -> bool:
         os._exit(1)
 
 
-def _make_warden(nursery: socket.socket, own: socket.socket, kept: enclosure.Kept) -> None:
+def _make_warden(nursery: socket.socket, own: socket.socket, recipe: enclosure.Recipe) -> None:
     """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the parent of the warden."""
     between = os.fork()
     if between:
@@ -176,11 +176,11 @@ def _make_warden(nursery: socket.socket, own: socket.socket, kept: enclosure.Kep
         return
     try:
         nursery.close()
-        if kept.confined:
+        if recipe.confined:
             kernel.separate()
         pid = os.fork()
         if not pid:
-            enclosure.serve(own, kept)
-        own.sendall(BORN.pack(pid, kept.confined))
+            enclosure.serve(own, recipe)
+        own.sendall(BORN.pack(pid, recipe.confined))
     finally:
         os._exit(0)

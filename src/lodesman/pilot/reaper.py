@@ -17,7 +17,7 @@ from lodesman.pilot import processes
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
-from lodesman.pilot.warden import End, Frame, Launch, NeverStarted, Warden
+from lodesman.pilot.warden import End, Launch, NeverStarted, Warden, WardenFrame
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
 _FREEZE_SCANS = 50
@@ -38,7 +38,7 @@ class Reaper:
         with contextlib.suppress(OSError):  # the first payload will notice
             nursery.order()
 
-    def take(self, key: AttemptKey, frame: Frame) -> str:
+    def take(self, key: AttemptKey, frame: WardenFrame) -> str:
         """Give a payload its warden; returns the folder for what belongs to it, '' for any. Raises NodeFault."""
         with self._lock:
             try:

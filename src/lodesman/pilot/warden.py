@@ -42,7 +42,7 @@ class NeverStarted(Exception):
     """The payload's process ended, or its warden did, before the payload's program ran."""
 
 
-class Frame(NamedTuple):
+class WardenFrame(NamedTuple):
     """What a warden keeps from one payload to the next: soft and hard limits of the kernel by their numbers (`resource`),
     and the most processes that there may be (0: no limit).
     """
@@ -51,7 +51,7 @@ class Frame(NamedTuple):
     processes: int = 0
 
 
-NO_FRAME = Frame()
+NO_FRAME = WardenFrame()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Launch:
     directory: str
     stdin: int
     outputs: Mapping[str, int]
-    frame: Frame = NO_FRAME
+    frame: WardenFrame = NO_FRAME
     shm_mb: int = 0
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Warden:
         self._killed_at: float | None = None
         self._is_new = True
         self.folder = folder
-        self.frame: Frame | None = None
+        self.frame: WardenFrame | None = None
         self.earlier_seconds = 0.0  # the CPU time of the payloads that it had
         try:
             answer = channel.recv(BORN.size)

@@ -20,7 +20,7 @@ from lodesman.pilot import processes, warden
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import NodeFault, Reaper
-from lodesman.pilot.warden import NO_FRAME, Frame, Launch, NeverStarted
+from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted, WardenFrame
 
 KEY, OTHER = AttemptKey(1, 1), AttemptKey(2, 1)
 LONG = f"{10**6 + os.getpid()}"
@@ -62,7 +62,7 @@ def spawn(reaper, null, tmp_path):
     def start(script: str, key=KEY, **more) -> None:
         argv = ["/bin/sh", "-c", script]
         environment = {"PATH": os.environ["PATH"]}
-        frame = Frame(tuple(more.pop("limits", {}).items()), more.pop("processes", 0))
+        frame = WardenFrame(tuple(more.pop("limits", {}).items()), more.pop("processes", 0))
         reaper.spawn(key, Launch(argv, environment, str(tmp_path), null, {"out": null}, frame, **more))
 
     return start
