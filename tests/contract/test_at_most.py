@@ -151,6 +151,48 @@ def test_claims_that_wait_are_served_as_jobs_end_and_no_more_of_them(house):
     assert taken(house) == {1: 2}
 
 
+@pytest.mark.parametrize(("count", "ahead"), [(1, 9), (0, 9), (2, 9), (9, 9)])
+def test_jobs_ahead_are_taken(house, count, ahead):
+    first = submit(house, 9, 2)
+    pilot, other = house.pilot(), house.pilot("S2")
+    claimed = house.claim(pilot, count, ahead=ahead, subtracts=True)
+    assert ([one.job_id for one in claimed], taken(house)) == ([first, first + 1], {1: 2})
+    assert house.claim(other, 8, ahead=9, subtracts=True) == []
+    house.report(pilot, claimed[0])
+    assert [one.job_id for one in house.claim(other, 0, ahead=9, subtracts=True)] == [first + 2]
+    assert taken(house) == {1: 2}
+
+
+def test_a_job_ahead_that_is_given_back_lets_the_next_start(house):
+    first = submit(house, 9, 2)
+    pilot, answers = house.pilot(), []
+    claimed = house.claim(pilot, 1, ahead=9, subtracts=True)
+    wait(house, answers, "S2")
+    assert answers == []
+    house.report(pilot, claimed[1], "Released", cause="returned")
+    assert ([[one.job_id for one in claim] for claim in answers], taken(house)) == ([[first + 1]], {1: 2})
+
+
+def test_a_job_ahead_that_is_killed_counts_until_it_is_given_back(house):
+    first = submit(house, 9, 2)
+    pilot = house.pilot()
+    claimed = house.claim(pilot, 1, ahead=9, subtracts=True)
+    house.control("kill", first + 1)
+    assert (house.claim(house.pilot("S2"), 8), taken(house)) == ([], {1: 2})
+    house.report(pilot, claimed[1], "Released", cause="returned")
+    assert (house.state(first + 1), taken(house)) == ("Killed", {1: 1})
+    assert [one.job_id for one in house.claim(house.pilot("S2"), 8)] == [first + 2]
+
+
+def test_jobs_ahead_of_a_lost_pilot_are_free_for_others(house):
+    first = submit(house, 9, 2)
+    pilot = house.pilot()
+    house.claim(pilot, 1, ahead=9, subtracts=True)
+    house.end_pilot(pilot)
+    assert taken(house) == {}
+    assert [one.job_id for one in house.claim(house.pilot(), 8)] == [first, first + 1]
+
+
 def test_a_submission_wakes_as_many_waiting_claims_as_may_start(house):
     answers = []
     for n in range(32):
@@ -217,7 +259,7 @@ def test_the_database_says_which_submissions_have_what(house):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_it_holds_at_each_moment_of_a_long_day(house, seed):
-    """Claims, ends, kills, lost pilots, restarts and batches that fail, at random."""
+    """Claims, also of jobs ahead, ends, jobs given back, kills, lost pilots and restarts, at random."""
     rng = random.Random(seed)
     allowed = {n: rng.choice((1, 2, 5)) for n in (1, 2, 3)}
     arrays = [submit(house, 30, most, cores=1) for most in allowed.values()]
@@ -226,14 +268,29 @@ def test_it_holds_at_each_moment_of_a_long_day(house, seed):
     ends = [*pairwise([*arrays, 91])]
     for _ in range(120):
         deed = rng.choice(
-            ("claim", "claim", "end", "end", "fail", "kill", "hold", "lose", "restart", "reschedule")
+            (
+                "claim",
+                "claim",
+                "end",
+                "end",
+                "fail",
+                "return",
+                "kill",
+                "hold",
+                "lose",
+                "restart",
+                "reschedule",
+            )
         )
         if deed == "claim":
             pilot = rng.choice(pilots)
-            running += [(pilot, one) for one in house.claim(pilot, rng.randint(1, 6))]
-        elif deed in ("end", "fail") and running:
+            claimed = house.claim(pilot, rng.randint(0, 6), ahead=rng.choice((0, 3, 9)))
+            running += [(pilot, one) for one in claimed]
+        elif deed in ("end", "fail", "return") and running:
             pilot, one = running.pop(rng.randrange(len(running)))
-            state = {"end": ("Done", "ok"), "fail": ("Failed", "exit")}[deed]
+            state = {"end": ("Done", "ok"), "fail": ("Failed", "exit"), "return": ("Released", "returned")}[
+                deed
+            ]
             house.report(pilot, one, state[0], cause=state[1], exit_code=0 if deed == "end" else 1)
         elif deed in ("kill", "hold", "reschedule"):
             start, stop = rng.choice(ends)
