@@ -6,6 +6,8 @@ import pytest
 from tests.api.test_api_pilots import jobs as jobs_of
 from tests.api.test_api_pilots import start
 
+from lodesman.pilot.protocol import AttemptKey, report_end
+
 
 def ask(house, pilot, count=1, **more):
     return house.call("POST", "/v1/pilots/claim", house.claim_body(count, **more), token=pilot)
@@ -58,3 +60,16 @@ def test_what_others_wait_for_is_said_until_it_is_given_back(house):
     found = house.get("/v1/jobs/13")
     assert (found["state"], found["reason"]) == ("Waiting", "its pilot gave it back before it started")
     assert found["attempts"][0]["cause"] == "returned"
+
+
+@pytest.mark.parametrize("cause", ["returned", "never-started", "input"])
+def test_what_a_pilot_reports_as_unstarted_has_no_start(house, cause):
+    """In the pilot's own words, which have a number for each time."""
+    house.submitted({})
+    pilot = house.pilot()
+    (job,) = ask(house, pilot).json["jobs"]
+    report = report_end(AttemptKey(job["id"], job["attempt"]), cause, ended=house.now).as_json()
+    answer = house.call("POST", "/v1/pilots/report", {"reports": [report]}, token=pilot).json
+    assert answer["results"][0]["accepted"]
+    (attempt,) = house.get("/v1/jobs/1")["attempts"]
+    assert (attempt["cause"], attempt.get("started")) == (cause, None)

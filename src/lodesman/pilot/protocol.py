@@ -161,8 +161,8 @@ class PayloadReport:
     tail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The report as the server reads it."""
-        fields = dict(vars(self))
+        """The report as the server reads it: what never started has no time of a start."""
+        fields = {**vars(self), "started": self.started or None, "ended": self.ended or None}
         return {**fields.pop("key")._asdict(), **fields}
 
 

@@ -219,7 +219,7 @@ def test_a_payload_can_use_the_signals_of_users(play):
 def test_what_cannot_start(play, tmp_path):
     payload, report = play("nothing")
     assert (report["state"], report["cause"]) == ("Failed", "not-started")
-    assert report["started"] == 0
+    assert report["started"] is None
     assert payload.began is None
 
 
