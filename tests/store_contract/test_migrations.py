@@ -69,7 +69,15 @@ OLD_KEYS = (
     ),
 )
 # Of the key, that were added after keys said all of theirs.
-LATER_FIELDS = {"force_generic", "pe", "consumables", "expected_seconds", "waits_for_jobs"}
+LATER_FIELDS = {
+    "force_generic",
+    "pe",
+    "consumables",
+    "expected_seconds",
+    "waits_for_jobs",
+    "at_most",
+    "submission",
+}
 
 
 def test_stored_keys_say_what_is_not_at_its_default(db):
