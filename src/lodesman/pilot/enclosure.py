@@ -29,6 +29,7 @@ from lodesman.pilot.warden import (
 _EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPERM: 126, errno.ENOEXEC: 126}
 _CANNOT = 'echo "$0: $1" >&2; exit "$2"'  # $0 is the program, then the fault and the code
 _OOM_SCORE = 300  # memory that runs out is taken from payloads first
+_LIMITS = 16  # Linux numbers its limits from 0
 _SHM = "/dev/shm"  # noqa: S108
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 # What Grid Engine sends to all processes of a job before it ends or stops them: where the pilot ignores it, its payloads do.
@@ -97,6 +98,7 @@ class _Enclosure:
         """Raises OSError."""
         self._confined = recipe.confined
         self._limited = False
+        self._bearing: tuple[object, ...] = ()
         self._folder = self._home = ""
         self._memory: _SharedMemory | None = None
         if self._confined:
@@ -129,7 +131,7 @@ class _Enclosure:
             os.chdir(self._home)
             if not self._limited:
                 _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
-                self._limited = True
+                self._limited, self._bearing = True, _bearing()
             payload = _start(request, streams)
             return payload, RUNS if kernel.has_executed(payload) else NEVER_RAN
         except (OSError, ValueError) as fault:
@@ -140,6 +142,8 @@ class _Enclosure:
         os.chdir("/")
         if self._folder and set(os.listdir(self._folder)) - {os.path.basename(self._home)}:  # noqa: PTH119
             raise OSError(errno.ENOTEMPTY, "a payload has left files beside its folder")
+        if _bearing() != self._bearing:  # the warden belongs to the payload's account
+            raise OSError(errno.EPERM, "a payload has changed what its warden hands down")
         if self._memory is not None and self._memory.clear():
             self._memory = None
         kernel.separate_ipc()
@@ -253,6 +257,12 @@ def _ignored() -> frozenset[int]:
     """The signals that a payload shall not ignore though its warden does; it takes none of its handlers along."""
     found = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
     return frozenset(found - set(_NOTICES))
+
+
+def _bearing() -> tuple[object, ...]:
+    """What a process hands down to its children, and others of its account can change."""
+    limits = tuple(map(resource.getrlimit, range(_LIMITS)))
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0)
 
 
 def _set_limits(frame: WardenFrame, *, confined: bool) -> None:

@@ -49,11 +49,18 @@ class Nursery:
         return near
 
     def close(self) -> None:
-        """End the nursery and the wardens that have no payload."""
-        coming = self._coming[0] if self._coming else None
-        for channel in (self._channel, coming, self._spare, *self._idle):
-            if channel is not None:
-                channel.close()
+        """End the nursery and the wardens that have no payload, and wait for them."""
+        with contextlib.suppress(OSError):
+            self._settle()
+        for warden in (*self._idle, *([self._spare] if self._spare else [])):
+            self._retire(warden)
+        for pid in self._leaving:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        if self._channel is not None:
+            self._channel.close()
         if self.pid:
             os.waitpid(self.pid, 0)
 

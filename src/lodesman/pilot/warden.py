@@ -140,9 +140,9 @@ class Warden:
         """Whether it can start a payload: it has cleared up after the last one, and lives."""
         if self._killed_at is not None:
             return False
-        if not self._is_new:
-            self._is_new = self._receive(len(READY)) == READY
-            return self._is_new
+        if not self._is_new and self._receive(len(READY)) != READY:
+            return False
+        self._is_new = True
         try:
             return bool(self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except BlockingIOError:
