@@ -192,8 +192,9 @@ class Roster:
     def return_overdue(self, now: float) -> None:
         """What was to start long ago goes back: the payloads before it run longer than those before them."""
         with self.changed:
-            late = [job for job in self._backlog if is_overdue(self._came[job.key], now)]
-            given = self._cut(len(self._backlog) - len(late)) if late and HELD not in self._causes else []
+            is_held = HELD in self._causes
+            given = [job for job in self._backlog if not is_held and is_overdue(self._came[job.key], now)]
+            self._drop(given)
             if given:
                 self._ends.clear()
         self._give_back(given, "Those before it took longer than expected.")
@@ -226,17 +227,28 @@ class Roster:
 
     def _cut(self, count: int) -> list[protocol.AssignedJob]:
         """Take all but the first `count` jobs from the backlog; with the lock held."""
-        cut, self._backlog = self._backlog[count:], self._backlog[:count]
-        for job in cut:
-            del self._came[job.key]
+        cut = self._backlog[count:]
+        self._drop(cut)
         return cut
+
+    def _drop(self, jobs: Sequence[protocol.AssignedJob]) -> None:
+        """Take these from the backlog; with the lock held."""
+        for job in jobs:
+            del self._came[job.key]
+        if jobs:
+            self._backlog = [job for job in self._backlog if job.key in self._came]
 
     def _run(self, payload: PayloadRun) -> None:
         """On a thread of its own."""
         following: PayloadRun | None = payload
         while following is not None:
-            following.run(self._free, self._done)
-            following = following.next
+            payload, following = following, None
+            try:
+                payload.run(self._free, self._done)
+                following = payload.next
+            finally:
+                if following is None and payload.next is not None:  # it has begun, and this thread dies
+                    self._threads.run(str(payload.next.job.key), partial(self._run, payload.next))
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
         """Start what fits, in order; with the lock held. Returns what there is no time for. `after`: the payload that has
@@ -260,10 +272,7 @@ class Roster:
 
     def _take_late(self) -> list[protocol.AssignedJob]:
         late = [job for job in self._backlog if self._is_late(job)]
-        for job in late:
-            del self._came[job.key]
-        if late:
-            self._backlog = [job for job in self._backlog if job.key in self._came]
+        self._drop(late)
         return late
 
     def _is_late(self, job: protocol.AssignedJob) -> bool:
