@@ -1,0 +1,124 @@
+"""Jobs that a pilot has claimed ahead: others run them when its cores are taken, and nothing is lost when it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import SITES, wait_until
+
+KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))
+JOBS, BLOCKED = 400, 150
+MARKS = 'echo "$LODESMAN_JOB" >> {ran}'
+
+
+@pytest.fixture
+def server(make_server):
+    """At North is room for one pilot of one core; South is closed."""
+    found = make_server(**{"pilots.lease_seconds": 4})
+    (found.home / "sites.toml").write_text(SITES.replace("Slots = 2", "Slots = 1"))
+    found.start()
+    found.user("ann", "physics")
+    body = {"path": "South", "reason": "not yet"}
+    assert found.ask("POST", "/v1/sites/close", body, token="admin").status == 200
+    (found.home / "ran").touch()
+    return found
+
+
+def submit(server, script: str, count: int, **more) -> range:
+    """An array whose members append `<job>.<attempt>` to a file before they do anything."""
+    script = f"{MARKS.format(ran=server.home / 'ran')}; {script}"
+    job = {"Executable": "/bin/sh", "Arguments": ["-c", script], "Parameters": count, **more}
+    first = server.submit(job)
+    return range(first, first + count)
+
+
+def ran(server) -> Counter[str]:
+    return Counter((server.home / "ran").read_text().split())
+
+
+def counts(server, jobs: range) -> Counter[str]:
+    return Counter(server.states(jobs[0], jobs[-1]).values())
+
+
+def test_what_a_busy_pilot_has_claimed_runs_on_the_next_one_that_joins(server):
+    gate = server.home / "gate"
+    os.mkfifo(gate)
+    jobs = submit(
+        server, f"[ %s != {BLOCKED} ] || read line < {gate}", JOBS, ParameterStart=0, ParameterStep=1
+    )
+    stuck = jobs[BLOCKED]
+    wait_until(
+        lambda: any(name.startswith(f"{stuck}.") for name in ran(server)), "the job that takes the core"
+    )
+    assert server.ask("POST", "/v1/sites/open", {"site": "South"}, token="admin").status == 200
+    wait_until(lambda: counts(server, jobs)["Done"] == JOBS - 1, "the end of all others", patience=120.0)
+    assert server.states(stuck, stuck) == {stuck: "Running"}
+    gate.write_text("go\n")
+    server.wait_for("Done", stuck)
+    assert Counter(name.split(".")[0] for name in ran(server)) == Counter(map(str, jobs))
+    found = {job: server.get(f"/v1/jobs/{job}")["attempts"] for job in jobs}
+    assert found[stuck][-1]["pilot"] != found[jobs[-1]][-1]["pilot"]
+    returned = [job for job in jobs if [one["cause"] for one in found[job]] == ["returned", "ok"]]
+    assert len(returned) >= 10, "it had claimed them ahead"
+    assert min(returned) > stuck
+
+
+def pilot_of(server) -> int | None:
+    """The pilot itself, without what it has forked."""
+    pids = server.pids("pilot.pyz")
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            if parent not in pids:
+                return pid
+    return None
+
+
+def kill_with_jobs_ahead(server, jobs: range) -> bool:
+    """Kill the pilot once it has claimed jobs that have not started; false if all are done first."""
+
+    def is_done_or_killed() -> str:
+        states, pid = counts(server, jobs), pilot_of(server)
+        if not states["Waiting"] and not states["Matched"]:
+            return "done"
+        if states["Matched"] < 10 or pid is None:
+            return ""
+        os.kill(pid, signal.SIGSTOP)  # what was counted is still so when it is killed
+        is_ahead = counts(server, jobs)["Matched"] >= 5
+        os.kill(pid, signal.SIGKILL if is_ahead else signal.SIGCONT)
+        return "killed" if is_ahead else ""
+
+    return wait_until(is_done_or_killed, "jobs ahead", patience=120.0) == "killed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [1, 2])
+def test_pilots_are_killed_with_jobs_ahead(server, most):
+    """Only an attempt of which its pilot said that it runs counts against MaxAttempts."""
+    jobs = submit(server, "true", 250 * KILLS, MaxAttempts=most)
+    kills = sum(kill_with_jobs_ahead(server, jobs) for _ in range(KILLS))
+    assert kills > 0
+    ended = {"Done", "Failed"}
+    wait_until(lambda: set(counts(server, jobs)) <= ended, "the end of all", patience=180.0)
+    marks, again = ran(server), 0
+    assert set(marks.values()) == {1}, "no attempt ran twice"
+    for job in jobs:
+        found = server.get(f"/v1/jobs/{job}")
+        begun = sum(event["event"] == "Running" for event in found["events"])
+        outcomes = [one["outcome"] for one in found["attempts"]]
+        if found["state"] == "Failed":
+            assert begun >= most, "an attempt that never started has counted"
+            continue
+        assert outcomes.count("Done") == 1
+        assert outcomes[-1] == "Done"
+        assert marks[f"{job}.{len(outcomes)}"] == 1, "what counts as done has run"
+        again += any(not marks[f"{job}.{number}"] for number in range(1, len(outcomes)))
+    assert again > 0, "jobs that were lost with their pilot ran later, as if it had never had them"
+    assert counts(server, jobs)["Failed"] <= 2 * kills, (
+        "a pilot of one core runs one job, and hands in another"
+    )
