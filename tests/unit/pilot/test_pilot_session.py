@@ -126,6 +126,7 @@ def test_claim(joined, script):
     assert body == {
         "claim_token": "claim-1",
         "count": 2,
+        "ahead": 0,
         "wait_s": 40.0,
         "resource": {"cores": 3, "memory_mb": 400, "norm_cpu_seconds": 500, "last_end_s": 70.5},
     }

@@ -29,6 +29,7 @@ class Ghost:
         self.started_at = bench.pilot.clock()
         self.commit = None
         self.uncommitted = 0.0
+        self.leaves_nothing, self.next = False, None
         self._go = threading.Event()
         self._gone = threading.Event()
 
@@ -69,6 +70,7 @@ def world(make_context, tmp_path, monkeypatch, outbox, clock):
         environment = {"JOBSTATUS": str(directory)} if environment is None else environment
         context = make_context(environment=environment, **options)
         outbox.keys, outbox.put = lambda: outbox.kept, outbox.reports.append
+        outbox.count = lambda: len(outbox.kept)
         bench = SimpleNamespace(pilot=context, outbox=outbox)
         promises = Promises()
         slot = Slot(cores=4, memory_mb=0, jobs_at_once=4)

@@ -18,7 +18,7 @@ from lodesman.pilot import processes, warden
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
-from lodesman.pilot.warden import WardenFrame, Launch
+from lodesman.pilot.warden import Launch, WardenFrame
 
 SMALL = WardenFrame(processes=5_000)
 SEGMENT = """
