@@ -262,6 +262,7 @@ class PayloadRun:
         with self._lock:
             if self._stop is not None:
                 raise Aborted("The payload was stopped.")
+            started = pilot.clock()  # after its start it may have ended already
             try:
                 context.reaper.spawn(self.job.key, self._launch)
             except NodeFault:
@@ -269,7 +270,7 @@ class PayloadRun:
             except OSError as fault:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
-        self._started = pilot.clock()
+        self._started = started
         running = PayloadReport(self.job.key, protocol.RUNNING, started=self._started)
         context.outbox.put(running, can_wait=True)
 
