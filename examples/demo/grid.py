@@ -300,7 +300,7 @@ class Grid:
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict) and event.get("event") == "payload-started":
-                        found[str(event.get("job"))] += 1
+                        found.update(event["jobs"])
         return found
 
 

@@ -30,8 +30,9 @@ def claim(house, pilot, count=CORES + 1, ahead=0, **more):
 
 
 def give_back(house, pilot, claimed):
+    """As a pilot does: a time that it does not know is 0."""
     reports = [
-        AttemptReport(id=one.job_id, attempt=one.attempt, state="Released", cause="returned")
+        AttemptReport(id=one.job_id, attempt=one.attempt, state="Released", cause="returned", started=0.0)
         for one in claimed
     ]
     return house.do(Change(take_reports, house.live, pilot, reports, cores=CORES))
@@ -239,6 +240,7 @@ def test_what_is_given_back_waits_before_all_others_and_costs_no_attempt(house):
     job = house.job(first)
     assert (job.state, job.reason, job.attempt) == ("Waiting", "its pilot gave it back before it started", 3)
     assert house.live.pilots.held[pilot] == {}
+    assert {one.started_at for one in attempts_of_job(house.reader, job)} == {None}
     (claimed,) = claim(house, house.pilot(), 1)
     house.report(house.pilots, claimed, "Released", cause="pilot-shutdown")  # its only one
     assert house.job(first).reason.endswith("; maximum of 1 attempts reached, beside 3 that did not start")

@@ -42,11 +42,13 @@ def test_a_background_process_that_hangs_is_said_at_once(server):
     (pid,) = server.pids("background")
     os.kill(pid, signal.SIGSTOP)
     try:
-        for path in ("/v1/sites", "/v1/jobs", "/metrics"):
+        for path in ("/v1/sites", "/v1/jobs"):
             refused = server.ask("GET", path, token="admin")
             assert refused.status == 503
             assert f"its background process {pid} does not answer" in refused.json["error"]["message"]
             assert refused.json["error"]["data"]["silent_seconds"] < 60
+        scraped = server.ask("GET", "/metrics", token="admin")  # what the server itself counts
+        assert (scraped.status, b"lodesman_background_up 0" in scraped.body) == (200, True)
         assert background(server)["standing"] == "silent"
         assert server.submit(token="admin") > 0
     finally:

@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.e2e.conftest import wait_until
 
 SECOND = 1 / 86_400
+# Smaller outputs are kept in the database.
+NOISE = {"Executable": "/bin/sh", "Arguments": ["-c", "head -c 20000 /dev/urandom"]}
 
 
 def upload(server, content, token="ann"):
@@ -25,8 +27,8 @@ def outputs(server):
 def test_old_jobs_are_purged_while_others_run(make_server):
     server = make_server(**{"server.keep_days": 6 * SECOND}).start()
     server.user("ann", "physics")
-    first = server.submit({}, {}, {"Executable": "/bin/false"})
-    held = server.submit({"Parameters": 3})
+    first = server.submit(NOISE, NOISE, {"Executable": "/bin/false"})
+    held = server.submit({**NOISE, "Parameters": 3})
     server.ask("POST", "/v1/jobs/control", {"action": "hold", "ranges": [[held, held]]}, token="ann")
     wait_until(lambda: len(outputs(server)) >= 3, "outputs")
     seen = wait_until(
@@ -53,7 +55,7 @@ def test_purging_survives_kill_nine(make_server):
     server = make_server(**{"server.keep_days": 3 * SECOND}).start()
     server.user("ann", "physics")
     for _ in range(3):
-        server.submit(*[{}] * 5)
+        server.submit(*[NOISE] * 5)
         wait_until(lambda: len(outputs(server)) >= 3, "outputs")
         for pid in server.pids("background"):
             os.kill(pid, signal.SIGKILL)

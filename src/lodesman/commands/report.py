@@ -51,11 +51,11 @@ def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int
 
 
 def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: float) -> AttemptReport:
-    """The report with numbers that can be; its times lie inside the attempt."""
+    """The report with numbers that can be; its times lie inside the attempt. A time of 0 is not known."""
     life = now - attempt.claimed_at
     cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
-    start = None if report.started is None else max(attempt.claimed_at, min(report.started, now))
-    end = None if report.ended is None else max(start or attempt.claimed_at, min(report.ended, now))
+    start = None if not report.started else max(attempt.claimed_at, min(report.started, now))
+    end = None if not report.ended else max(start or attempt.claimed_at, min(report.ended, now))
     rss = None if report.max_rss_mb is None else min(report.max_rss_mb, MOST_MB)
     return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
 

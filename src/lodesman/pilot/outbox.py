@@ -28,11 +28,15 @@ _REFUSED = (*protocol.REFUSED, TooLarge)
 
 @dataclass
 class _Item:
-    """One report on its way, the archive to upload before it, and when it is to be sent at the latest (monotonic)."""
+    """One report on its way, the archive to upload before it, and when it is to be sent at the latest (monotonic).
+
+    `is_first`: no report before it has said that the payload runs.
+    """
 
     report: PayloadReport
     archive: Path | None
     due: float
+    is_first: bool = False
     is_on_disk: bool = False
 
     @property
@@ -68,10 +72,13 @@ class Outbox:
         can_wait = can_wait and archive is None
         item = _Item(report, archive, self._ticker() + (_TOGETHER_S if can_wait else 0.0))
         with self._changed:
-            self._items.pop((report.key, False), None)
+            unsent = self._items.pop((report.key, False), None)
+            item.is_first = unsent is not None or not item.final
             self._ends += item.final and (report.key, True) not in self._items
+            # What waits for its archive wakes nobody who sends reports.
+            is_alone = all(other.archive is not None for other in self._items.values())
             self._items[report.key, item.final] = item
-            if not can_wait or len(self._items) in (1, _MAX_BATCH):
+            if not can_wait or is_alone or len(self._items) == _MAX_BATCH:
                 self._changed.notify_all()
 
     def count(self) -> int:
@@ -194,10 +201,13 @@ class Outbox:
         for item in batch:
             self._note(item, refusals.get(item.report.key, "no answer"))
         with self._changed:
-            for item in batch:
-                if self._items.get((item.report.key, item.final)) is item:
-                    del self._items[item.report.key, item.final]
-                    self._ends -= item.final
+            present = [item for item in batch if self._items.get((item.report.key, item.final)) is item]
+            for item in present:
+                del self._items[item.report.key, item.final]
+                self._ends -= item.final
+            started = [str(item.report.key) for item in present if item.is_first]
+            if started:  # with the lock held: a pilot whose outbox is empty may end
+                self._log("payload-started", jobs=started)
             self._changed.notify_all()
         return True
 
@@ -205,8 +215,6 @@ class Outbox:
         """The server has answered."""
         if refusal:
             self._log("report-refused", job=str(item.report.key), reason=refusal)
-        if not item.final:
-            self._log("payload-started", job=str(item.report.key))
         if item.is_on_disk:
             self._file(item.report.key).unlink(missing_ok=True)
 

@@ -211,3 +211,14 @@ def test_jobs_and_attempts_are_gone_through_once_each(base):
     walks = sorted(plan for plan in plans if plan in ("SCAN a", "SCAN attempt"))
     assert walks == ["SCAN a", "SCAN a", "SCAN attempt"]
     assert not any("AUTOMATIC" in plan and "last_attempt" in plan for plan in plans)
+
+
+def test_an_attempt_that_was_given_back_before_it_started_does_not_count(base):
+    fill(base, [("physics", None)] * 3)
+    with base.writer:
+        base.writer.execute(
+            "UPDATE attempt SET ended_at = 9, outcome = 'Released', cause = 'returned' WHERE id < 3"
+        )
+        base.writer.execute("UPDATE attempt SET started_at = 6 WHERE id = 2")
+    found = usage_facts(base.db).attempts
+    assert sorted((one.outcome or "", one.attempts) for one in found) == [("", 1), ("Released", 1)]

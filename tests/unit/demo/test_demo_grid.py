@@ -229,7 +229,7 @@ def test_without_a_database_there_are_no_pilots(grid, elsewhere, told, tmp_path)
 
 def test_what_pilots_wrote_is_kept_although_it_is_gone_later(grid, elsewhere):
     def line(job):
-        return json.dumps({"event": "payload-started", "job": job}).encode() + b"\n"
+        return json.dumps({"event": "payload-started", "jobs": [job]}).encode() + b"\n"
 
     grid.steadily(answers(1))
     elsewhere.wrote = {"a-1": line("1.1"), "b-1": line("2.1")}
@@ -280,14 +280,14 @@ def test_what_pilots_wrote_down_is_counted(grid, tmp_path):
     for directory in (one, two):
         directory.mkdir(parents=True)
 
-    def line(event, job):
-        return json.dumps({"time": 1.0, "event": event, "job": job}) + "\n"
+    def line(event, *jobs):
+        return json.dumps({"time": 1.0, "event": event, "jobs": jobs}) + "\n"
 
     (one / "std.err.1").write_text("half a line\n" + line("payload-started", "1.1"))
     (one / "std.err").write_text(line("payload-ended", "1.1") + line("payload-started", "2.1") + '["odd"]\n')
     (one / "std.out").write_text(line("payload-started", "9.1"))
-    (two / "std.err").write_text(line("payload-started", "2.1") + line("payload-started", "2.2")[:-9])
-    assert grid.payloads_started() == {"1.1": 1, "2.1": 2}
+    (two / "std.err").write_text(line("payload-started", "2.1", "3.1") + line("payload-started", "2.2")[:-9])
+    assert grid.payloads_started() == {"1.1": 1, "2.1": 2, "3.1": 1}
 
 
 def test_without_pilots_nothing_was_started(grid):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import threading
 from typing import Any
 
@@ -18,7 +19,7 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.pilot.outbox import _MAX_BATCH, Outbox, _without_output
+from lodesman.pilot.outbox import _MAX_BATCH, _TOGETHER_S, Outbox, _without_output
 from lodesman.pilot.protocol import AttemptKey, PayloadReport
 from lodesman.pilot.server_threads import _AttemptJournal
 
@@ -144,6 +145,18 @@ def test_what_can_wait_goes_with_the_next_that_cannot(outbox, server, run):
     assert [[record["id"] for record in batch] for batch in server.batches] == [[1, 2]]
 
 
+def test_what_can_wait_waits_for_no_archive(outbox, server, monkeypatch):
+    """An upload may take long, and be tried again for long."""
+    waits: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+    wait = outbox._changed.wait
+    monkeypatch.setattr(outbox._changed, "wait", lambda timeout=None: waits.put(timeout) or wait(timeout))
+    outbox.put(done(1, output=OUTPUT), archived(outbox))  # no thread uploads it
+    threading.Thread(target=outbox.run_reports, args=(server, lambda: None), daemon=True).start()
+    assert waits.get(timeout=60) is None
+    outbox.put(done(2), can_wait=True)
+    assert waits.get(timeout=60) == pytest.approx(_TOGETHER_S)
+
+
 @pytest.mark.parametrize("end", ["time", "hurry", "many"])
 def test_what_can_wait_is_sent_at_last(outbox, server, run, clock, end):
     outbox.put(done(1), can_wait=True)
@@ -180,6 +193,38 @@ def test_running_is_dropped_when_the_end_is_known(outbox, server, run):
         (1, "Done"),
         (2, "Running"),
     ]
+
+
+def started(lines):
+    return [facts["jobs"] for event, facts in lines if event == "payload-started"]
+
+
+def test_each_payload_that_started_is_logged_once_by_the_request(outbox, server, run, lines):
+    for number in (1, 2):
+        outbox.put(done(number, "Running"))
+    outbox.put(done(1))
+    outbox.put(done(3, "Released"))  # it never started
+    run()
+    assert outbox.wait_empty(60)
+    outbox.put(done(2))
+    assert outbox.wait_empty(60)
+    assert started(lines) == [["2.1", "1.1"]]
+
+
+def test_an_end_that_overtakes_the_answer_about_its_start_is_logged_with_it(outbox, server, lines):
+    answer = server.report
+
+    def report(client, records):
+        if records[0]["state"] == "Running":
+            outbox.put(done())
+        return answer(client, records)
+
+    server.report = report
+    outbox.put(done(1, "Running"))
+    threading.Thread(target=outbox.run_reports, args=(server, lambda: None), daemon=True).start()
+    assert outbox.wait_empty(60)
+    assert [record["state"] for record in server.reports] == ["Running", "Done"]
+    assert started(lines) == [["1.1"]]
 
 
 def test_a_server_that_is_away_is_asked_again(outbox, server, run, context, tmp_path):

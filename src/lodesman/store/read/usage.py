@@ -47,11 +47,11 @@ _HELD_QUEUES = f"""SELECT {member("q.key", "owner")}, {member("q.key", "group")}
   (SELECT min(id) FROM job WHERE queued IS NOT NULL AND tq_id = h.tq_id AND state = 'Waiting'),
   (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop)), 'Held', 0
 FROM task_queue_hold h JOIN task_queue q ON q.id = h.tq_id JOIN queue_jobs n ON n.tq_id = h.tq_id WHERE n.jobs > 0"""
-# In the order of the members of `AttemptSums`.
+# In the order of the members of `AttemptSums`, without those that their pilots gave back before they started.
 _ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, coalesce(s.grp, ''), a.shares, count(*),
 coalesce(sum(a.cpu_seconds), 0.0)
 FROM attempt a LEFT JOIN job j ON j.id = a.job_id LEFT JOIN submission s ON s.id = j.submission_id
-WHERE ? = '' OR s.vo = ? GROUP BY 1, 2, 3, 4"""
+WHERE (? = '' OR s.vo = ?) AND (a.started_at IS NOT NULL OR coalesce(a.cause, '') != 'returned') GROUP BY 1, 2, 3, 4"""
 _TIMES = """SELECT a.claimed_at - s.created_at, a.ended_at - a.started_at
 FROM attempt a JOIN job j ON j.id = a.job_id AND j.last_attempt = a.id JOIN submission s ON s.id = j.submission_id
 WHERE a.ended_at IS NOT NULL AND (? = '' OR s.vo = ?) ORDER BY a.id DESC LIMIT ?"""
