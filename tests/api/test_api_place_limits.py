@@ -111,8 +111,7 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     assert "1 of 1 jobs run at North (RunningLimit/JobType/Merge)" in bound["summary"]
     (step,) = [one for one in bound["chain"] if one["step"] == "limits"]
     assert (
-        "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2"
-        in step["text"]
+        "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2" in step["text"]
     )
     (full,) = step["full"]
     assert (full["ends"], full["enough"], full["since"]) == (1, "2", admin.now)
