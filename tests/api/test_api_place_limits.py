@@ -110,9 +110,12 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     assert (bound["main_reason"], bound["verdict"]) == ("limited", "not now")
     assert "1 of 1 jobs run at North (RunningLimit/JobType/Merge)" in bound["summary"]
     (step,) = [one for one in bound["chain"] if one["step"] == "limits"]
-    assert (
-        "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2" in step["text"]
-    )
+    own_words = "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2"
+    assert step["text"].endswith(own_words)
+    admin.now += 40.0
+    (step,) = [one for one in admin.get("/v1/jobs/2/why")["chain"] if one["step"] == "limits"]
+    assert f"{own_words}; full" in step["text"]
+    admin.now -= 40.0
     (full,) = step["full"]
     assert (full["ends"], full["enough"], full["since"]) == (1, "2", admin.now)
     admin.now += 50

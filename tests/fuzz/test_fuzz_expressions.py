@@ -17,8 +17,7 @@ from lodesman.classad.ads import ad_of
 from lodesman.errors import InvalidJob
 from lodesman.resources import QueueTable, compile_requirements, expression_table, load_resources
 
-# Of CPU time; up to 6 were seen on a slow machine. Without bounds some would take years.
-SECONDS = 30.0
+SECONDS = 5.0
 QUEUES = 2_000
 REQUEST = ad_of({"Owner": "ann", "RequestMemory": 2})
 DRAW = random.Random(9)

@@ -88,8 +88,8 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case
             return _logic(node, my)
         case Unary(operand=operand):
             return _folded(replace(node, operand=flatten(operand, my)))
-        case Binary(left=left, right=right):
-            return _folded(replace(node, left=flatten(left, my), right=flatten(right, my)))
+        case Binary():
+            return _folded(_with_sides(node, flatten(node.left, my), flatten(node.right, my)))
         case Subscript(base=base, index=index):
             return _folded(replace(node, base=flatten(base, my), index=flatten(index, my)))
         case Conditional(condition=condition, yes=yes, no=no):
@@ -100,6 +100,22 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case
             return _folded(replace(node, arguments=tuple([flatten(one, my) for one in arguments])))
         case ListLiteral(items=items):
             return replace(node, items=tuple([flatten(one, my) for one in items]))
+
+
+def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
+    """As `replace`, which takes several times as long."""
+    if left is node.left and right is node.right:
+        return node
+    return Binary(
+        operator=node.operator, left=left, right=right, start=node.start, stop=node.stop, depth=node.depth
+    )
+
+
+def _with_operands(node: Logic, operands: tuple[Node, ...]) -> Logic:
+    """As `replace`, which takes several times as long."""
+    return Logic(
+        operator=node.operator, operands=operands, start=node.start, stop=node.stop, depth=node.depth
+    )
 
 
 def can_be(node: Node) -> tuple[bool, bool]:
@@ -140,10 +156,11 @@ def asks_clock(node: Node, my: Ad) -> bool:
 
 def _folded(node: Node) -> Node:
     """A constant if all its parts are."""
-    if any(constant_of(part) is None for part in children(node)) or (
-        isinstance(node, FunctionCall) and node.key == "time"
-    ):
+    if isinstance(node, FunctionCall) and node.key == "time":
         return node
+    for part in children(node):
+        if constant_of(part) is None:
+            return node
     return Constant(value=evaluate(node), start=node.start, stop=node.stop)
 
 
@@ -173,5 +190,5 @@ def _logic(node: Logic, my: Ad) -> Node:
     if len(kept) == 1:
         # One condition is still a condition: 5 && true is true, not 5.
         neutral = Constant(value=not decides, start=node.stop, stop=node.stop)
-        return _folded(replace(node, operands=(kept[0], neutral)))
-    return _folded(replace(node, operands=tuple(kept)))
+        return _folded(_with_operands(node, (kept[0], neutral)))
+    return _folded(_with_operands(node, tuple(kept)))

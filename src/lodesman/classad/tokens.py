@@ -54,13 +54,13 @@ def token_at(text: str, offset: int, end: int) -> AdToken:
     """The next token of what ends at `end`. Raises SyntaxFault."""
     found = _TOKEN.match(text, offset, end)
     assert found is not None  # noqa: S101 - one of its branches takes any character
-    kind = found.lastgroup or ""
-    start, stop = found.span(kind)
+    kind, group = found.lastgroup or "", found.lastindex or 0
+    start, stop = found.span(group)
     if kind == "junk":
         raise _fault_of_junk(text, start)
     if kind in {"text", "quoted"}:
-        return AdToken(kind, found[kind], start - 1, stop + 1)
-    return AdToken(kind, found[kind], start, stop)
+        return AdToken(kind, found[group], start - 1, stop + 1)
+    return AdToken(kind, found[group], start, stop)
 
 
 def _fault_of_junk(text: str, start: int) -> SyntaxFault:

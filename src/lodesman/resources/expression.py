@@ -80,7 +80,8 @@ _PARAMETERS: Final[Mapping[str, str]] = {"ce": "cename", "queue": "queuename"}
 class ExpressionClause:
     """A part of an expression that must be true. `text`: as it is written; `node`: with the values of the request, and names
     of the queue alone, folded; `key`: the text of that. `asks`: those names in order, `names`: as they are written.
-    `given`: attributes of the request with their values. `changes`: it asks for what only the site's ad says.
+    `given`: attributes of the request with their values. `changes`: it asks for what only the site's ad says, which
+    `of_site` names as attributes of that ad.
     """
 
     text: str
@@ -90,6 +91,7 @@ class ExpressionClause:
     names: Mapping[str, str]
     given: Mapping[str, Value]
     changes: bool
+    of_site: Node
     closure: Closure
 
 
@@ -235,8 +237,19 @@ def _clause(node: Node, request: Ad) -> ExpressionClause:
         names=binder.names,
         given=binder.given,
         changes=any(map(_is_changing, walk(bound))),
+        of_site=rewritten(bound, _of_site),
         closure=compiled(bound),
     )
+
+
+def _of_site(node: Node) -> Node | None:
+    match node:
+        case Select(base=Name(key="sitead"), key=key):
+            return Select(base=_TARGET, name=key, key=key)
+        case Name(key=key) if key in CHANGING:
+            return Select(base=_TARGET, name=CHANGING[key], key=key)
+        case _:
+            return None
 
 
 def _is_changing(node: Node) -> bool:
@@ -294,20 +307,9 @@ def _value(clause: ExpressionClause, values: Sequence[Value | None]) -> Value:
 
 
 def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:
-    known = dict(zip(clause.asks, values, strict=True))
-
-    def put_in(node: Node) -> Node | None:
-        match node:
-            case Select(base=Name(key="sitead"), key=key):
-                return Select(base=_TARGET, name=key, key=key)
-            case Name(key=key) if key in CHANGING:
-                return Select(base=_TARGET, name=CHANGING[key], key=key)
-            case Name(key=key) if key in known:
-                return Constant(value=known[key])  # type: ignore[arg-type]  # none is ANY
-            case _:
-                return None
-
-    return flatten(rewritten(clause.node, put_in))
+    ad = Ad({})
+    ad.constants = dict(zip(clause.asks, values, strict=True))  # type: ignore[arg-type]  # none is ANY
+    return flatten(clause.of_site, ad)
 
 
 def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float) -> bool:
