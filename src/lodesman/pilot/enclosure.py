@@ -161,13 +161,14 @@ class _SharedMemory:
         if not self._is_there:
             return
         own = os.open(home, os.O_PATH) if self._home else -1
+        before = _mounts()
         size = f",size={size_mb}m" if size_mb else ""
         kernel.mount("none", _SHM, "tmpfs", flags=_PLAIN, data=f"mode=1777{size}")
         if self._home:
             _show(own, home)
         self._mode = os.stat(_SHM).st_mode  # noqa: PTH116
-        # A payload of root can mount what it likes.
-        self._mounts = _mounts() if os.geteuid() == 0 else ""
+        # What is compared in the end: the pilot removes the folder that is shown in this memory.
+        self._mounts = before if self._home else _mounts()
 
     def serves(self, home: str, size_mb: int) -> bool:
         """Whether a payload with that folder can have it."""
@@ -177,10 +178,13 @@ class _SharedMemory:
         """Clear up after a payload; whether it is gone now. Raises OSError if the payload has changed the mounts."""
         if not self._is_there:
             return False
-        if self._mounts and _mounts() != self._mounts:
+        if self._home:
+            kernel.unmount(_SHM)
+        if _mounts() != self._mounts:
             raise OSError(errno.EBUSY, "a payload has changed the mounts")
-        is_used = os.stat(_SHM).st_mode != self._mode or os.listdir(_SHM)  # noqa: PTH116
-        if not (is_used or self._home):
+        if self._home:
+            return True
+        if os.stat(_SHM).st_mode == self._mode and not os.listdir(_SHM):  # noqa: PTH116
             return False
         kernel.unmount(_SHM)
         return True
@@ -201,6 +205,9 @@ def _show(own: int, folder: str) -> None:
 
 
 def _mounts() -> str:
+    """All mounts, as one text; '' where a payload cannot change them: it is not root."""
+    if os.geteuid():
+        return ""
     return kernel.read_file("/proc/self/mountinfo").decode("ascii", "surrogateescape")
 
 

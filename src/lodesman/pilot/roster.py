@@ -220,7 +220,7 @@ class Roster:
     def _give_back(
         self,
         jobs: Sequence[protocol.AssignedJob],
-        message: str = "The slot is given back before it would end.",
+        message: str = "The slot is given back to the site before this job would end.",
     ) -> None:
         for job in jobs:
             self.report_unstarted(job.key, protocol.RETURNED, message)
