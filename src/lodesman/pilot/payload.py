@@ -115,8 +115,12 @@ class PayloadRun:
 
     def begin(self) -> None:
         """Stage and start it; `run` does so if it has not been done before."""
-        self._refusal = self._begin()
-        self._is_begun = True
+        try:
+            self._refusal = self._begin()
+            self._is_begun = True
+        finally:
+            if not self._is_begun and self.began is None:  # a fault of the pilot
+                self._context.reaper.give(self.job.key)
 
     def stop(self, stop: Stop, *, grace_s: float) -> None:
         """End the payload: SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""

@@ -256,8 +256,10 @@ def test_a_pilot_may_work_in_memory():
             found = [made.run(script) for _ in range(2)]
             assert (made.place / "1.1" / "result").exists()
             assert (made.place / "2.1" / "result").exists()
+            pids = {made.run(":")[0] for _ in range(30)}
             last = made.nursery.take()
             made.nursery.give(last)
+        assert not last.confined or len(pids) == 1  # its folder goes while the warden clears up
         assert not last.confined or found[0][0] == found[1][0]  # the warden stays
         assert found[0][1].replace("1.1", "2.1") == found[1][1] or found[0][0] != found[1][0]
         assert NAME not in found[1][1]
