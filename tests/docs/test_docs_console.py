@@ -182,7 +182,7 @@ class Terminal:
         return all(job["state"] in ("Done", "Failed", "Killed", "Held", "Deleted") for job in found)
 
     def _answers(self) -> bool:
-        """Both processes of the server: the second one says without a token that it needs one."""
+        """It says without a token that it needs one. Requests wait for the process that reads."""
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/me", timeout=2).close()
         except urllib.error.HTTPError as told:

@@ -7,6 +7,7 @@ closed from here: a server that closes it while a body still comes would lose it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -154,10 +155,7 @@ class InnerApp(Dispatcher[Core]):
 
 async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> None:
     """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life."""
-    try:
-        reader, writer = await asyncio.open_unix_connection(str(pulse.socket), limit=_HEAD_LIMIT)
-    except OSError:
-        raise _not_there(pulse, "reads") from None
+    reader, writer = await _connected(pulse, "reads")
     try:
         writer.write(_head(scope))
         sending = asyncio.ensure_future(_send_body(receive, writer))
@@ -175,11 +173,13 @@ async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> N
         writer.close()
 
 
-def _not_there(pulse: Pulse, does: str) -> Unavailable:
-    """The refusal while there is no such process."""
+async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the process. Raises Unavailable while there is no such process."""
+    with contextlib.suppress(OSError):
+        return await pulse.connect(limit=_HEAD_LIMIT)
     if pulse.health.standing(pulse.ticks()) != "restarting":
-        return Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")
-    return Unavailable(
+        raise Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")
+    raise Unavailable(
         f"The part of the server that {does} ends again and again ({pulse.health.restarts} times), and is started again.",
         hint="Administrators: see the server's log. Else try again.",
     )
@@ -191,10 +191,7 @@ async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> Verified:
     """
     call, raw = inner_calls.VERIFY, encode(body)
     head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
-    try:
-        reader, writer = await asyncio.open_unix_connection(str(pulse.socket), limit=_HEAD_LIMIT)
-    except OSError:
-        raise _not_there(pulse, "checks jobs") from None
+    reader, writer = await _connected(pulse, "checks jobs")
     try:
         writer.write(head.encode() + raw)
         status, headers = await pulse.watch(_answer_head(reader, call.timeout))

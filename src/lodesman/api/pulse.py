@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 _A = TypeVar("_A")
 
+# A request that comes while the process starts waits that long for its socket.
+_START_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
 _FIRST_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 5.0
 _SIGN_SECONDS: Final = 1.2
@@ -53,6 +56,18 @@ class Pulse:
     work: Callable[[int], tuple[str, int] | None] = work_of
     _asking: asyncio.Task[bool] | None = field(init=False, default=None)
     _was_silent: bool = field(init=False, default=False)
+
+    async def connect(self, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the process, which is waited for while it starts. Raises OSError if there is none by then."""
+        end = self.ticks() + _START_SECONDS
+        while True:
+            try:
+                return await asyncio.open_unix_connection(str(self.socket), limit=limit)
+            except OSError:
+                ticks = self.ticks()
+                if self.pid() is None or ticks >= end or self.health.standing(ticks) == "restarting":
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self, answer: Awaitable[_A]) -> _A:
         """An answer of the process. Raises Unavailable as soon as it is known that none comes, and what `answer` raises."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lodesman.errors import SyntaxFault, TooLarge
 
@@ -26,8 +26,8 @@ class LogicalLine:
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column in the file, both from 1."""
-        found = bisect_right(self.starts, offset, key=lambda start: start[0]) - 1
-        begin, line, column = self.starts[max(found, 0)]
+        found = bisect_right(self.starts, offset, lo=1, key=lambda start: start[0]) - 1
+        begin, line, column = self.starts[found]
         return line, column + offset - begin
 
     @property
@@ -65,6 +65,10 @@ def logical_lines(text: str, *, faults: list[SyntaxFault], source: str = "") -> 
         if raw.lstrip().startswith("#"):
             continue
         goes_on = raw.endswith("\\")
+        if not parts and not goes_on:
+            text = raw.lstrip()
+            yield from _checked(text, [(0, number, len(raw) - len(text) + 1)], source, faults)
+            continue
         piece = raw[:-1].rstrip() if goes_on else raw
         indent = len(piece) - len(piece.lstrip())
         # A list that is broken after a comma is joined without a blank: it may be a list that allows none.
@@ -75,16 +79,19 @@ def logical_lines(text: str, *, faults: list[SyntaxFault], source: str = "") -> 
         parts.append(piece[indent:])
         size += len(piece) - indent
         if not goes_on:
-            yield from _checked(LogicalLine(text="".join(parts), starts=tuple(starts), source=source), faults)
+            yield from _checked("".join(parts), starts, source, faults)
             parts, starts, size = [], [], 0
     if parts:
-        yield from _checked(LogicalLine(text="".join(parts), starts=tuple(starts), source=source), faults)
+        yield from _checked("".join(parts), starts, source, faults)
 
 
-def _checked(line: LogicalLine, faults: list[SyntaxFault]) -> Iterator[LogicalLine]:
-    bad = _CONTROL.search(line.text)
-    if bad:
+def _checked(
+    text: str, starts: list[tuple[int, int, int]], source: str, faults: list[SyntaxFault]
+) -> Iterator[LogicalLine]:
+    bad = _CONTROL.search(text)
+    if not bad and (text := text.rstrip()):
+        yield LogicalLine(text=text, starts=tuple(starts), source=source)
+    elif bad and len(faults) < MAX_FAULTS:
         message = f"the character U+{ord(bad[0]):04X}, which no text has"
+        line = LogicalLine(text=text, starts=tuple(starts), source=source)
         note(faults, line.fault(bad.start(), message, "Is this a program?"))
-    elif line.text.strip():
-        yield replace(line, text=line.text.rstrip())

@@ -106,9 +106,11 @@ def _number(text: str) -> Number | None:
         size: int | Fraction = int(hexadecimal, 16)
     elif _OCTAL.fullmatch(plain) and not exponent:
         size = int(plain, 8)
+    elif plain.isdecimal() and not exponent:
+        size = int(plain)
     else:
         size = Fraction(plain) * Fraction(10) ** int(exponent or 0)
-    found_size = Fraction(size) * _UNITS[unit] * (-1 if sign == "-" else 1)
+    found_size = size * _UNITS[unit] * (-1 if sign == "-" else 1)
     # What is written can be read again.
     if not -_BEYOND < found_size < _BEYOND or found_size.denominator > _FINEST:
         return None
@@ -201,6 +203,8 @@ _BRACKET_OR_COMMA = re.compile(r"[\[\],]")
 
 def split_outside_brackets(text: str) -> list[str]:
     """The pieces between the commas that stand in no bracket. Raises UnreadableValue for brackets that do not close."""
+    if "[" not in text and "]" not in text:
+        return text.split(",")
     pieces, start, depth = [], 0, 0
     for mark in _BRACKET_OR_COMMA.finditer(text):
         if mark[0] == "[":

@@ -42,6 +42,38 @@ class Project:
     fshare: int = 0
 
 
+def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
+    """The hosts of each group, nested ones too, in lower case. Groups that are in each other have the same hosts, and are
+    looked at together (Tarjan's strongly connected components, 1972).
+    """
+    nested = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
+    found: dict[str, frozenset[str]] = {}
+    lowest: dict[str, int] = {}
+    opened: list[str] = []
+    for first in groups:
+        path = [] if first in lowest else [(first, len(lowest), iter(nested[first]))]
+        while path:
+            name, number, ahead = path[-1]
+            if name not in lowest:
+                lowest[name] = number
+                opened.append(name)
+            inner = next((one for one in ahead if one not in lowest), None)
+            if inner is not None:
+                path.append((inner, len(lowest), iter(nested[inner])))
+                continue
+            path.pop()
+            lowest[name] = min([number, *(lowest[one] for one in nested[name] if one not in found)])
+            if lowest[name] == number:
+                at = next(at for at in range(len(opened) - 1, -1, -1) if opened[at] == name)
+                hosts = {
+                    host.lower() for one in opened[at:] for host in groups[one].members if host[:1] != "@"
+                }
+                hosts.update(*(found.get(inner, ()) for one in opened[at:] for inner in nested[one]))
+                found |= dict.fromkeys(opened[at:], frozenset(hosts))
+                del opened[at:]
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that."""
@@ -54,25 +86,13 @@ class Vocabulary:
     _groups: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        hosts = {name: self._resolved(name) for name in self.host_groups}
+        hosts = _hosts_of(self.host_groups)
         groups: dict[str, set[str]] = {}
         for name, members in hosts.items():
             for host in members:
                 groups.setdefault(host, set()).add(name)
         object.__setattr__(self, "_hosts", hosts)
         object.__setattr__(self, "_groups", {host: frozenset(names) for host, names in groups.items()})
-
-    def _resolved(self, name: str) -> frozenset[str]:
-        seen, ahead, hosts = {name}, [name], set()
-        while ahead:
-            group = self.host_groups.get(ahead.pop())
-            for member in group.members if group else ():
-                if not member.startswith("@"):
-                    hosts.add(member.lower())
-                elif member not in seen:
-                    seen.add(member)
-                    ahead.append(member)
-        return frozenset(hosts)
 
     def hosts_of(self, group: str) -> frozenset[str]:
         """All hosts of a group (`@name`), nested ones too, in lower case; none if there is no such group."""

@@ -227,11 +227,12 @@ class _ClassReader:
             seen[name] = key
 
     def say(self, attribute: str, line: _Line, message: str) -> None:
+        if len(self.faults) >= 10 * _MAX_FAULTS:
+            return
         value = f' "{shown(line.text)}"' if line.text else ""
         text = f"Error during parsing of attribute value{value} of {shown(attribute)}: {message}."
         more = {"source": self.source} if self.source else {}
-        if len(self.faults) < 10 * _MAX_FAULTS:
-            self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
+        self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
 
 
 def _joined(text: str, first_line: int = 1) -> list[_Line]:

@@ -61,6 +61,49 @@ async def process(tmp_path):
         server.close()
 
 
+def test_a_request_waits_for_a_process_that_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+
+    async def story():
+        async with process(tmp_path) as it:
+            it.path.rename(tmp_path / "aside")
+            looks = []
+
+            def starts():
+                looks.append(it.now)
+                if len(looks) == 3:
+                    (tmp_path / "aside").rename(it.path)
+                return 17
+
+            it.pulse.pid = starts
+            it.lives.set()
+            reader, writer = await it.pulse.connect(limit=1000)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 404")
+            writer.close()
+            assert len(looks) == 3
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("why", ["there is none", "it ends again and again", "it takes too long"])
+def test_no_request_waits_in_vain_for_a_process_that_starts(tmp_path, monkeypatch, why):
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    it, looks = Process(tmp_path / "reads.sock"), []
+
+    def pid():
+        looks.append(it.now)
+        it.now += 2.0 if why == "it takes too long" else 0.0
+        return None if why == "there is none" else 17
+
+    it.pulse.pid = pid
+    for _ in range(3 if why == "it ends again and again" else 0):
+        it.health.ended(it.now)
+    with pytest.raises(OSError, match=r"reads\.sock|No such file"):
+        asyncio.run(it.pulse.connect(limit=1000))
+    assert len(looks) == (4 if why == "it takes too long" else 1)
+
+
 async def never():
     await asyncio.Event().wait()
 
