@@ -36,19 +36,19 @@ def test_why_says_what_a_member_waits_for_and_who_changes_it(house):
     behind = why(house, first + 4)
     assert (behind["verdict"], behind["main_reason"]) == ("not now", "at-most")
     assert behind["summary"].endswith(
-        "and it waits until one of its submission ends, and 4 jobs before it: AtMost = 2, of which 0 run."
+        "and it waits until one of its submission ends, and 4 jobs before it: AtMost = 2, of which 0 are under way."
     )
     house.claim(house.pilot(), 4)
     assert why(house, first + 2)["summary"].endswith(
-        "and it waits until one of the 2 that run ends: AtMost = 2."
+        "and it waits until one of the 2 under way ends: AtMost = 2."
     )
     found = why(house, first + 8)
-    assert found["summary"].endswith("until one of the 2 that run ends, and 6 jobs before it: AtMost = 2.")
+    assert found["summary"].endswith("until one of the 2 under way ends, and 6 jobs before it: AtMost = 2.")
     assert found["who"] == "time, as jobs of its submission end; or you: lode change JOBS AtMost=N"
     (step,) = (one for one in found["chain"] if one["step"] == "limits")
     assert (step["holds"], step["text"]) == (
         False,
-        "it waits until one of the 2 that run ends, and 6 jobs before it: AtMost = 2",
+        "it waits until one of the 2 under way ends, and 6 jobs before it: AtMost = 2",
     )
     (queue,) = house.get("/v1/task-queues")["task_queues"]
     assert (queue["at_most"], queue["submission"], queue["waiting"]) == (2, 1, 7)
@@ -123,7 +123,9 @@ def test_it_is_changed_while_jobs_run(house):
     for one in running:
         house.report(pilot, one)
         assert house.claim(pilot, 4) == []
-    assert why(house, first + 8)["summary"].endswith("the 1 that run ends, and 5 jobs before it: AtMost = 1.")
+    assert why(house, first + 8)["summary"].endswith(
+        "the 1 under way ends, and 5 jobs before it: AtMost = 1."
+    )
     assert change(house, first, first + 8, None).json["changed"] == 6
     assert len(house.claim(pilot, 4)) == 4
 

@@ -307,3 +307,6 @@ def test_what_task_queues_used(store):
     assert used("core-seconds", after=1, last=3) == [(one, 400, 200)]
     assert usage.used_by_older(store.db, "core-seconds", begins, now, last=3) == [(one, 400, 200)]
     assert usage.used_by_older(store.db, "core-seconds", begins, now, last=1) == []
+    # What a pilot gave back before it started is no start.
+    store.do(lambda tx: tx.write("UPDATE attempt SET ended_at = 1500, cause = 'returned' WHERE id = 3"))
+    assert used("starts") == [(one, 2, 0), (other, 1, 1)]

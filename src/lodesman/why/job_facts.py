@@ -213,8 +213,10 @@ class JobFacts(SnapshotFacts):
         most, ahead = self.exclusions.key.at_most, self.turn.ahead
         before = f", and {counted(ahead, 'job')} before it" if ahead else ""
         if self.taken >= most:
-            return f"until one of the {self.taken} that run ends{before}: AtMost = {most}"
-        return f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} run"
+            return f"until one of the {self.taken} under way ends{before}: AtMost = {most}"
+        return (
+            f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} are under way"
+        )
 
     def is_limited(self, reason: MainReason) -> bool:
         """Whether limits keep it from starting wherever pilots are or may be sent; `reason`: why it waits but for them."""

@@ -60,14 +60,15 @@ FROM (SELECT job_id, number FROM attempt ORDER BY id DESC LIMIT ?) newest"""
 _PILOTS = (
     "SELECT site, state, count(*) FROM pilot WHERE ? = '' OR vo = ? GROUP BY site, state ORDER BY site, state"
 )
-# One sum for each time slice. What has not started holds no cores yet, and what has not ended holds them until now.
+# One sum for each time slice. What has not started holds no cores yet, and what has not ended holds them until now. What
+# a pilot gave back is no start.
 _USED = "SELECT tq_id, {} FROM attempt WHERE id > ? AND id <= ? GROUP BY tq_id"
 _USED_BEFORE = f"""SELECT tq_id, {{}} FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL AND id <= ?
 GROUP BY tq_id"""
 _HELD_UNTIL = least("coalesce(ended_at, ?)", "?")
 _HELD_FROM = greatest("coalesce(started_at, ?)", "claimed_at", "?")
 _SUM_OF: Final[dict[Currency, str]] = {
-    "starts": "sum(CASE WHEN claimed_at > ? THEN 1 ELSE 0 END)",
+    "starts": "sum(CASE WHEN claimed_at > ? AND coalesce(cause, '') != 'returned' THEN 1 ELSE 0 END)",
     "core-seconds": f"sum({greatest('0', f'{_HELD_UNTIL} - {_HELD_FROM}')})",
 }
 # Times, and numbers given twice, are sought among this many of the newest attempts.
