@@ -44,7 +44,7 @@ class Project:
 
 def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
     """The hosts of each group, nested ones too, in lower case. Groups that are in each other have the same hosts, and are
-    looked at together (Tarjan's strongly connected components, 1972).
+    resolved together (Tarjan's strongly connected components, 1972).
     """
     nested = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
     found: dict[str, frozenset[str]] = {}

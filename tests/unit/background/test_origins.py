@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lodesman.background.sites import exact_node, find_node, show_node
@@ -147,12 +149,10 @@ def test_close_names_are_offered():
 
 
 def test_a_site_with_many_queues_is_shown_fast():
-    import time  # noqa: PLC0415
-
     queues = "".join(f"[site.S.ce.c{n // 20}.queue.q{n}]\nMemory = {n}\n" for n in range(500))
     text = "[site.S]\n" + "".join(f"P{n} = {n}\n" for n in range(50)) + queues
     config = load_resources([("f.toml", text)])
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = show_node(config, NodePath("S"), "v")
     assert sum(len(ce.below) for ce in found.below) == 500
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
