@@ -275,11 +275,62 @@ def test_what_is_neither_a_description_nor_a_script_gets_a_hint(at, accepting, h
     assert sent(accepting) == []
 
 
-def test_a_script_is_a_file_and_stands_alone(at, accepting, home):
-    assert (
-        "standard input: is a script. A script is submitted by its name"
-        in at("submit", "-", stdin=b"#!/bin/sh\n").err
+@pytest.mark.parametrize(
+    ("name", "text", "words", "command"),
+    [
+        ("fit.py", "import sys\n", ("--n", "3"), "python3 fit.py --n 3"),
+        ("fit", "echo $1\n", ("-x", "a b"), "sh fit -x 'a b'"),
+        ("a.jdl", HELLO, ("--n",), ""),
+    ],
+)
+def test_options_after_a_program_that_is_no_script_get_the_command_to_type(
+    at, accepting, home, name, text, words, command
+):
+    (home / name).write_text(text)
+    result = at("submit", name, *words)
+    assert result.code == 2
+    if command:
+        assert result.err == (
+            f"lode: {name} is no description, and no script, since it does not begin with #!. A command stands after two "
+            f"dashes: lode submit -- {command}. See: lode submit --help\n"
+        )
+    else:
+        assert "No such option '--n'" in result.err
+    assert accepting.asked == []
+
+
+def test_a_script_may_be_piped_in(at, accepting, home):
+    (home / "fit.py").write_text("x")
+    result = at(
+        "submit",
+        "--cores",
+        "2",
+        "-",
+        "7",
+        "--n",
+        stdin=b"#!/bin/sh\n#LODE --name big --cores 3\npython fit.py\n",
     )
+    assert result.code == 0
+    job = read_job(read_description(sent(accepting)[-1]["text"]).record).spec
+    assert (job.executable, job.arguments, job.name, job.cores) == ("script", ("7", "--n"), "big", 2)
+    assert job.input_sandbox == ("script",)
+    assert (
+        "script names fit.py, which is in this folder but is not sent with the job: add --files fit.py."
+        in result.err
+    )
+    (uploaded,) = accepting.of("POST", "/v1/sandboxes")
+    assert b"python fit.py" in uploaded.body
+
+
+def test_a_fault_in_a_script_that_is_piped_in_has_its_line(at, accepting):
+    assert (
+        "standard input:2: No such option" in at("submit", "-", stdin=b"#!/bin/sh\n#LODE --memery 4G\n").err
+    )
+    assert at("submit", "-", stdin=HELLO.encode()).code == 0
+    assert len(sent(accepting)) == 1
+
+
+def test_a_script_stands_alone(at, accepting, home):
     (home / "a.jdl").write_text(HELLO)
     (home / "a.sh").write_text(SCRIPT)
     assert "a.sh: is a script." in at("submit", "a.jdl", "a.sh").err
