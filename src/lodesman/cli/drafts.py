@@ -261,7 +261,7 @@ def _from_command(wanted: Wanted) -> _Draft:
     if len(wanted.command) > 1:
         record["Arguments"] = list(wanted.command[1:])
     if "Parameters" in wanted.attributes and any(map(has_placeholder, wanted.command[1:])):
-        note("In an array %s in the command is the index of each job, and %% is a percent sign.")
+        note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
     return _Draft(label=program, parsed=parsed, taken=picker.inputs())
 

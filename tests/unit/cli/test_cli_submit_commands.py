@@ -54,6 +54,22 @@ def test_options_are_attributes(submitted):
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
 
 
+def test_each_line_of_a_file_is_a_job(submitted, accepting, home):
+    (home / "list.txt").write_text("a.dat\n\n  b c.dat \n", encoding="utf-8")
+    job, said = submitted("--each-line", "list.txt", "--at-most", "1", "--", "fit", "%s")
+    record = read_description(sent(accepting)[-1]["text"]).record
+    assert (record["Parameters"], record["AtMost"], job.arguments) == (["a.dat", "b c.dat"], 1, ("%s",))
+    assert (
+        said
+        == "lode: In an array %s in the command is the index or line of each job, and %% is a percent sign.\n"
+    )
+    (home / "list.txt").write_bytes(b"\xff\n")
+    assert (
+        "list.txt cannot be read: it is no text"
+        in submitted("--each-line", "list.txt", "--", "fit", code=2)[1]
+    )
+
+
 def test_a_job_waits_for_others_by_options(submitted, home):
     job, _ = submitted("--after", "12,15-20", "--after", "30", "--after-ok", "100", "--on-parent-failure", "Cancel",
                        "--", "true")  # fmt: skip
@@ -92,6 +108,8 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),
         (("--array", "1-3,2"), "twice"),
+        (("--each-line", "nowhere"), "nowhere cannot be read: No such file or directory"),
+        (("--each-line", "/dev/null"), "/dev/null has no line"),
         (("--array", "1-3%0"), "AtMost is too small. Give a whole number from 1"),
         (("--array", "1-3%"), "not a number"),
         (("--at-most", "0"), "AtMost is too small. Give a whole number from 1"),
