@@ -125,6 +125,24 @@ def test_the_same_claim_again_gets_the_same(house):
     assert claim(house, pilot, 2, 10, token="the-same-token") == first
 
 
+@pytest.mark.parametrize("count", [0, 3])
+def test_the_same_claim_again_in_the_same_batch_gets_the_same(house, count):
+    house.submit(40)
+    pilot = house.pilot()
+    if not count:
+        claim(house, pilot)
+    same = [
+        house.claim_command(
+            pilot, count, ahead=10, token="lost", subtracts=True, free=FULL if not count else None
+        )
+        for _ in range(2)
+    ]
+    lost, again = house.do(Together(*same))
+    assert ids(again) == ids(lost)
+    assert len(again) == count + 10
+    assert house.reconcile() == CLEAN
+
+
 def test_jobs_ahead_count_for_limits(house):
     limited = Limited(house)
     limited.put("{\nname a\nenabled true\nlimit users {*} to slots=5\n}\n")

@@ -146,7 +146,7 @@ class Pulse:
         which = "" if pid is None else f" {pid}"
         return Unavailable(
             f"The server is up, but its background process{which} does not answer: it has been silent for {span(seconds)}. "
-            "Jobs are accepted and run; lists, explanations, outputs and new pilots wait.",
+            "Jobs run, and those without files are accepted; files, lists, explanations, outputs and new pilots wait.",
             hint=f"The administrator of the server can end it (kill -9{which}): the server starts it again.",
             silent_seconds=round(seconds, 1),
         )

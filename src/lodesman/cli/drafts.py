@@ -74,10 +74,13 @@ def description_options(command: F) -> F:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given."""
+    """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given.
+    `piped`: the script is from standard input.
+    """
 
     command: tuple[str, ...] = ()
     script: str = ""
+    piped: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
@@ -252,12 +255,13 @@ def _from_command(wanted: Wanted) -> _Draft:
 
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
     if wanted.script and not wanted.named_only:
-        note_left_behind(wanted.script, picker, wanted.keep)
+        folder = Path() if wanted.piped else Path(wanted.script).parent
+        note_left_behind(wanted.script, folder, picker, wanted.keep)
     record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
     if len(wanted.command) > 1:
         record["Arguments"] = list(wanted.command[1:])
     if "Parameters" in wanted.attributes and any(map(has_placeholder, wanted.command[1:])):
-        note("In an array %s in the command is the index of each job, and %% is a percent sign.")
+        note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
     return _Draft(label=program, parsed=parsed, taken=picker.inputs())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ import click
 from click.core import ParameterSource
 
 from lodesman.cli.tables import note
+from lodesman.cli.taken_files import scratch_folder
 from lodesman.errors import LodesmanError
 
+STDIN = "-"
+_PIPED_NAME = "script"
 _HEAD_BYTES = 256 << 10
 _MARK = "#LODE"
 _ELSEWHERE = re.compile(r"#(?:SBATCH|PBS|\$|BSUB|COBALT)[ \t]+-")
@@ -31,7 +35,10 @@ class JobCommand(click.Command):
         at = args.index("--") if "--" in args else len(args)
         own, command = args[:at], args[at + 1 :]
         files = self._positionals(ctx, own)
-        script = files[0] if files and is_script(files[0]) else ""
+        piped = files[:1] == [STDIN] and _begins_script(sys.stdin.buffer)
+        if piped:
+            files[0] = _kept(sys.stdin.buffer)
+        script = files[0] if files and (piped or is_script(files[0])) else ""
         if script:
             own, command = own[: len(own) - len(files)], [*files, *command]
             self._warn_of_options(ctx, command)
@@ -40,20 +47,17 @@ class JobCommand(click.Command):
         try:
             rest = super().parse_args(ctx, own)
         except click.NoSuchOption as wrong:
-            if files and files[0] != "-" and not Path(files[0]).exists():
-                raise click.UsageError(
-                    f"There is no file {files[0]}. A command stands after two dashes: lode submit -- {shlex.join(files)}.",
-                    ctx,
-                ) from wrong
+            if files and (meant := _as_command(files)):
+                raise click.UsageError(meant, ctx) from wrong
             raise
         if command and ctx.params["files"]:
             first = ctx.params["files"][0]
             raise click.UsageError(f"{first} is no script: a command after -- stands alone.", ctx)
         if not command and not ctx.params["files"]:
             raise click.UsageError("Name a description or a script, or a command after --.", ctx)
-        ctx.params |= {"command": tuple(command), "script": script}
+        ctx.params |= {"command": tuple(command), "script": script, "piped": piped}
         if script:
-            _add(ctx, self._of_script(ctx, script))
+            _add(ctx, self._of_script(ctx, script, "standard input" if piped else script))
         return rest
 
     def _positionals(self, ctx: click.Context, words: list[str]) -> list[str]:
@@ -63,10 +67,10 @@ class JobCommand(click.Command):
         found = parser.parse_args(list(words))[0].get("files")
         return list(found) if isinstance(found, tuple) else []
 
-    def _of_script(self, ctx: click.Context, script: str) -> dict[str, Any]:
+    def _of_script(self, ctx: click.Context, script: str, label: str) -> dict[str, Any]:
         """What the options in a script's head say, each line checked. Raises UsageError with file and line."""
         words: list[str] = []
-        for number, line in _option_lines(script):
+        for number, line in _option_lines(script, label):
             try:
                 words += shlex.split(line, comments=True)
                 checked = self._parsed(ctx, words)
@@ -74,7 +78,7 @@ class JobCommand(click.Command):
                     raise ValueError(f"{checked['files'][0]!r} is no option")
             except (click.UsageError, ValueError) as wrong:
                 text = wrong.format_message() if isinstance(wrong, click.UsageError) else str(wrong)
-                raise click.UsageError(f"{script}:{number}: {text}", ctx) from None
+                raise click.UsageError(f"{label}:{number}: {text}", ctx) from None
         return self._parsed(ctx, words)
 
     def _parsed(self, ctx: click.Context, words: list[str]) -> dict[str, Any]:
@@ -119,6 +123,31 @@ def is_script(name: str) -> bool:
     return os.access(path, os.X_OK) and not _is_description(head)
 
 
+def _as_command(files: list[str]) -> str:
+    """What to say of words that are a command, since an option among them is unknown; '' if they name a description."""
+    path, words, what = Path(files[0]), shlex.join(files), f"There is no file {files[0]}."
+    if files[0] == STDIN:
+        return ""
+    if path.exists():
+        if not path.is_file() or _is_description(path.read_bytes()[:_HEAD_BYTES]):
+            return ""
+        what = f"{files[0]} is no description, and no script, since it does not begin with #!."
+        words = f"{'python3' if path.suffix == '.py' else 'sh'} {words}"
+    return f"{what} A command stands after two dashes: lode submit -- {words}."
+
+
+def _begins_script(stream: Any) -> bool:
+    """Whether a script is piped in; nothing is read."""
+    return not stream.isatty() and bool(stream.peek(2)[:2] == b"#!")
+
+
+def _kept(stream: Any) -> str:
+    """A script that is piped in, as a file that goes with the end of this call."""
+    path = scratch_folder() / _PIPED_NAME
+    path.write_bytes(stream.read())
+    return str(path)
+
+
 def _is_description(head: bytes) -> bool:
     from lodesman.jobs import ARRAY_LIMITS, read_description
 
@@ -131,7 +160,7 @@ def _is_description(head: bytes) -> bool:
     return True
 
 
-def _option_lines(script: str) -> Iterator[tuple[int, str]]:
+def _option_lines(script: str, label: str) -> Iterator[tuple[int, str]]:
     """Number and options of each `#LODE` line before the first command."""
     with Path(script).open("rb") as file:
         lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
@@ -144,19 +173,19 @@ def _option_lines(script: str) -> Iterator[tuple[int, str]]:
                 has_own = True
                 yield number, line[len(_MARK) :]
             else:
-                note(f"{script}:{number}: {_MARK} stands after the first command and is not read.")
+                note(f"{label}:{number}: {_MARK} stands after the first command and is not read.")
         elif in_head and _ELSEWHERE.match(line):
             mark, options = line.split(maxsplit=1)
             others.setdefault(mark, []).append(options)
     if not has_own:
-        _note_others(script, others)
+        _note_others(label, others)
 
 
-def _note_others(script: str, others: Mapping[str, list[str]]) -> None:
+def _note_others(label: str, others: Mapping[str, list[str]]) -> None:
     """Say that lines of other systems are not read, and what says the same here. A script with `#LODE` lines is for both."""
     for mark, lines in others.items():
         from lodesman.cli.foreign_lines import equivalent
 
         same = equivalent(mark, lines)
         how = f"Here it is: {_MARK} {same}" if same else f"{_MARK} lines say the same (lode submit --help)."
-        note(f"{script}: {mark} lines are not read here. {how}")
+        note(f"{label}: {mark} lines are not read here. {how}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -73,6 +74,20 @@ def _indexes(word: str) -> Given:
             raise ValueError(f"{part[:60]!r} is no range: write 1-500, 0-90:10 (every tenth) or 1,5,7-9.")
     if len(values) != len(set(values)):
         raise ValueError("an index is given twice.")
+    return {"Parameters": values}
+
+
+def _each_line(name: str) -> Given:
+    """A member for each line of a file, blank ones apart. Raises ValueError."""
+    try:
+        lines = Path(name).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ValueError(
+            f"{name} cannot be read: {getattr(fault, 'strerror', None) or 'it is no text'}."
+        ) from None
+    values = [one.strip() for one in lines if one.strip()]
+    if not values:
+        raise ValueError(f"{name} has no line.")
     return {"Parameters": values}
 
 
@@ -159,6 +174,10 @@ _OPTIONS = (
     _attribute(
         "--array", read=_array, metavar="RANGE",
         help="A job for each index, 1-500 or 0-90:10, as one submission; LODE_ARRAY_INDEX and %s are the index.",
+    ),
+    _attribute(
+        "--each-line", read=_each_line, metavar="FILE",
+        help="A job for each line of a file, as one submission; %s is the line.",
     ),
     _attribute("--at-most", read=_named("AtMost"), metavar="N", help="At most N jobs of the submission run at once."),
     _attribute(

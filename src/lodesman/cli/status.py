@@ -193,6 +193,8 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
         note("There is no such submission." if question.is_narrow else "You have no jobs.")
     if shape.is_table:
         say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
+        if counts[JobState.HELD]:
+            note(f"Why jobs are Held: lode status --jobs --state Held{' --all' if question.everyone else ''}")
     if found.more:
         note(f"There are older ones: --limit {question.limit * 10}.")
 

@@ -57,9 +57,9 @@ def submit(
     description. If one FILE is wrong, none is submitted.
 
     Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh. A script begins with #! or is
-    executable; all words after it are its own. Its lines #LODE --memory 4G before the first command hold options of
-    this command, which options of the command line override. Small files here that the command names go along, and
-    are shown; other files and folders by --files.
+    executable, or comes from standard input (-); all words after it are its own. Its lines #LODE --memory 4G before the
+    first command hold options of this command, which options of the command line override. Small files here that the
+    command names go along, and are shown; other files and folders by --files.
     """
     wanted = Wanted(**options)
     if dry_run:

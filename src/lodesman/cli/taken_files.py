@@ -92,11 +92,10 @@ def pick(
     return program, picker
 
 
-def note_left_behind(script: str, picker: FilePicker, keep: Sequence[str]) -> None:
-    """Say which files in its folder a script names, though they are not sent: no node has them. What it writes is not meant:
+def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequence[str]) -> None:
+    """Say which files in a folder a script names, though they are not sent: no node has them. What it writes is not meant:
     `keep`, and what stands after `>`.
     """
-    folder = Path(script).parent
     with Path(script).open("rb") as file:
         lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
     text = _WRITTEN.sub(" ", "\n".join(one for one in lines if not one.lstrip().startswith("#")))
@@ -146,4 +145,6 @@ def scratch_folder() -> Path:
     """A folder that goes with the end of this call."""
     import tempfile
 
-    return Path(click.get_current_context().with_resource(tempfile.TemporaryDirectory(prefix="lode-")))
+    return Path(
+        click.get_current_context().find_root().with_resource(tempfile.TemporaryDirectory(prefix="lode-"))
+    )

@@ -235,7 +235,9 @@ def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list
         if last[0] != token:
             return None
         held = live.pilots.held.get(pilot_id, {})
-        return [one for one in last[1] if (one.job_id, one.attempt) in held]
+        left = [one for one in last[1] if (one.job_id, one.attempt) in held]
+        # The list itself if it is whole: the end of this batch may add to it what comes ahead.
+        return left if len(left) < len(last[1]) else last[1]
     # The first claim of this pilot since the server started: the answer may predate the start.
     return claimed_with(tx, pilot_id, token) or None
 

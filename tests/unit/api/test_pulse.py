@@ -142,6 +142,7 @@ def test_a_process_that_does_nothing_is_silent_and_all_are_refused_until_it_give
                 "its background process 17 does not answer: it has been silent for 3 min"
                 in caught.value.message
             )
+            assert "Jobs run, and those without files are accepted; files, " in caught.value.message
             assert caught.value.data["silent_seconds"] == 180.0
             assert (it.health.standing(it.now), it.health.is_well(it.now)) == ("silent", False)
             assert [(one.levelname, one.pid) for one in caplog.records] == [("ERROR", 17)]

@@ -263,7 +263,7 @@ def lode(home, capfd, monkeypatch):
     """Run one command line in this process."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Result:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))
         capfd.readouterr()
         code = main([str(word) for word in arguments])
         sys.stdout.flush()

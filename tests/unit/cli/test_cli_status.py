@@ -59,7 +59,10 @@ def test_a_row_for_each_submission(at, listed):
     assert "######....  2 Waiting, 3 Done" in lines[3]
     assert lines[-1] == "In all: 1 Held, 2 Waiting, 4 Done, 4 Failed."
     assert "\x1b" not in result.out
+    assert result.err == "lode: Why jobs are Held: lode status --jobs --state Held\n"
     assert listed.asked[-1].query == {"limit": "101"}
+    assert at("status", "--all").err == "lode: Why jobs are Held: lode status --jobs --state Held --all\n"
+    assert at("status", "--format", "csv").err == ""
 
 
 def test_filters_of_submissions_travel(at, listed):

@@ -54,6 +54,22 @@ def test_options_are_attributes(submitted):
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
 
 
+def test_each_line_of_a_file_is_a_job(submitted, accepting, home):
+    (home / "list.txt").write_text("a.dat\n\n  b c.dat \n", encoding="utf-8")
+    job, said = submitted("--each-line", "list.txt", "--at-most", "1", "--", "fit", "%s")
+    record = read_description(sent(accepting)[-1]["text"]).record
+    assert (record["Parameters"], record["AtMost"], job.arguments) == (["a.dat", "b c.dat"], 1, ("%s",))
+    assert (
+        said
+        == "lode: In an array %s in the command is the index or line of each job, and %% is a percent sign.\n"
+    )
+    (home / "list.txt").write_bytes(b"\xff\n")
+    assert (
+        "list.txt cannot be read: it is no text"
+        in submitted("--each-line", "list.txt", "--", "fit", code=2)[1]
+    )
+
+
 def test_a_job_waits_for_others_by_options(submitted, home):
     job, _ = submitted("--after", "12,15-20", "--after", "30", "--after-ok", "100", "--on-parent-failure", "Cancel",
                        "--", "true")  # fmt: skip
@@ -92,6 +108,8 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),
         (("--array", "1-3,2"), "twice"),
+        (("--each-line", "nowhere"), "nowhere cannot be read: No such file or directory"),
+        (("--each-line", "/dev/null"), "/dev/null has no line"),
         (("--array", "1-3%0"), "AtMost is too small. Give a whole number from 1"),
         (("--array", "1-3%"), "not a number"),
         (("--at-most", "0"), "AtMost is too small. Give a whole number from 1"),
@@ -275,11 +293,62 @@ def test_what_is_neither_a_description_nor_a_script_gets_a_hint(at, accepting, h
     assert sent(accepting) == []
 
 
-def test_a_script_is_a_file_and_stands_alone(at, accepting, home):
-    assert (
-        "standard input: is a script. A script is submitted by its name"
-        in at("submit", "-", stdin=b"#!/bin/sh\n").err
+@pytest.mark.parametrize(
+    ("name", "text", "words", "command"),
+    [
+        ("fit.py", "import sys\n", ("--n", "3"), "python3 fit.py --n 3"),
+        ("fit", "echo $1\n", ("-x", "a b"), "sh fit -x 'a b'"),
+        ("a.jdl", HELLO, ("--n",), ""),
+    ],
+)
+def test_options_after_a_program_that_is_no_script_get_the_command_to_type(
+    at, accepting, home, name, text, words, command
+):
+    (home / name).write_text(text)
+    result = at("submit", name, *words)
+    assert result.code == 2
+    if command:
+        assert result.err == (
+            f"lode: {name} is no description, and no script, since it does not begin with #!. A command stands after two "
+            f"dashes: lode submit -- {command}. See: lode submit --help\n"
+        )
+    else:
+        assert "No such option '--n'" in result.err
+    assert accepting.asked == []
+
+
+def test_a_script_may_be_piped_in(at, accepting, home):
+    (home / "fit.py").write_text("x")
+    result = at(
+        "submit",
+        "--cores",
+        "2",
+        "-",
+        "7",
+        "--n",
+        stdin=b"#!/bin/sh\n#LODE --name big --cores 3\npython fit.py\n",
     )
+    assert result.code == 0
+    job = read_job(read_description(sent(accepting)[-1]["text"]).record).spec
+    assert (job.executable, job.arguments, job.name, job.cores) == ("script", ("7", "--n"), "big", 2)
+    assert job.input_sandbox == ("script",)
+    assert (
+        "script names fit.py, which is in this folder but is not sent with the job: add --files fit.py."
+        in result.err
+    )
+    (uploaded,) = accepting.of("POST", "/v1/sandboxes")
+    assert b"python fit.py" in uploaded.body
+
+
+def test_a_fault_in_a_script_that_is_piped_in_has_its_line(at, accepting):
+    assert (
+        "standard input:2: No such option" in at("submit", "-", stdin=b"#!/bin/sh\n#LODE --memery 4G\n").err
+    )
+    assert at("submit", "-", stdin=HELLO.encode()).code == 0
+    assert len(sent(accepting)) == 1
+
+
+def test_a_script_stands_alone(at, accepting, home):
     (home / "a.jdl").write_text(HELLO)
     (home / "a.sh").write_text(SCRIPT)
     assert "a.sh: is a script." in at("submit", "a.jdl", "a.sh").err
