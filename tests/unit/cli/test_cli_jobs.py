@@ -464,6 +464,18 @@ def test_a_job_that_has_written_nothing(at, server):
     assert (result.out, result.err) == ("", "lode: Job 5 is Running and has written nothing yet.\n")
 
 
+def test_a_job_that_waits_is_not_taken_for_one_that_is_not_there(at, server):
+    server.refuse("GET", "/v1/jobs/5/logs", 404, code="not-found", message="no output yet, or is not yours")
+    server.on("GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0})
+    result = at("logs", "5")
+    assert (result.code, result.err) == (0, "lode: Job 5 is Waiting and has written nothing yet.\n")
+    assert at("logs", "5", "--json").json["state"] == "Waiting"
+    missing = "Job 5 was not found, or you may not see it."
+    server.refuse("GET", "/v1/jobs/5", 404, code="not-found", message=missing)
+    result = at("logs", "5")
+    assert (result.code, result.err) == (3, f"lode: {missing}\n")
+
+
 @pytest.mark.parametrize("state", ["Done", "Failed", "Killed"])
 def test_a_job_that_has_ended_will_write_nothing_more(at, server, state):
     server.on("GET", "/v1/jobs/5/logs", {"id": 5, "state": state, "attempt": 1, "live": False, "tail": ""})
