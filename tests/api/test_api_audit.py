@@ -45,6 +45,8 @@ def test_what_administrators_do_is_noted_with_who_when_and_from_where(house, cap
     details = {one["action"]: one["detail"] for one in rows}
     assert details["user-changed"] == "VO lab, groups bio, administrator"
     assert details["token-issued"] == "jobs:read, jobs:write, pilots:read; until revoked; laptop"
+    house.call("POST", "/v1/tokens", {"account": "ann", "seconds": 30 * 86_400}, token="admin")
+    assert trail(house)[0]["detail"] == "jobs:read, jobs:write, pilots:read; for 30 d"
     lines = [line.action for line in caplog.records if line.name == "lodesman.store.audit"]
     assert lines[:2] == ["user-changed", "token-issued"]
     assert house.call("GET", "/v1/audit", token="ann").status == 403

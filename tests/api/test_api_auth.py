@@ -133,7 +133,20 @@ def test_an_administrator_s_token_without_that_scope_is_a_user_s(house):
     house.tokens["plain"] = house.call("POST", "/v1/tokens", {"account": "admin"}, token="admin").json[
         "token"
     ]
-    assert house.call("GET", "/v1/users", token="plain").status == 403
+    refused = house.call("GET", "/v1/users", token="plain")
+    assert (refused.status, refused.json["error"]["message"]) == (
+        403, "This token may not do that: it lacks the scope admin.",
+    )  # fmt: skip
+    assert refused.json["error"]["hint"].endswith(": lode token issue admin --admin")
+    only = {"account": "admin", "scopes": ["admin"]}
+    house.tokens["only"] = house.call("POST", "/v1/tokens", only, token="admin").json["token"]
+    assert (
+        house.call("GET", "/v1/sites", token="only").json["error"]["message"].endswith("scope pilots:read.")
+    )
+    assert (
+        "only an administrator"
+        in house.call("GET", "/v1/users", token="ann").json["error"]["message"].lower()
+    )
     assert (
         house.call("POST", "/v1/users", {"name": "eve", "vo": "lab", "groups": ["g"]}, token="plain").status
         == 403

@@ -539,6 +539,20 @@ def test_the_way_of_one_job_by_reports(house):
     assert [event["event"] for event in found["events"]] == ["Waiting", "Matched", "Running", "Failed"]
 
 
+def test_an_exit_code_is_said_once(house):
+    said = {
+        "The job ended with exit code 3.": "exit code 3",
+        "The job ended with exit code 3; this code means: x.": "exit code 3: this code means: x",
+        "it said no": "exit code 3: it said no",
+        "": "exit code 3",
+    }  # fmt: skip
+    house.submitted(*[{}] * len(said))
+    pilot = house.pilot()
+    for job, message in zip(house.claim(pilot, len(said)), said, strict=True):
+        house.report(pilot, job, "Failed", cause="exit", exit_code=3, message=message, started=house.now)
+    assert [house.get(f"/v1/jobs/{number}")["reason"] for number in range(1, 5)] == list(said.values())
+
+
 def test_many_reports_in_one_request_are_judged_one_by_one(house):
     house.submitted({}, {})
     pilot = house.pilot()

@@ -161,6 +161,21 @@ def test_an_open_breaker_and_until_when(house, director):
     assert why(house)["gate"]["breaker"]["state"] == "half-open"
 
 
+def test_a_closed_queue_and_one_whose_breaker_is_open_are_named_also_while_no_job_waits(house, director):
+    director.tick(house.now)
+    assert why(house)["main_reason"] == "no-fitting-job-waits"
+    director.breakers[QueueId("North", "ce.north", "short")] = Breaker(
+        state=BreakerState.OPEN, failures=3, trips=1, retry_at=house.now + 240, reason="no route"
+    )
+    told = why(house)
+    assert (told["main_reason"], told["verdict"]) == ("no-room-for-pilots", "not now")
+    assert told["summary"].endswith("none may be sent now: pilots do not start there: no route.")
+    director.breakers.clear()
+    closed = house.call("POST", "/v1/sites/close", {"site": "North", "reason": "power cut"}, token="admin")
+    assert closed.status == 200
+    assert why(house)["summary"].endswith(": power cut.")
+
+
 def test_enough_pilots_wait_already(house, director, backend):
     house.submitted()
     for _ in range(30):

@@ -279,6 +279,16 @@ def test_the_background_process_ends_with_the_hot_one(make_server):
     wait_until(lambda: background not in server.processes(), "the end of the background process")
 
 
+def test_a_hang_up_is_heard_and_ends_no_server_that_has_no_terminal(make_server):
+    server = make_server().start()
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(
+        lambda: [one for one in server.log_lines() if "SIGHUP" in one["message"]], "word of the signal"
+    )
+    assert server.ask("GET", "/health").json["status"] == "ok"
+    assert server.stop() == 0, server.tail()
+
+
 def test_a_stop_ends_everything_and_nothing_is_lost(make_server):
     server = make_server().start()
     server.user("ann", "physics")

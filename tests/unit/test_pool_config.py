@@ -60,6 +60,15 @@ def test_unknown_names_are_faults_with_their_line(load, lines, line, words):
     assert (fault["line"], words in fault["message"]) == (line, True)
 
 
+def test_only_local_pilots_need_their_python_on_this_machine(load, monkeypatch):
+    monkeypatch.setattr("lodesman.config.outlook.shutil.which", lambda _name: None)
+    config = load("")
+    assert any("local pilots could not start" in one for one in mistakes(config, queue_outlooks(config)))
+    others = [one for one in queue_outlooks(config) if not one.pilots.startswith("local")]
+    assert others
+    assert not list(mistakes(config, others))
+
+
 def test_a_queue_that_no_pool_serves_is_a_mistake(load):
     config = load('Sites = ["North"]')
     (text,) = (one for one in mistakes(config, queue_outlooks(config)) if "python" not in one)

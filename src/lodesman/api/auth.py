@@ -16,13 +16,8 @@ _ONLY = {
     "service": "Only the server's own processes may ask this.",
     "site": "Only the site itself may do that, with a token of its own.",
     "user": "Only users may do that.",
-    "admin": "Only an administrator may do that.",
+    "admin": "Only an administrator of the server may do that.",
     "vo-admin": "Only an administrator, of the server or of a VO, may do that.",
-}
-_HINTS = {
-    "admin": "Use a token with the scope admin.",
-    "vo-admin": "Use a token with the scope admin.",
-    "site": "Administrators make one: lode site token SITE",
 }
 
 
@@ -69,8 +64,16 @@ def authorise(principal: Principal, who: Who) -> None:
             raise Forbidden(
                 f"A token of a site may advertise {principal.name} and read its gate, nothing else."
             )
-        hint = _HINTS.get(who, "")
-        raise Forbidden(_ONLY.get(who, f"This token may not do that: it lacks the scope {who}."), hint=hint)
+        raise _refusal(principal, who)
+
+
+def _refusal(principal: Principal, who: Who) -> Forbidden:
+    ranks = {"admin": principal.admin, "vo-admin": principal.admin or principal.vo_admin}
+    if principal.kind == "user" and ranks.get(who, False):
+        hint = f"Ask an administrator for one that has it: lode token issue {principal.name} --admin"
+        return Forbidden("This token may not do that: it lacks the scope admin.", hint=hint)
+    hint = "Administrators make one: lode site token SITE" if who == "site" else ""
+    return Forbidden(_ONLY.get(who, f"This token may not do that: it lacks the scope {who}."), hint=hint)
 
 
 def pilot_has_ended() -> Unauthorized:

@@ -45,6 +45,7 @@ _LARGE_BATCH = 2 << 20
 # A client waits for 30 seconds.
 _CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
+_DAY_SECONDS: Final = 86_400
 # What the administrator of a VO may do with its jobs.
 _OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
 
@@ -267,7 +268,8 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
         most=core.limits.tokens,
         reach=reach_of(who),
     )
-    detail = f"{', '.join(body.scopes)}; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
+    how_long = "until revoked" if seconds is None else f"for {seconds / _DAY_SECONDS:,.6g} d"
+    detail = "; ".join(filter(None, (", ".join(body.scopes), how_long, body.note)))
     return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))
 
 

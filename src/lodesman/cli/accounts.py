@@ -47,7 +47,8 @@ def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...
     """Make a user, or change the VO, groups and rights of one."""
     body = AccountBody(name, vo, list(groups), **rights)
     made = session.answer(calls.ADD_USER, body=body)
-    say(f"User {made.name} is stored. For a token: lode token issue {made.name}")
+    scope = " --admin" if any(rights.values()) else ""
+    say(f"User {made.name} is stored. For a token: lode token issue {made.name}{scope}")
 
 
 @user.command("ls")
@@ -98,6 +99,7 @@ token = click.Group("token", help="Issue, list and revoke tokens.")
 @token.command("issue")
 @click.argument("name")
 @several("--scope", "scopes", type=click.Choice(SCOPES), help="What it allows (default: all but admin)")
+@click.option("--admin", is_flag=True, help="Also the scope admin: what administrators do needs it.")
 @number_option("--days", click.FloatRange(0, 36_500), 30.0, "How long it is good; 0: until it is revoked.")
 @click.option("--note", "remark", default="", metavar="T", help="What it is for; shown by: lode token ls.")
 @click.option(
@@ -110,7 +112,8 @@ def _issue(
     """Issue a token to user NAME; it is shown this once."""
     if math.isnan(options["days"]):
         raise click.BadParameter("nan is not a number of days.", param_hint="'--days'")
-    body = TokenBody(name, list(scopes or USER_SCOPES), options["days"] * _DAY_SECONDS, options["remark"])
+    allowed = dict.fromkeys([*(scopes or USER_SCOPES), *(["admin"] if options["admin"] else [])])
+    body = TokenBody(name, list(allowed), options["days"] * _DAY_SECONDS, options["remark"])
     if file is None:
         click.echo(session.answer(calls.ISSUE_TOKEN, body=body).token)
         return
@@ -210,6 +213,9 @@ def whoami(session: Session, /) -> None:
     me = session.answer(calls.ME)
     inputs = me.inputs
     limit = f" of {size(inputs.limit)}" if inputs.limit else ""
+    rank = "yes" if me.admin else f"of VO {me.vo}" if me.vo_admin else "no"
+    if rank != "no" and "admin" not in me.scopes:
+        rank += ", but this token lacks the scope admin"
     show_fields(
         (
             ("user", me.name),
@@ -217,7 +223,7 @@ def whoami(session: Session, /) -> None:
             ("VO", me.vo),
             ("groups", joined(me.groups)),
             ("scopes", joined(me.scopes)),
-            ("administrator", "yes" if me.admin else f"of VO {me.vo}" if me.vo_admin else "no"),
+            ("administrator", rank),
             ("input files", f"{inputs.files:,}, {size(inputs.bytes)}{limit}"),
         )
     )

@@ -12,7 +12,7 @@ from lodesman.answers import calls
 from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli.arguments import JOB_RANGES, STATE, Range, merged, several, total
+from lodesman.cli.arguments import JOB_RANGES, Range, merged, several, states_option, total
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.status import Question, fetch_submissions
@@ -33,7 +33,7 @@ those of --owner. --dry-run only says how many they are."""
 def _command(action: Action, done: str, description: str) -> click.Command:
     @click.command(action, help=description + _CHOICE_HELP)
     @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
-    @several("--state", "states", type=STATE, metavar="STATE", help="Jobs in this state")
+    @states_option("Jobs in this state")
     @click.option("--name", default="", help="Jobs with this name; * and ? for any text or letter.")
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"

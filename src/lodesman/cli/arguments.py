@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -99,15 +100,18 @@ class Parsed(click.ParamType[T, Any]):
             self.fail(str(fault), param, ctx)
 
 
-class StateWord(click.Choice[str]):
-    """A state of a job; for DIRAC's other words the error names the state here."""
+class StateWords(click.Choice[str]):
+    """States of a job with commas between; for DIRAC's other words the error names the state here."""
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Raises BadParameter for other words."""
-        name = value.capitalize()
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A tuple of them. Raises BadParameter for other words."""
+        return tuple(self._state(one.strip(), param, ctx) for one in value.split(","))
+
+    def _state(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = word.capitalize()
         if name in ELSEWHERE:
             self.fail(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(word, param, ctx)
 
 
 class Unread(click.Command):
@@ -147,7 +151,7 @@ JOB = Parsed("job", read_job)
 DURATION = Parsed("time", duration_of)
 JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
 PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
-STATE = StateWord(STATES, case_sensitive=False)
+_STATES = StateWords(STATES, case_sensitive=False)
 FILE = click.Path(path_type=Path)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
@@ -155,6 +159,15 @@ DIRECTORY = click.Path(path_type=Path, file_okay=False)
 def several(*names: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A002  # as click calls it
     """An option that may be given several times."""
     return click.option(*names, multiple=True, help=f"{help}; may be given several times.", **more)
+
+
+def states_option(meaning: str) -> Callable[[F], F]:
+    """`--state`: given several times, or with commas between."""
+    return click.option(
+        "--state", "states", type=_STATES, multiple=True, metavar="STATE",
+        callback=lambda _context, _option, given: tuple(chain.from_iterable(given)),
+        help=f"{meaning}; A,B for several.",
+    )  # fmt: skip
 
 
 def number_option(

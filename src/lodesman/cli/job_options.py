@@ -173,7 +173,8 @@ _OPTIONS = (
     _attribute("--name", read=lambda word: {"JobName": word}, metavar="TEXT", help="The name of the job."),
     _attribute(
         "--array", read=_array, metavar="RANGE",
-        help="A job for each index, 1-500 or 0-90:10, as one submission; LODE_ARRAY_INDEX and %s are the index.",
+        help="A job for each index, 1-500, 0-90:10, or 1-500%10 (at most 10 at once), as one submission; "
+        "LODE_ARRAY_INDEX and %s are the index.",
     ),
     _attribute(
         "--each-line", read=_each_line, metavar="FILE",

@@ -40,7 +40,8 @@ def logs(session: Session, /, *, job: int, follow: bool) -> int:
         except KeyboardInterrupt:
             note(f"Interrupted. The job goes on; this ends it: lode kill {job}")
             return INTERRUPTED
-    answer = session.answer(calls.JOB_LOGS, JobAt(job))
+    answer = _logs(session, job)
+    session.exit_if_json(answer)
     write_text(answer.tail)
     if not answer.tail:
         yet = "" if answer.state in FINAL else " yet"

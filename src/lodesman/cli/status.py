@@ -18,7 +18,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
-from lodesman.cli.arguments import JOB_RANGES, STATE, Range, limit_option, merged, several
+from lodesman.cli.arguments import JOB_RANGES, Range, limit_option, merged, states_option
 from lodesman.cli.columns import ListShape, shaped
 from lodesman.cli.moments import PAST
 from lodesman.cli.session import Session, with_session
@@ -112,7 +112,7 @@ class Some(Generic[R]):
 @click.command()
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
 @click.option("--jobs", "each", is_flag=True, help="One row for each job.")
-@several("--state", "states", type=STATE, metavar="STATE", help="With jobs in this state")
+@states_option("With jobs in this state")
 @click.option("--name", default="", help="With this name in the description; * and ? for any text or letter.")
 @click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
 @click.option("--owner", default="", metavar="NAME", help="Of this user, if you may see them.")

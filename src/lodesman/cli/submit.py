@@ -46,9 +46,18 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
     "--wait", is_flag=True, help="Wait until the jobs have ended; the exit code is theirs (see: lode wait)."
 )
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: show every step.")
 @with_session
 def submit(
-    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, wait: bool, **options: Any
+    session: Session,
+    /,
+    *,
+    files: tuple[str, ...],
+    request_id: str,
+    wait: bool,
+    dry_run: bool,
+    verbose: bool,
+    **options: Any,
 ) -> int:
     """Submit jobs; prints their ids.
 
@@ -65,7 +74,7 @@ def submit(
     if dry_run:
         from lodesman.cli.plan import plan_files
 
-        return plan_files(session, files, wanted)
+        return plan_files(session, files, wanted, verbose=verbose)
     outcome = Outcome()
     ready = read_all(session, files, wanted, outcome)
     if not outcome.faults:

@@ -82,7 +82,8 @@ def _show_used(found: UsageOfDays) -> None:
     if len(found.rows) > 1:
         rows.append(["all", *([""] if many else []), *_used(_together(found.rows))])
     show_table((found.by, *(["VO"] if many else []), *_USED), rows)
-    note(f"Attempts that ended from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
+    which = "Attempts that ended" if found.rows else "No attempt ended"
+    note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
 
 
 def _has_vos(found: UsageOfDays) -> bool:

@@ -216,7 +216,9 @@ def _reason(report: AttemptReport) -> str:
         RETURNED: "its pilot gave it back before it started",
         NOT_TAKEN: "the pilot that it was bound to did not take it",
     }.get(report.cause, report.cause or report.state)
-    return f"{words}: {report.message}"[:MAX_TEXT] if report.message else words
+    message = report.message.removeprefix(f"The job ended with {words}").removeprefix("; ").rstrip(".")
+    said = message if report.cause == "exit" else report.message
+    return f"{words}: {said}"[:MAX_TEXT] if said else words
 
 
 def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:

@@ -64,7 +64,8 @@ def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[st
 def mistakes(config: ServerConfig, queues: list[QueueOutlook]) -> Iterator[str]:
     """What is wrong though each value by itself can be read; sentences without a full stop."""
     python = config.pilots.python
-    if shutil.which(python) is None:
+    is_used = not queues or any(one.pilots.startswith((f"{LOCAL}:", f"{LOCAL},")) for one in queues)
+    if is_used and shutil.which(python) is None:
         yield f"pilots.python: there is no program {python!r}, and local pilots could not start"
     for text, alike in groupby(sorted((one.pilots, one.queue) for one in queues if one.fault), itemgetter(0)):
         first, *others = [queue for _, queue in alike]

@@ -352,6 +352,7 @@ def run_server(
         greet(place.config, server.local_pilots)
     web = Web(server.app, place.config.server, server.before_stop)
     server.end = web.end
+    web.heed_hang_up()
     web.run(sockets=place.sockets)
     if server.core.journal.fault is not None:
         raise server.core.journal.fault

@@ -27,6 +27,8 @@ from lodesman.why.verdict import counted, span
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
 _UNLIMITED: Final = -1
+_ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER)
+"""They are named also while no job waits: who asks then wants to know whether the queue is open."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",
@@ -126,7 +128,9 @@ class QueueFacts(SnapshotFacts):
         elif self.gate is not None:
             capacity = _UNLIMITED if self.gate.room is None else self.gate.room
         sends = self.decision is None or self.decision.sends
-        return verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends)
+        found = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends)
+        shut = bool(self.closings) or any(name in _ORDERED for name, _ in self.limits)
+        return QueueReason.NO_ROOM if shut and found is QueueReason.NO_WORK else found
 
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:

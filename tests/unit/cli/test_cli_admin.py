@@ -21,12 +21,16 @@ from lodesman.errors import Unavailable
 def test_a_user_is_made(at, server):
     server.on("POST", "/v1/users", {"name": "ann"})
     result = at("user", "add", "ann", "--vo", "lab", "--group", "physics", "--group", "bio", "--admin")
-    assert "lode token issue ann" in result.out
+    assert result.out.endswith(" lode token issue ann --admin\n")
     body = {"name": "ann", "vo": "lab", "groups": ["physics", "bio"], "admin": True}
     assert server.asked[-1].json == body
     assert at("user", "add", "ann", "--vo", "lab", "--group", "g", "--json").json == {"name": "ann"}
     assert at("user", "add", "ann", "--vo", "lab").code == 2
-    at("user", "add", "vera", "--vo", "lab", "--group", "g", "--vo-admin")
+    plain = at("user", "add", "ann", "--vo", "lab", "--group", "g")
+    assert plain.out.endswith(" lode token issue ann\n")
+    server.on("POST", "/v1/users", {"name": "vera"})
+    made = at("user", "add", "vera", "--vo", "lab", "--group", "g", "--vo-admin")
+    assert made.out.endswith(" lode token issue vera --admin\n")
     assert server.asked[-1].json == {"name": "vera", "vo": "lab", "groups": ["g"], "vo_admin": True}
 
 
@@ -133,6 +137,25 @@ def test_tokens_of_a_revoked_token_are_listed(at, server):
     assert "--all" in second
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 1, "kept": 1})
     assert "1 token that was made with it for others is still valid." in at("token", "revoke", "ab12").err
+
+
+def test_a_token_of_an_administrator_has_the_usual_scopes_and_admin(at, server):
+    server.on("POST", "/v1/tokens", {"token": "secret"})
+    at("token", "issue", "root", "--admin")
+    assert server.asked[-1].json["scopes"] == ["jobs:read", "jobs:write", "pilots:read", "admin"]
+    at("token", "issue", "root", "--admin", "--scope", "admin")
+    assert server.asked[-1].json["scopes"] == ["admin"]
+
+
+def test_whoami_says_when_an_administrator_s_token_may_not_administer(at, server):
+    me = {"name": "vera", "kind": "user", "vo": "lab", "groups": ["g"], "admin": False, "vo_admin": True}
+    inputs = {"files": 0, "bytes": 0, "limit": None, "outputs": 0}
+    for scopes, rank in (
+        (["jobs:read"], "of VO lab, but this token lacks the scope admin"),
+        (["admin", "jobs:read"], "of VO lab"),
+    ):
+        server.on("GET", "/v1/me", {**me, "scopes": scopes, "inputs": inputs})
+        assert at("whoami").out.splitlines()[5].split(maxsplit=1) == ["administrator", rank]
 
 
 def test_whoami(at, server):

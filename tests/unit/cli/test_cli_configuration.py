@@ -130,6 +130,7 @@ def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):
 
 
 def test_a_python_that_is_not_there_is_not_good(lode, files):
+    (files / "sites.toml").write_text(QUEUES)
     (files / "lode.toml").write_text('[resources]\nfiles = ["sites.toml"]\n[pilots]\npython = "python9.9"\n')
     result = lode("config", "check", "lode.toml")
     assert result.code == 1

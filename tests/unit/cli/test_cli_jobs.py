@@ -13,7 +13,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
 from lodesman.cli import actions, jobs, status, tables, watching
-from lodesman.cli.arguments import STATE, Range
+from lodesman.cli.arguments import Range, StateWords
 from lodesman.cli.columns import ListShape
 from lodesman.cli.logs import fresh
 from lodesman.cli.session import Session
@@ -230,8 +230,8 @@ def test_the_states_are_those_of_the_state_machine():
 
 @pytest.mark.parametrize(("word", "here"), sorted(ELSEWHERE.items()))
 def test_a_state_of_dirac_is_answered_with_its_equivalent(word, here):
-    kind = STATE
-    assert kind.convert("sTALLED", None, None) == "Stalled"
+    kind = StateWords(STATES, case_sensitive=False)
+    assert kind.convert("sTALLED", None, None) == ("Stalled",)
     for spelled in (word, word.upper()):
         with pytest.raises(click.BadParameter, match=f"{word} is a state of DIRAC.*: {re.escape(here)}"):
             kind.convert(spelled, None, None)
@@ -240,7 +240,7 @@ def test_a_state_of_dirac_is_answered_with_its_equivalent(word, here):
 
 def test_a_word_that_is_no_state_anywhere_is_refused_with_those_that_are():
     with pytest.raises(click.BadParameter, match="'waiting'"):
-        STATE.convert("Resting", None, None)
+        StateWords(STATES, case_sensitive=False).convert("Resting", None, None)
 
 
 # --- show and events
@@ -462,6 +462,18 @@ def test_a_job_that_has_written_nothing(at, server):
     server.on("GET", "/v1/jobs/5/logs", {"id": 5, "state": "Running", "attempt": 1, "live": True, "tail": ""})
     result = at("logs", "5")
     assert (result.out, result.err) == ("", "lode: Job 5 is Running and has written nothing yet.\n")
+
+
+def test_a_job_that_waits_is_not_taken_for_one_that_is_not_there(at, server):
+    server.refuse("GET", "/v1/jobs/5/logs", 404, code="not-found", message="no output yet, or is not yours")
+    server.on("GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0})
+    result = at("logs", "5")
+    assert (result.code, result.err) == (0, "lode: Job 5 is Waiting and has written nothing yet.\n")
+    assert at("logs", "5", "--json").json["state"] == "Waiting"
+    missing = "Job 5 was not found, or you may not see it."
+    server.refuse("GET", "/v1/jobs/5", 404, code="not-found", message=missing)
+    result = at("logs", "5")
+    assert (result.code, result.err) == (3, f"lode: {missing}\n")
 
 
 @pytest.mark.parametrize("state", ["Done", "Failed", "Killed"])

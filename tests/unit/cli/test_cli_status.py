@@ -80,7 +80,11 @@ def test_filters_of_submissions_travel(at, listed):
         "North",
         "--all",
     )
-    assert listed.asked[-1].query == {
+    once = listed.asked[-1].query
+    at("status", "--state", "held, Failed", "--name", "f*", "--owner", "bob", "--site", "North", "--all")
+    assert listed.asked[-1].query == once
+    assert "'nosuch' is not one of" in at("status", "--state", "held,nosuch").err
+    assert once == {
         "limit": "101", "state": "Held,Failed", "name": "f*", "owner": "bob", "site": "North", "all": "true",
     }  # fmt: skip
     result = at(

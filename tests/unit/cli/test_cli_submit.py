@@ -323,6 +323,15 @@ def test_notices_and_held_jobs_go_to_standard_error(at, accepting, home):
     assert "lode why 12" in result.err
 
 
+@pytest.mark.parametrize("words", [(), ("--verbose",)])
+def test_a_dry_run_shows_every_step_if_asked(at, home, monkeypatch, words):
+    asked = []
+    monkeypatch.setattr("lodesman.cli.plan.plan_files", lambda *_given, verbose: asked.append(verbose) or 0)
+    (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
+    assert at("submit", "--dry-run", *words, "a.jdl").code == 0
+    assert asked == [bool(words)]
+
+
 def test_a_dry_run_submits_and_uploads_nothing_and_prints_a_plan(at, accepting, home):
     (home / "data").write_text("x")
     (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "data"; ]')

@@ -96,3 +96,10 @@ def test_days_are_sent(at, server):
     )
     assert wrong.code == 2
     assert "is no time; write 2h30m or 7d (ago)" in wrong.err
+
+
+def test_days_without_attempts_are_said(at, server):
+    server.on("GET", "/v1/usage/days", answer())
+    found = at("usage")
+    assert (found.code, found.out) == (0, "")
+    assert found.err == "lode: No attempt ended from 2024-10-04 to 2024-10-10 (UTC).\n"

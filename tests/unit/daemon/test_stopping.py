@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any, cast
+
+import pytest
 
 from lodesman.config.sections import ServerSection
 from lodesman.daemon.connections import GuardedProtocol
@@ -86,3 +90,29 @@ def test_a_second_ctrl_c_does_not_wait():
         assert listening.closed.is_set()
 
     asyncio.run(scene())
+
+
+@pytest.fixture
+def hung_up():
+    """SIGHUP as it is when a process starts; it is so again after the test."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_terminal_that_closes_ends_the_server_in_order(hung_up, monkeypatch, at_terminal):
+    monkeypatch.setattr("lodesman.daemon.web._has_terminal", lambda: at_terminal)
+    web = Web(nothing, ServerSection(), cast("Any", None))
+    web.heed_hang_up()
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert web.should_exit is at_terminal
+
+
+def test_a_hang_up_that_nohup_ignores_stays_ignored(hung_up, monkeypatch):
+    monkeypatch.setattr("lodesman.daemon.web._has_terminal", lambda: True)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    web = Web(nothing, ServerSection(), cast("Any", None))
+    web.heed_hang_up()
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert not web.should_exit
