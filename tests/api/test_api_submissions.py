@@ -37,6 +37,13 @@ def test_one_row_for_each_submission(some):
     assert rows(some)[1]["states"] == {"Failed": 1, "Matched": 1, "Killed": 18}
 
 
+def test_a_job_that_its_pilot_gave_back_before_it_started_has_no_cause(some):
+    pilot = some.pilot("South")
+    (given_back, *_) = some.claim(pilot, 1)
+    some.report(pilot, given_back, "Released", cause="returned")
+    assert [row["causes"] for row in rows(some, token="admin", query="all=true")] == [{}, {}, {"exit": 1}]
+
+
 def test_each_filter_leaves_submissions_out(some):
     assert firsts(some) == [21, 1]
     assert firsts(some, "all=true") == [21, 1]

@@ -15,6 +15,7 @@ from typing import Final
 from lodesman.answers.job_queries import SubmissionRow, SubmissionsQuery
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.store import Reader
+from lodesman.store.accounting import RETURNED
 from lodesman.store.read.submissions import (
     BLOCK,
     RowCount,
@@ -144,7 +145,8 @@ def _row(
         states[state] += row.jobs
         if row.site:
             sites[row.site] += row.jobs
-        if row.cause and state is not JobState.DONE:
+        # That a pilot gave a job back before it started is no failure.
+        if row.cause and row.cause != RETURNED and state is not JobState.DONE:
             causes[row.cause] += row.jobs
     return SubmissionRow(
         one.id, one.base, one.size, one.owner, one.group, one.vo, one.name, one.created_at,

@@ -182,6 +182,14 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
         query = replace(query, after=page.cursor)
 
 
+def _none(question: Question) -> str:
+    return (
+        "There are no jobs."
+        if question.everyone
+        else "You have no jobs; --all shows those of others that you may see."
+    )
+
+
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
     found, counts = fetch_submissions(session, question), Counter[str]()
     rows = submissions.counting(found, counts)
@@ -190,7 +198,7 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
         return
     shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
     if not found.count:
-        note("There is no such submission." if question.is_narrow else "You have no jobs.")
+        note("There is no such submission." if question.is_narrow else _none(question))
     if shape.is_table:
         say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
         if counts[JobState.HELD]:
@@ -243,7 +251,7 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     rows = iter(found)
     first = list(islice(rows, PORTION))
     if not first:
-        note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
+        note("There is no such job." if question.ranges or question.is_narrow else _none(question))
     shape.show(job_columns.COLUMNS, _usual_jobs(question, first), chain(first, rows))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")

@@ -108,7 +108,7 @@ def _together(rows: Sequence[UsedBy]) -> UsedBy:
 
 
 def _used(one: UsedBy) -> list[Cell]:
-    few = [f"{cause} {_hours(amount)}" for cause, amount in list(one.waste.items())[:_FEW_CAUSES]]
+    few = [f"{cause} {_hours(amount)} h" for cause, amount in list(one.waste.items())[:_FEW_CAUSES]]
     more = len(one.waste) - len(few)
     efficiency = "-" if one.cpu_efficiency is None else percent(one.cpu_efficiency)
     hours = (_hours(one.wall_seconds), _hours(one.core_seconds))

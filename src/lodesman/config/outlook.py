@@ -45,7 +45,7 @@ def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[st
     settings, backend = offer.settings, offer.backend
     without = not_sent(offer, names, pools)
     if backend == MANUAL:
-        return "manual: others start them", False
+        return "by hand: others start them", False
     if without is not None:
         unknown = backend not in names
         wrong = unknown or without.parameter == SUBMISSION_POOLS

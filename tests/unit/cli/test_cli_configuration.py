@@ -98,7 +98,7 @@ def test_what_each_queue_will_do_is_listed(lode, files):
     rows = [line.split(maxsplit=2) for line in result.out.partition("PILOTS\n")[2].splitlines()]
     assert rows == [
         ["S/c/good", "lab", "local: 2 at once, 4 cores each"],
-        ["S/c/manual", "lab", "manual: others start them"],
+        ["S/c/manual", "lab", "by hand: others start them"],
         ["S/c/shut", "lab", "none: Slots is 0"],
         ["S/d/quiet", "lab", "local, private pilots only: 1 at once, 1 core each"],
         ["S/d/far", "lab", "slurm, private pilots only: as its batch system and the caps of the queue allow"],

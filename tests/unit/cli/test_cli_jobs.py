@@ -170,7 +170,10 @@ def test_everyones_jobs_have_owners(at, listing):
 def test_nothing_submitted_yet(at, listing):
     listing.jobs = []
     result = at("status", "--jobs")
-    assert (result.code, result.err) == (0, "lode: You have no jobs.\n")
+    assert (result.code, result.err) == (
+        0,
+        "lode: You have no jobs; --all shows those of others that you may see.\n",
+    )
 
 
 def test_json_is_the_servers_rows(at, listing):

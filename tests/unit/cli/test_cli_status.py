@@ -125,7 +125,8 @@ def test_pages_are_asked_for_until_there_are_enough(at, server):
 
 def test_nothing_to_show(at, server):
     server.on("GET", "/v1/submissions", {"submissions": []})
-    assert at("status").err == "lode: You have no jobs.\n"
+    assert at("status").err == "lode: You have no jobs; --all shows those of others that you may see.\n"
+    assert at("status", "--all").err == "lode: There are no jobs.\n"
     assert at("status", "--name", "x").err == "lode: There is no such submission.\n"
 
 

@@ -41,9 +41,11 @@ def test_a_table_with_a_row_for_all(at, server):
         "%",
         "2.5",
         "memory-limit",
-        "1.5,",
+        "1.5",
+        "h,",
         "exit",
         "1",
+        "h",
     ] in lines
     assert ["bio", "1", "0", "0.001", "0.001", "-", "0", "-"] in lines
     assert lines[-1][:8] == ["all", "501", "13", "10", "2,000", "90.0", "%", "2.5"]
@@ -62,7 +64,7 @@ def test_vos_are_shown_where_there_are_several_and_unnamed_users_are_others(at, 
 def test_many_causes_are_cut(at, server):
     many = dict.fromkeys(("exit", "signal", "input", "killed", "other"), 3_600.0)
     server.on("GET", "/v1/usage/days", answer(used("physics", waste=many)))
-    assert at("usage").out.splitlines()[-1].endswith("exit 1, signal 1, input 1, 2 more")
+    assert at("usage").out.splitlines()[-1].endswith("exit 1 h, signal 1 h, input 1 h, 2 more")
 
 
 def test_csv_for_spreadsheets(at, server):
