@@ -276,8 +276,12 @@ class Server:
         return int(reply.json["first"])
 
     def states(self, first: int, last: int) -> dict[int, str]:
-        rows = self.get(f"/v1/jobs?all=true&first={first}&last={last}&limit=10000")["jobs"]
-        return {row["id"]: row["state"] for row in rows}
+        found = {}
+        for start in range(first, last + 1, 10_000):
+            stop = min(last, start + 9_999)
+            rows = self.get(f"/v1/jobs?all=true&first={start}&last={stop}&limit=10000")["jobs"]
+            found.update({row["id"]: row["state"] for row in rows})
+        return found
 
     def wait_for(
         self, state: str, first: int, last: int | None = None, *, patience: float = PATIENCE
