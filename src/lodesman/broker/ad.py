@@ -113,8 +113,8 @@ def _check_text(text: str) -> None:
     """Raises SyntaxFault for what no database stores, and for what would take long to read."""
     if "\0" in text:
         raise fault_at(text, text.index("\0"), "a character that no text may have")
-    word = next(islice(_WORD.finditer(text), MOST_WORDS, None), None)
-    if word is not None:
+    if len(_WORD.findall(text)) > MOST_WORDS:
+        word = next(islice(_WORD.finditer(text), MOST_WORDS, None))
         raise fault_at(text, word.start(), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
 
 

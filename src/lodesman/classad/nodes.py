@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.classad.values import UnaryName, Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
+class _Placed(Struct, frozen=True, kw_only=True):
     start: int = 0
     stop: int = 0
     depth: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constant(_Placed):
+class Constant(_Placed, frozen=True, kw_only=True):
     """A value that is written down."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name(_Placed):
+class Name(_Placed, frozen=True, kw_only=True):
     """An attribute by its name; `my`, `target` and `parent`, in small letters, are ads."""
 
     name: str
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Select(_Placed):
+class Select(_Placed, frozen=True, kw_only=True):
     """`base.name`."""
 
     base: Node
@@ -40,24 +38,21 @@ class Select(_Placed):
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscript(_Placed):
+class Subscript(_Placed, frozen=True, kw_only=True):
     """`base[index]`."""
 
     base: Node
     index: Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unary(_Placed):
+class Unary(_Placed, frozen=True, kw_only=True):
     """An operator before its operand."""
 
     operator: UnaryName
     operand: Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binary(_Placed):
+class Binary(_Placed, frozen=True, kw_only=True):
     """An operator between two operands; `?:` is the one that gives a default."""
 
     operator: str
@@ -65,16 +60,14 @@ class Binary(_Placed):
     right: Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logic(_Placed):
+class Logic(_Placed, frozen=True, kw_only=True):
     """`&&` or `||` between two or more operands, from left to right."""
 
     operator: str
     operands: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditional(_Placed):
+class Conditional(_Placed, frozen=True, kw_only=True):
     """`condition ? yes : no`."""
 
     condition: Node
@@ -82,8 +75,7 @@ class Conditional(_Placed):
     no: Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCall(_Placed):
+class FunctionCall(_Placed, frozen=True, kw_only=True):
     """A function; `key` is its name in small letters."""
 
     name: str
@@ -91,15 +83,13 @@ class FunctionCall(_Placed):
     arguments: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListLiteral(_Placed):
+class ListLiteral(_Placed, frozen=True, kw_only=True):
     """A list."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdLiteral(_Placed):
+class AdLiteral(_Placed, frozen=True, kw_only=True):
     """A nested ad: names as they are written, and expressions."""
 
     pairs: tuple[tuple[str, Node], ...]
@@ -135,29 +125,24 @@ def constant_of(node: Node) -> Value | None:
     return None
 
 
-def children(node: Node) -> tuple[Node, ...]:  # noqa: C901, PLR0911 - a case for each kind of node
+_PARTS: Final[dict[type, Callable[[Any], tuple[Node, ...]]]] = {
+    Constant: lambda _: (),
+    Name: lambda _: (),
+    Select: lambda node: (node.base,),
+    Subscript: lambda node: (node.base, node.index),
+    Unary: lambda node: (node.operand,),
+    Binary: lambda node: (node.left, node.right),
+    Logic: lambda node: node.operands,
+    Conditional: lambda node: (node.condition, node.yes, node.no),
+    FunctionCall: lambda node: node.arguments,
+    ListLiteral: lambda node: node.items,
+    AdLiteral: lambda node: tuple(value for _, value in node.pairs),
+}
+
+
+def children(node: Node) -> tuple[Node, ...]:
     """The parts of an expression, from left to right."""
-    match node:
-        case Constant() | Name():
-            return ()
-        case Select(base=base):
-            return (base,)
-        case Subscript(base=base, index=index):
-            return base, index
-        case Unary(operand=operand):
-            return (operand,)
-        case Binary(left=left, right=right):
-            return left, right
-        case Logic(operands=operands):
-            return operands
-        case Conditional(condition=condition, yes=yes, no=no):
-            return condition, yes, no
-        case FunctionCall(arguments=arguments):
-            return arguments
-        case ListLiteral(items=items):
-            return items
-        case AdLiteral(pairs=pairs):
-            return tuple(value for _, value in pairs)
+    return _PARTS[type(node)](node)
 
 
 def rewritten(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node

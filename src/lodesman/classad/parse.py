@@ -40,6 +40,7 @@ _BINARY: Final = {
     "<": 8, "<=": 8, ">": 8, ">=": 8, "<<": 9, ">>": 9, ">>>": 9,
     "+": 10, "-": 10, "*": 11, "/": 11, "%": 11, ".": 13, "[": 13,
 }  # fmt: skip
+_OPERATORS: Final = ("mark", "name")
 _PREFIX: Final = 12
 _WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "undefined": UNDEFINED, "error": ERROR}
 _SPELLED: Final = {"is": "=?=", "isnt": "=!="}
@@ -136,9 +137,7 @@ class _Parser:
 
     def count(self, start: int, *parts: Node) -> int:
         """The depth of a new node with these parts. Raises SyntaxFault if there are too many, or it is too deep."""
-        self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
+        self.count_leaf(start)
         deepest = 0
         for part in parts:
             if part.depth > deepest:  # noqa: PLR1730 - `max` of each takes twice as long
@@ -146,6 +145,12 @@ class _Parser:
         if deepest >= MOST_DEPTH:
             raise self.too_deep(start)
         return deepest + 1
+
+    def count_leaf(self, start: int) -> None:
+        """One more node, of depth 1. Raises SyntaxFault if there are too many."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
 
     def too_deep(self, start: int) -> SyntaxFault:
         return fault_at(self.text, start, f"an expression nested more than {MOST_DEPTH} deep")
@@ -158,8 +163,8 @@ class _Parser:
         left = self.prefix()
         while True:
             token = self.token
-            operator = lower(token.text) if token.kind in {"mark", "name"} else ""
-            binds = _BINARY.get(operator, 0)
+            operator = token.text if token.kind == "mark" else lower(token.text)
+            binds = _BINARY.get(operator, 0) if token.kind in _OPERATORS else 0
             if binds <= strength:
                 break
             self.advance()
@@ -214,24 +219,25 @@ class _Parser:
 
     def prefix(self) -> Node:
         token = self.token
-        match token.kind, token.text:
-            case (("number" | "text"), _):
-                return self.constant()
-            case (("name" | "quoted"), _):
-                return self.word()
-            case "mark", ("-" | "+" | "!" | "~") as operator:
+        kind = token.kind
+        if kind in {"number", "text"}:
+            return self.constant()
+        if kind in {"name", "quoted"}:
+            return self.word()
+        match token.text if kind == "mark" else "":
+            case "-" | "+" | "!" | "~" as operator:
                 return self.unary(operator)
-            case "mark", "(":
+            case "(":
                 self.advance()
                 inner = self.expression(0)
                 self.expect(")", "the expression in parentheses")
                 return inner
-            case "mark", "{":
+            case "{":
                 self.advance()
                 items, stop = self.until("}", "the list")
                 depth = self.count(token.start, *items)
                 return ListLiteral(items=items, start=token.start, stop=stop, depth=depth)
-            case "mark", "[":
+            case "[":
                 self.advance()
                 return self.record(token.start)
             case _:
@@ -244,7 +250,8 @@ class _Parser:
             value: Value = number_of(self.text, token, negative=minus is not None)
         else:
             value = unescaped(self.text, token)
-        return Constant(value=value, start=start, stop=token.stop, depth=self.count(start))
+        self.count_leaf(start)
+        return Constant(value=value, start=start, stop=token.stop)
 
     def unary(self, operator: UnaryName) -> Node:
         token = self.advance()
@@ -264,10 +271,10 @@ class _Parser:
             arguments, stop = self.until(")", "the arguments")
             depth = self.count(start, *arguments)
             return FunctionCall(name=name, key=key, arguments=arguments, start=start, stop=stop, depth=depth)
-        depth = self.count(start)
+        self.count_leaf(start)
         if key in _WORDS and token.kind == "name":
-            return Constant(value=_WORDS[key], start=start, stop=token.stop, depth=depth)
-        return Name(name=name, key=key, start=start, stop=token.stop, depth=depth)
+            return Constant(value=_WORDS[key], start=start, stop=token.stop)
+        return Name(name=name, key=key, start=start, stop=token.stop)
 
     def until(self, mark: str, what: str) -> tuple[tuple[Node, ...], int]:
         """Expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""

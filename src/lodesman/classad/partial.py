@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from lodesman.classad.ads import EMPTY, Ad
 from lodesman.classad.closures import evaluate
@@ -68,7 +70,7 @@ def references(node: Node, my: Ad = EMPTY) -> References:
             if entry is not None:
                 todo.append((entry.node, frozenset()))
         if not isinstance(one, Select) or not isinstance(one.base, Name) or one.base.key not in _SIDES:
-            todo.extend((part, around) for part in children(one))
+            todo += [(part, around) for part in children(one)]
     return References(own=frozenset(own), other=frozenset(other))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from lodesman.classad.values import INT_MAX, number
 from lodesman.errors import SyntaxFault
@@ -27,7 +29,7 @@ _NUMBER_WORD: Final = re.compile(r"[0-9.][A-Za-z0-9_.]*")
 MOST_SHOWN: Final = 40
 
 
-class AdToken(NamedTuple):
+class AdToken(Struct, frozen=True, gc=False):
     """`kind`: name, number, text, quoted, mark, end. `text` is what is between quotes, as it is written."""
 
     kind: str

@@ -9,10 +9,12 @@ clause with it excludes the queues where it cannot become true, and what is left
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from sys import float_info
 from typing import Final
+
+from msgspec.structs import replace
 
 from lodesman.classad import (
     EMPTY,
