@@ -355,6 +355,50 @@ def test_the_actor_who_opens_depends_on_the_limit(house, backend):
     assert why(house, 1)["who"] == "the administrator of the batch system, by making it report its load"
 
 
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        ("python9: cannot execute binary file (ended with exit code 126)",
+         "the server administrator: python of [pilots], now /opt/python9; or the server administrator, on whose"),
+        ("Disk quota exceeded", "the server administrator, on whose machine these pilots start, by mending"),
+    ],
+)  # fmt: skip
+def test_pilots_that_fail_are_named_before_their_breaker_opens(house, backend, words, who):
+    """With their last words, and whose setting these tell of; a job, its task queue and the CE queue say the same."""
+    house.submitted({"Site": "South", "Parameters": 100})
+    south = QueueId("South", "ce.south", "long")
+    house.prepare_pilot("South")
+    director = house.side.director = house.director(backend)
+    director.settings = {"python9": "python of [pilots], now /opt/python9"}
+    house.side.keeper.ask_director = director.now
+    director.tick(house.now)
+    assert why(house, 1)["main_reason"] == "pilot-on-its-way"
+    for _ in range(2):
+        director.note_outcome(south, accepted=False, reason=words, now=house.now)
+    house.now += 5.0
+    director.tick(house.now)
+    told = why(house, 1)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "pilots-do-not-start")
+    said = f"the last 2 pilots sent to South/ce.south/long did not start: {words}"
+    assert told["summary"] == f"1 of 2 queues can run it, but pilots do not start there: {said}."
+    assert told["who"].startswith(who)
+    judged = MainReasons(house.side.db, house.side.fresh()).judge(house.side.policy, house.now)
+    assert {one.reason.value for one in judged.values()} == {"pilots-do-not-start"}
+    queue = house.get("/v1/queues/why?path=South/ce.south/long")
+    assert queue["summary"].endswith(f"; but the last 2 pilots did not start: {words}.")
+    assert queue["who"] == told["who"]
+    # A job that another queue can run, too, only learns of it.
+    house.submitted()
+    told = why(house, 101)
+    assert told["main_reason"] != "pilots-do-not-start"
+    assert step(told, "gates")["text"].endswith(said)
+    # Once one has joined, it is over.
+    director.note_outcome(south, accepted=True, reason="", now=house.now)
+    house.now += 5.0
+    director.tick(house.now)
+    assert why(house, 1)["main_reason"] == "pilot-on-its-way"
+
+
 # --- answers agree with the facts -------------------------------------------------------------------------
 
 

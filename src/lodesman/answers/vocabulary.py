@@ -189,6 +189,7 @@ class MainReason(StrEnum):
     QUEUED = "queued-behind"
     PILOTS_BUSY = "pilots-busy"
     NO_PILOT_SOON = "no-pilot-soon"
+    PILOTS_FAIL = "pilots-do-not-start"
     NEXT = "next"
     LIMITED = "limited"
     WAITS_FOR_JOBS = "waits-for-jobs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any, TypeVar, cast
 
@@ -79,14 +79,18 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
 def _warnings(core: Core) -> list[str]:
     """What goes wrong outside of the server. Names of sites are not for strangers, who may ask, too."""
     db = core.reader
+    failing = {place for place, one in breakers(db).items() if one.failures}
     opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
     orders = breaker_orders(db)
     opened -= {place for place, order in orders.items() if order.state == "closed"}
     opened |= {place for place, order in orders.items() if order.state == "open"}
-    if not opened:
-        return []
-    queues = "1 CE queue does" if len(opened) == 1 else f"{len(opened)} CE queues do"
-    return [f"{queues} not start pilots: the breaker is open (lode site ls)"]
+    failing -= opened | orders.keys()
+    found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
+    return [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+
+
+def _queues(places: Collection[QueueId]) -> str:
+    return "1 CE queue does" if len(places) == 1 else f"{len(places)} CE queues do"
 
 
 def own_metrics(core: Core) -> bytes:

@@ -49,7 +49,7 @@ from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
 from lodesman.store.director import breaker_orders, breakers
 from lodesman.store.read import pilots as read
-from lodesman.why.facts import DirectorNow, Waiting
+from lodesman.why.facts import DirectorNow, Failing, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ _SEED_BITS = 53
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
     of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in
-    these CE queues. `gates`: whether those of sites were open after the last iteration.
+    these CE queues. `gates`: whether those of sites were open after the last iteration. `settings`: see `DirectorNow`.
     """
 
     db: Reader
@@ -86,6 +86,7 @@ class Director:
     list_match: ListMatch = field(default_factory=ListMatch)
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
+    settings: Mapping[str, str] = field(default_factory=dict)
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
@@ -200,7 +201,13 @@ class Director:
 
     def now(self) -> DirectorNow:
         """What it says of itself between two iterations. Any thread may ask."""
-        return DirectorNow(self.iterated_at, {name: state.is_full for name, state in self.pools().items()})
+        failing = {
+            queue: Failing(one.failures, one.reason)
+            for queue, one in list(self.breakers.items())
+            if one.failures
+        }
+        full = {name: state.is_full for name, state in self.pools().items()}
+        return DirectorNow(self.iterated_at, full, failing, self.settings)
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
         """The VOs of an iteration: those with waiting jobs, and those that are configured."""

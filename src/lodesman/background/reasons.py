@@ -121,6 +121,7 @@ class MainReasons:
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained, shares = mask.drained(now), policy.shares()
         closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
+        failing = {vo: snapshot.director.failing_of(config) for vo, config in configs.items()}
         slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
         by_ads = self._unfit()
@@ -141,6 +142,7 @@ class MainReasons:
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
+                failing=failing[key.vo],
                 gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,

@@ -32,7 +32,8 @@ _TRY: Final = "import sys; sys.exit(sys.version_info < (3, 9))"
 class Isolation:
     """What holds for each local pilot. `account`: name, uid and gid, None for the server's own.
 
-    `fault`: why it is not more, or why no pilot can run. `hidden`, `read_only` and `shown`: places, in namespaces.
+    `fault`: why it is not more, or why no pilot can run; `missing`: the program that would run it, and is not there.
+    `hidden`, `read_only` and `shown`: places, in namespaces.
     """
 
     namespaces: bool = False
@@ -40,6 +41,7 @@ class Isolation:
     usable: bool = True
     trusted: bool = False
     fault: str = ""
+    missing: str = ""
     hidden: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
@@ -56,10 +58,16 @@ class Isolation:
         alone = self.separate and not self.namespaces
         return 0o711 if alone else 0o700
 
+    @property
+    def _unusable(self) -> str:
+        if self.missing:
+            return f"cannot start: there is no program {self.missing!r} (python of [pilots])"
+        return f"cannot be kept from the server: {self.fault}"
+
     def closed(self, accounts: int) -> str:
         """Why no local pilot may run while the server has this number of accounts; empty if any may."""
         if not self.usable:
-            return f"local pilots cannot be kept from the server: {self.fault}"
+            return f"local pilots {self._unusable}"
         if self.separate or self.trusted or accounts < 2:
             return ""
         return f"the jobs of {accounts} accounts could read and change all data of the server: {self.fault}; {_REMEDY}"
@@ -70,7 +78,7 @@ class Isolation:
             return f"Local pilots: refused, since {closed}."
         who = f"the account {self.account[0]}" if self.account else "the account of the server"
         if not self.usable:
-            return f"Local pilots: refused, since they cannot be kept from the server: {self.fault}."
+            return f"Local pilots: refused, since they {self._unusable}."
         if self.separate:
             how = "isolated by namespaces" if self.namespaces else "isolated by their account alone"
             more = "" if self.namespaces else f" ({self.fault})"
@@ -117,6 +125,8 @@ class Wishes:
 
 def find_isolation(wishes: Wishes, *, make_account: bool) -> Isolation:
     """The best that this machine allows: each is tried as a pilot would be run. `make_account`: one may be made."""
+    if shutil.which(wishes.python) is None:
+        return Isolation(usable=False, missing=wishes.python)
     best = _wanted(wishes, make_account=make_account)
     if not best.usable:
         return best

@@ -231,11 +231,11 @@ class BackgroundProcess:
             ),
             limited=lambda queues: self.post(inner_calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
+            settings=bootstrap.settings_named(config),
         )
 
     def _read_side(self) -> ReadSide:
-        config = self.config
-        polling = config.polling_seconds
+        config, polling = self.config, self.config.polling_seconds
         keeper = SnapshotKeeper(config.database.reader(), fresh_seconds=fresh_seconds(polling))
         keeper.ask_director, keeper.polling_seconds = self.director.now, polling
         keeper.ads = self.ads

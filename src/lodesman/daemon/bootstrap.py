@@ -112,6 +112,14 @@ def shared_url_file(config: ServerConfig) -> Path:
     return share_directory(config) / "url"
 
 
+def settings_named(config: ServerConfig) -> dict[str, str]:
+    """What the last words of pilots that did not start may have -> the setting of the server that it comes from."""
+    python = config.pilots.python
+    named = {"no Python 3.9 or newer": "python of [pilots]", config.pilot_url: "public_url of [server]"}
+    name = Path(python).name
+    return named if name in ("python", "python3") else named | {name: f"python of [pilots], now {python}"}
+
+
 def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
     """What every pilot gets; makes the program that runs. `mark`: that of the database."""
     zipapp = share_directory(config) / "pilot.pyz"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import inf
 from operator import or_
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from lodesman.answers.nodes import Closing, QueueId
@@ -271,13 +272,28 @@ def _left(room: Mapping[str, Any]) -> int:
     return max(0, int(room.get("left", room["room"])))
 
 
+class Failing(NamedTuple):
+    """That the last `pilots` of a CE queue did not start, none has joined since, and why the last one did not."""
+
+    pilots: int
+    reason: str
+
+
 class DirectorNow(NamedTuple):
     """What a running director says of itself. `iterated_at`: when its last iteration was, be it stored or, since there was
-    nothing to decide, not; `full`: whether each submission pool is full now. None where that is not known.
+    nothing to decide, not; `full`: whether each submission pool is full now. None where that is not known. `failing`: the
+    CE queues whose last pilots did not start; `settings`: of the server, by what pilots' last words have of them.
     """
 
     iterated_at: float | None = None
     full: Mapping[str, bool] | None = None
+    failing: Mapping[QueueId, Failing] = MappingProxyType({})
+    settings: Mapping[str, str] = MappingProxyType({})
+
+    def failing_of(self, config: VOConfig) -> int:
+        """The queues of a VO whose last pilots did not start."""
+        found = (config.table.bit(queue) for queue in self.failing)
+        return reduce(or_, (1 << bit for bit in found if bit is not None), 0)
 
 
 NO_DIRECTOR: Final = DirectorNow()

@@ -47,6 +47,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.QUEUED: ", but about {before} before it{start}",
     MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
     MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
+    MainReason.PILOTS_FAIL: ", but pilots do not start there: {failing}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
 """What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
@@ -258,7 +259,9 @@ def _gates(facts: JobFacts) -> JobStep:
     text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
     text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
-    text += f"; no submission pool takes its pilots: {_refusals(facts)}" if facts.refusals else ""
+    text += f"; no submission pool takes its pilots: {facts.refusals_text}" if facts.refusals else ""
+    if facts.failing and facts.reason is not MainReason.PILOTS_FAIL:
+        text += f"; {facts.failing_text}"
     return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
 
 
@@ -286,10 +289,6 @@ def _sites(facts: JobFacts) -> str:
     return "; ".join([*found, *([misfits] if misfits else facts.unmatched)])
 
 
-def _refusals(facts: JobFacts) -> str:
-    return ", ".join(f"{pool} is {outcome}" for pool, outcome in facts.refusals)
-
-
 def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
     """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
     queues, closed = facts.exclusions.config.table.queues, []
@@ -314,7 +313,9 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
     if reason is MainReason.CLOSED:
         return verdict.who_opens((), closings)
     if reason is MainReason.NO_ROOM:
-        return verdict.who_opens(facts.openers, closings)
+        return verdict.who_opens(facts.openers, closings, facts.named_settings)
+    if reason is MainReason.PILOTS_FAIL:
+        return verdict.who_mends(facts.failing_backends, facts.named_settings)
     named = facts.exclusions.key.submission_pools
     unknown = named and not any(outcome in _PASSING for _, outcome in facts.refusals)
     if reason is MainReason.NO_SUBMISSION_POOL and unknown:
@@ -341,7 +342,8 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         pilots=facts.pilots,
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
         gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
-        refusals=_refusals(facts),
+        refusals=facts.refusals_text,
+        failing=facts.failing_text,
         sites=_sites(facts),
         undecided=facts.undecided(),
         before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",
@@ -369,19 +371,15 @@ def _share(facts: JobFacts) -> JobShare:
     )
 
 
-def _slots(facts: JobFacts) -> tuple[int, int]:
-    return (0, 0) if facts.slots is None else facts.slots.count(facts.eligible)
-
-
 def _job_turn(facts: JobFacts) -> answers.JobTurn:
     pilots = facts.pilots
     soon = max(0, facts.turn.allotted(pilots.free_starts + pilots.soon_starts + facts.sendable))
-    return answers.JobTurn(facts.turn.before, soon, *_slots(facts), facts.start)
+    return answers.JobTurn(facts.turn.before, soon, *facts.slots_here, facts.start)
 
 
 def _start_text(facts: JobFacts) -> str:
     """When it starts at the rate of late, in words."""
-    start, (slots, free) = facts.start, _slots(facts)
+    start, (slots, free) = facts.start, facts.slots_here
     known = (
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )

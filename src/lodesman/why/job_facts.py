@@ -14,8 +14,9 @@ from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
 from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching.policy import Policy
+from lodesman.resources import QueueId
 from lodesman.submission import Exclusions
-from lodesman.why.facts import Capacity, Gate, SnapshotFacts
+from lodesman.why.facts import Capacity, Failing, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
 from lodesman.why.verdict import (
     SHUT_OUT,
@@ -23,7 +24,9 @@ from lodesman.why.verdict import (
     count_next,
     counted,
     judge_with_sites,
+    last_pilots,
     opener_of,
+    settings_named,
     span,
     verdict_of,
 )
@@ -117,11 +120,48 @@ class JobFacts(SnapshotFacts):
             yield opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
 
     @cached_property
+    def failing(self) -> list[tuple[QueueId, Failing]]:
+        """The eligible queues whose last pilots did not start, most pilots first."""
+        table, usable = self.exclusions.config.table, self.fitting & ~self.closed
+        found = []
+        for queue, one in self.snapshot.director.failing.items():
+            bit = table.bit(queue)
+            if bit is not None and usable >> bit & 1:
+                found.append((queue, one))
+        return sorted(found, key=lambda one: (-one[1].pilots, one[0]))
+
+    @property
+    def failing_text(self) -> str:
+        """What the queue says whose pilots did not start most often, and how many others there are; '' for none."""
+        if not self.failing:
+            return ""
+        (queue, one), others = self.failing[0], len(self.failing) - 1
+        more = f"; nor do those of {counted(others, 'other queue')}" if others else ""
+        why = f": {one.reason}" if one.reason else ""
+        return f"{last_pilots(one.pilots)} sent to {queue} did not start{why}{more}"
+
+    @property
+    def failing_backends(self) -> set[str]:
+        """Where the pilots of these were sent."""
+        return {offer.backend for queue, _ in self.failing if (offer := self.exclusions.config.offer(queue))}
+
+    @property
+    def named_settings(self) -> list[str]:
+        """The settings of the server that these pilots name."""
+        words = (one.reason for _, one in self.failing)
+        return settings_named(words, self.snapshot.director.settings)
+
+    @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
         """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
         if self.decision is None:
             return ()
         return self.decision.refusals(self.task_queue, self.snapshot.director.full)
+
+    @property
+    def refusals_text(self) -> str:
+        """The same in words."""
+        return ", ".join(f"{pool} is {outcome}" for pool, outcome in self.refusals)
 
     @cached_property
     def unmatched(self) -> Sequence[str]:
@@ -142,6 +182,11 @@ class JobFacts(SnapshotFacts):
         if self.slots is None or not self.snapshot.iterates_soon(self.now):
             return 0
         return self.slots.starts(self.exclusions.key, self.open_here)
+
+    @property
+    def slots_here(self) -> tuple[int, int]:
+        """The known slots of the queues that can run it, and how many are free."""
+        return (0, 0) if self.slots is None else self.slots.count(self.eligible)
 
     @cached_property
     def start(self) -> StartEstimate | None:
@@ -179,6 +224,7 @@ class JobFacts(SnapshotFacts):
             turn=self.turn,
             sendable=self.sendable,
             closed=self.closed,
+            failing=self.snapshot.director.failing_of(self.exclusions.config),
             gated=self.gated,
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,

@@ -22,11 +22,13 @@ from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.why import verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
-from lodesman.why.verdict import counted, span
+from lodesman.why.verdict import counted, last_pilots, span
 
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
 _UNLIMITED: Final = -1
+_SENT: Final = (QueueReason.NO_ROOM, QueueReason.ENOUGH_PILOTS, QueueReason.PILOTS_EXPECTED)
+"""Of queues to which pilots are sent, if there are not enough of them already."""
 _ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER)
 """They are named also while no job waits: who asks then wants to know whether the queue is open."""
 _SUMMARIES: Final = {
@@ -101,6 +103,17 @@ class QueueFacts(SnapshotFacts):
         return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
 
     @property
+    def unstarted(self) -> str:
+        """That its last pilots did not start, and why; '' if it is not so."""
+        return _unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether its pilots do not start, though it lets in more: its breaker has not opened yet."""
+        shut = {name for name, _ in self.limits} & {ClampName.CLOSED, ClampName.BREAKER}
+        return bool(self.unstarted) and self.reason in _SENT and not shut
+
+    @property
     def never_run(self) -> str:
         """Why its batch system never runs pilots like those that are sent there; '' if that is not known."""
         return next((text for name, text in self.limits if name == ClampName.LIST_MATCH), "")
@@ -136,10 +149,13 @@ class QueueFacts(SnapshotFacts):
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     """The answer."""
     reason, gate, who = facts.reason, facts.gate, verdict.WHO[facts.reason]
-    if reason is QueueReason.NO_ROOM:
-        backends = [] if facts.offer is None else [facts.offer.backend]
+    backends = [] if facts.offer is None else [facts.offer.backend]
+    named = verdict.settings_named([facts.unstarted], facts.snapshot.director.settings)
+    if reason is QueueReason.NO_ROOM and not facts.fails:
         names = [verdict.opener_of(name, text, backends) for name, text in facts.limits]
-        who = verdict.who_opens(names, facts.closings)
+        who = verdict.who_opens(names, facts.closings, named)
+    elif facts.fails:
+        who = verdict.who_mends(backends, named)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),
@@ -269,8 +285,13 @@ def _breaker(breaker: answers.QueueBreaker) -> str:
         text += f", and one pilot tries it in {span(breaker.retry_seconds)}"
     if not breaker.failures:
         return text
-    last = "the last pilot" if breaker.failures == 1 else f"the last {breaker.failures} pilots"
-    return f"{text}; {last} did not start{f': {breaker.reason}' if breaker.reason else ''}"
+    return f"{text}; {_unstarted(breaker)}"
+
+
+def _unstarted(breaker: answers.QueueBreaker) -> str:
+    """How many of the last pilots did not start, and why."""
+    why = f": {breaker.reason}" if breaker.reason else ""
+    return f"{last_pilots(breaker.failures)} did not start{why}"
 
 
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
@@ -311,7 +332,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         limits=limits or "there was no free capacity",
         possible="" if facts.offer is None else _possible(facts, facts.offer).text,
     )
-    return f"{text}."
+    return f"{text}; but {facts.unstarted}." if facts.fails else f"{text}."
 
 
 def _director(facts: QueueFacts) -> answers.QueueDirector:

@@ -38,6 +38,8 @@ _POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
 _SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
 _STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone can start there"
+_MEND: Final = f"{_SITES} or {_BATCH}, by mending what stops the pilots"
+_MEND_HERE: Final = f"{_SERVER}, on whose machine these pilots start, by mending what stops them"
 _MENDED: Final = "; then: lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then)"
 _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
@@ -59,6 +61,7 @@ WHO: Final[Mapping[Judged, str]] = {
     MainReason.QUEUED: "time, as the jobs before it start and end",
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
+    MainReason.PILOTS_FAIL: _MEND,
     MainReason.NEXT: NO_ACTION,
     MainReason.LIMITED: f"time, as jobs that use the limit end; or {_SERVER}: lode quota change",
     QueueReason.NOT_CONFIGURED: _SITES,
@@ -94,6 +97,8 @@ _NOW: Final = frozenset(
 )
 STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
 """Of jobs that pilots will take, if not soon."""
+_BY_NEW_PILOTS: Final = STARTS_IN_TURN | {MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED}
+"""Of jobs that pilots will take which may not have joined yet."""
 SHUT_OUT: Final = frozenset(
     {
         MainReason.IMPOSSIBLE,
@@ -118,8 +123,8 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
     ClampName.RAMP: "time, twice as many pilots may come as run there",
-    ClampName.BREAKER: f"{_SITES} or {_BATCH}, by mending what stops the pilots{_MENDED}",
-    BREAKER_HERE: f"{_SERVER}, on whose machine these pilots start, by mending what stops them{_MENDED}",
+    ClampName.BREAKER: f"{_MEND}{_MENDED}",
+    BREAKER_HERE: f"{_MEND_HERE}{_MENDED}",
     BREAKER_ORDERED: "an administrator: lode queue breaker SITE/CE/QUEUE auto",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
     ClampName.SITE_GATE: _SITE_OPENS,
@@ -137,15 +142,30 @@ def verdict_of(reason: MainReason | QueueReason) -> Verdict:
     return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
 
 
-def who_opens(gates: Iterable[str], closings: Sequence[Closing] = ()) -> str:
-    """Who can open these gates, and what administrators closed; each is named once."""
-    names = [
+def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = ()) -> str:
+    """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
+    not start name; each is named once.
+    """
+    names = [f"{_SERVER}: {one}" for one in settings]
+    names += [
         _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
     ]
     names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
     more = len(closings) - _CLOSINGS_SHOWN
     names += [f"likewise for {more} more"] if more > 0 else []
     return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
+
+
+def who_mends(backends: Iterable[str], settings: Iterable[str]) -> str:
+    """Who can mend what stops the pilots of queues with these backends, before a breaker opens."""
+    names = [f"{_SERVER}: {one}" for one in settings]
+    return "; or ".join([*names, _MEND_HERE if set(backends) == {LOCAL} else _MEND])
+
+
+def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
+    """The settings of the server that pilots' last words name; `settings`: see `facts.DirectorNow`."""
+    texts = list(words)
+    return [one for sign, one in settings.items() if any(sign in text for text in texts)]
 
 
 def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
@@ -194,13 +214,18 @@ def judge_job(
 
 
 def judge_with_sites(
-    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, **more: Any
-) -> MainReason:
-    """The same where sites take no pilots for it in the `gated` queues."""
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, failing: int = 0,
+    **more: Any,
+) -> MainReason:  # fmt: skip
+    """The same where sites take no pilots for it in the `gated` queues, and pilots do not start in the `failing` ones."""
     left = None if open_queues is None else open_queues & ~gated
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
-    is_of_sites = reason is MainReason.NO_ROOM and not eligible & ~closed & ~gated
-    return MainReason.SITE_GATE if is_of_sites else reason
+    usable = eligible & ~closed & ~gated
+    if reason is MainReason.NO_ROOM and not usable:
+        return MainReason.SITE_GATE
+    joined = pilots.usable_idle or pilots.usable_busy
+    fails = reason in _BY_NEW_PILOTS and not joined and failing and not usable & ~failing
+    return MainReason.PILOTS_FAIL if fails else reason
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
@@ -320,6 +345,11 @@ def between(low: float, high: float) -> str:
 def counted(n: int, noun: str) -> str:
     """`1 job`, `3 jobs`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def last_pilots(n: int) -> str:
+    """`the last pilot`, `the last 3 pilots`."""
+    return "the last pilot" if n == 1 else f"the last {n} pilots"
 
 
 def sentence(text: str) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lodesman.answers.vocabulary import MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import WHO, judge_job, verdict_of
+from lodesman.why.verdict import WHO, judge_job, judge_with_sites, verdict_of
 
 
 def usable(idle=0, busy=0, coming=0):
@@ -61,6 +61,31 @@ def usable(idle=0, busy=0, coming=0):
 )
 def test_the_reason_is_what_stands_farthest_from_running(facts, more, reason):
     assert judge_job(*facts, **more) is reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "more", "reason"),
+    [
+        ((3, 2, usable(coming=1)), {"failing": 3}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable()), {"failing": 3}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable()), {"failing": 7, "sendable": 1}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": 3, "turn": Turn(ahead=9)}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": 1, "closed": 2}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": 1, "gated": 2}, MainReason.PILOTS_FAIL),
+        # Pilots do start: there, or where none has failed.
+        ((3, 2, usable(idle=1)), {"failing": 3}, MainReason.NEXT),
+        ((3, 2, usable(busy=1)), {"failing": 3}, MainReason.PILOTS_BUSY),
+        ((3, 2, usable(coming=1)), {"failing": 1}, MainReason.PILOT_COMING),
+        ((1, 1, usable()), {"failing": 2, "sendable": 1}, MainReason.PILOT_EXPECTED),
+        # Something else is in the way first.
+        ((3, 0, usable()), {"failing": 3}, MainReason.NO_ROOM),
+        ((3, 3, usable()), {"failing": 3, "closed": 3}, MainReason.CLOSED),
+        ((1, 1, usable()), {"failing": 1, "gated": 1}, MainReason.SITE_GATE),
+        ((0, 3, usable()), {"failing": 3}, MainReason.IMPOSSIBLE),
+    ],
+)
+def test_pilots_that_do_not_start_help_no_job(facts, more, reason):
+    assert judge_with_sites(*facts, **{"gated": 0} | more) is reason
 
 
 masks = st.integers(0, 15)
