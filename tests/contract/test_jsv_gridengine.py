@@ -81,7 +81,7 @@ class Bed:
         self.account = pwd.getpwnam(self.service[ACCOUNT])
         self.folder = folder
         self.stock = str(STOCK / stock)
-        self.environment = {name: text for name, text in self.service.items() if name.startswith("SGE_")}
+        self.environment = {name: text for name, text in self.service.items() if name != ACCOUNT}
         self.job = folder / "run.sh"
         self.job.write_text("#!/bin/sh\nexit 0\n")
         self.scripts: list[str] = []
@@ -106,7 +106,7 @@ class Bed:
             "qsub", "-v", "FOO=x y", *(word for path in self.scripts for word in ("-jsv", path)), *words.split(),
             "run.sh", "*", "two words",
         ]  # fmt: skip
-        environment = {**self.environment, "PATH": os.environ["PATH"], "HOME": self.account.pw_dir}
+        environment = {**self.environment, "HOME": self.account.pw_dir}
         done = subprocess.run(
             command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
         )
@@ -145,9 +145,8 @@ def folder():
         yield found
     # Other tests share the engine, and wait until nothing is in it.
     service = the_gridengine()
-    environment = {**service, "PATH": os.environ["PATH"]}
     words = ["qdel", "-u", service[ACCOUNT]]
-    subprocess.run(words, env=environment, capture_output=True, timeout=60, check=False)
+    subprocess.run(words, env=dict(service), capture_output=True, timeout=60, check=False)
 
 
 def host_of(recorded: str) -> str:
@@ -164,8 +163,7 @@ def test_stock_scripts_see_and_say_the_same(folder, stock):
             compare(bed, words, values)
     finally:
         every = ["qdel", "-u", bed.account.pw_name]
-        environment = {**bed.environment, "PATH": os.environ["PATH"]}
-        subprocess.run(every, env=environment, capture_output=True, timeout=60, check=False)
+        subprocess.run(every, env=bed.environment, capture_output=True, timeout=60, check=False)
 
 
 def compare(bed: Bed, words: str, values: dict[str, str]) -> None:
@@ -214,9 +212,8 @@ def test_stock_scripts_decide_the_same_with_our_libraries(folder, stock):
         texts.append(steps[-1].outcome.message)
     if stock == "jsv_reject_all.sh":
         assert {text.split()[0] for text in texts} == {"Grid"}
-    environment = {**bed.environment, "PATH": os.environ["PATH"]}
     subprocess.run(
-        ["qdel", "-u", bed.account.pw_name], env=environment, capture_output=True, timeout=60, check=False
+        ["qdel", "-u", bed.account.pw_name], env=bed.environment, capture_output=True, timeout=60, check=False
     )
 
 

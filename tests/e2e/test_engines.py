@@ -61,7 +61,7 @@ def slurm_by_ssh(_request: Any) -> Engine:
 
 def gridengine(_request: Any) -> Engine:
     service = gridengine_kit.the_gridengine()
-    variables = {name: value for name, value in service.items() if name.startswith("SGE_")}
+    variables = {name: value for name, value in service.items() if name != gridengine_kit.ACCOUNT}
     section = {"type": "gridengine", "account": service[gridengine_kit.ACCOUNT], "environment": variables}
     return Engine(section, "all.q", gridengine_kit.run_service)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.kits.backend_kit import missing
-from tests.kits.gridengine_kit import SERVICE
+from tests.kits.gridengine_kit import SERVICE, with_programs
 
 QUEUES: Final = ("all.q", "gpu.q")
 _PES: Final = ("smp", "mpi", "make")
@@ -128,9 +128,7 @@ def simulated_cluster(
         try:
             cluster.run(SERVICE, "start", folder / "engine")
             said = cluster.run(SERVICE, "env", folder / "engine")
-            cluster = SimulatedCluster(
-                folder, keeper.pid, dict(line.split("=", 1) for line in said.splitlines())
-            )
+            cluster = SimulatedCluster(folder, keeper.pid, with_programs(said))
             configure(cluster, processors, names, complexes)
             yield cluster
         finally:

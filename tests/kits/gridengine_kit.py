@@ -21,7 +21,18 @@ from lodesman.resources import QueueId
 
 SERVICE = Path(__file__).parents[1] / "services" / "gridengine"
 ACCOUNT = "LODE_TEST_GRIDENGINE"
+PROGRAMS = "/usr/lib/gridengine"
 QUEUE = QueueId("Contract.Site", "gridengine", "all.q")
+
+
+def with_programs(said: str) -> dict[str, str]:
+    """What `env` says, and a PATH to the programs themselves: Debian's commands are scripts that ask a compiler for the
+    architecture each time, which takes twice as long as what they then run.
+    """
+    return {
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        **dict(line.split("=", 1) for line in said.splitlines()),
+    }
 
 
 @contextmanager
@@ -41,7 +52,10 @@ def started_gridengine() -> Iterator[dict[str, str]]:
         subprocess.run([SERVICE, "start", folder], check=True, timeout=120)
         command = [str(SERVICE), "env", folder]
         said = subprocess.run(command, check=True, timeout=10, capture_output=True, text=True)
-        yield dict(line.split("=", 1) for line in said.stdout.splitlines())
+        yield {
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+            **dict(line.split("=", 1) for line in said.stdout.splitlines()),
+        }
     finally:
         subprocess.run([SERVICE, "purge", folder], check=True, timeout=120)
         place.rmdir()
