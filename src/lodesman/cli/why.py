@@ -10,6 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from lodesman.answers import calls
 from lodesman.answers.requests import JobInQueue, NodeQuery, PilotAt
@@ -34,7 +35,7 @@ _ALONE = {MainReason.HELD: "limits", MainReason.LIMITED: "limits", MainReason.WA
 # What fits on half a screen; less is shown of the steps, never of the verdict.
 _MOST_LINES, _FEW = 12, 3
 # Beside the name of a step and its text: what it holds, the age, the gaps.
-_BESIDE = 16
+_BESIDE, _LEAST_WIDTH = 16, 20
 _Explained = JobExplained | PilotWhy | QueueExplained
 _EXAMPLES = """\b
 Examples:
@@ -196,7 +197,7 @@ def _room(verdict: Sequence[str]) -> int:
 def _height(text: str, beside: int = 0) -> int:
     """How many lines a text takes on this terminal, where other columns take `beside`; in a pipe one."""
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
-    return -(-max(1, len(text)) // max(20, width - beside)) if width else 1
+    return -(-max(1, len(text)) // max(_LEAST_WIDTH, width - beside)) if width else 1
 
 
 def _show_briefly(
@@ -209,19 +210,33 @@ def _show_briefly(
     while lines and sum(map(_height, lines)) > room // 2:
         lines.pop()
     room -= sum(map(_height, lines)) + 2  # the titles, and what was left out
-    beside = max((len(one.step) for one in chain), default=0) + _BESIDE
-    shown: set[int] = set()
-    places = (place for place, one in enumerate(chain) if _in_the_way(answer, one))
-    for place in sorted(places, key=lambda place: chain[place].holds is None):
-        room -= _height(chain[place].text, beside)
-        if room < 0:
-            break
-        shown.add(place)
-    _show_steps(answer, [chain[place] for place in sorted(shown)])
+    shown = _fitting(answer, room)
+    _show_steps(answer, [shown[place] for place in sorted(shown)])
     for line in lines:
         click.echo(line)
     if len(shown) < len(chain):
         click.echo(f"(--verbose shows all {len(chain)} steps)")
+
+
+def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
+    """The steps that are in the way, by their places, as many as fit in `room` lines; if none does, the first cut to one."""
+    chain, shown = answer.chain, dict[int, Step]()
+    beside = max((len(one.step) for one in chain), default=0) + _BESIDE
+    places = [place for place, one in enumerate(chain) if _in_the_way(answer, one)]
+    places.sort(key=lambda place: chain[place].holds is None)
+    for place in places:
+        height = _height(chain[place].text, beside)
+        if height > room and (shown or room < 1):
+            break
+        shown[place] = chain[place] if height <= room else _cut(chain[place], beside)
+        room -= min(room, height)
+    return shown
+
+
+def _cut(one: Step, beside: int) -> Step:
+    """A step in one line of this terminal."""
+    most = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - beside)
+    return replace(one, text=f"{one.text[: most - 3]}...")
 
 
 def _in_the_way(answer: _Explained, one: Step) -> bool:

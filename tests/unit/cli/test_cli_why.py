@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from tests.unit.cli.conftest import full
 
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
+from lodesman.cli import why
 
 HOSTILE = "\x1b[2Jevil\nlode: all is well"
 STAMP = "0123456789abcdef01234567"
@@ -132,6 +135,23 @@ def test_what_alone_is_in_the_way_is_shown_alone(at, server, reason, shown):
     lines = at("why", "9").out.splitlines()
     assert [line.split()[0] for line in lines if " NO " in line] == shown
     assert lines[-1] == "Job 9: NOT NOW. So it is."
+
+
+@pytest.mark.parametrize(
+    ("summary", "cut"), [("It waits. " * 55, True), ("It waits. " * 65, False), ("It waits. " * 20, False)]
+)
+def test_beside_a_long_verdict_a_step_has_one_line(at, server, monkeypatch, summary, cut):
+    """A terminal of 80 columns shows 12 lines at most."""
+    monkeypatch.setattr(why, "is_terminal", lambda _: True)
+    monkeypatch.setattr(why.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    answer = _job("not now", "no-room-for-pilots", gates=False)
+    answer["chain"][0]["text"], answer["summary"] = "0 of 20 queues have room; " * 8, summary.strip()
+    server.on("GET", "/v1/jobs/9/why", answer)
+    lines = at("why", "9").out.splitlines()
+    assert sum(-(-max(1, len(line)) // 80) for line in lines) <= 12
+    rows = [line for line in lines if line.startswith("gates")]
+    assert len(rows) == (len(summary) < 600)
+    assert any("of..." in row for row in rows) is cut
 
 
 @pytest.mark.parametrize("words", [["9", "--queue", "N/c/q"], ["--queue", "N/c/q", "job:9"]])
