@@ -212,6 +212,8 @@ def _breaker(session: Session, /, *, name: str, order: str, reason: str) -> None
 
     auto, after a repair: its failures are forgotten, pilots are sent, and it moves by itself again.
     """
+    if order != "auto" and not reason:
+        raise click.UsageError(f"Say why: --reason, to {order} a breaker.", click.get_current_context())
     body = BreakerBody(path=name, order=cast("Literal['open', 'close', 'auto']", order), reason=reason)
     answer = session.answer(calls.BREAKER, body=body)
     text = "is closed and moves by itself" if answer.now is None else f"is {answer.now.text}"

@@ -254,4 +254,7 @@ def test_a_wrong_call_is_one_plain_sentence_and_where_to_look(lode):
     missing = lode("queue", "breaker", "A/b/c")
     words = "lode: Missing argument '{open|close|auto}'. Choose from: open, close, auto. See: lode queue breaker --help\n"
     assert (missing.code, missing.err) == (2, words)
+    without = lode("queue", "breaker", "A/b/c", "close")
+    words = "lode: Say why: --reason, to close a breaker. See: lode queue breaker --help\n"
+    assert (without.code, without.err) == (2, words)
     assert "Did you mean '--sort'? See: lode pilot ls --help\n" in lode("pilot", "ls", "--state", "x").err
