@@ -359,7 +359,7 @@ def test_the_actor_who_opens_depends_on_the_limit(house, backend):
     ("words", "who"),
     [
         ("python9: cannot execute binary file (ended with exit code 126)",
-         "the server administrator: python of [pilots], now /opt/python9; or the server administrator, on whose"),
+         "the server administrator: python of [pilots], now /opt/python9"),
         ("Disk quota exceeded", "the server administrator, on whose machine these pilots start, by mending"),
     ],
 )  # fmt: skip
@@ -387,6 +387,17 @@ def test_pilots_that_fail_are_named_before_their_breaker_opens(house, backend, w
     queue = house.get("/v1/queues/why?path=South/ce.south/long")
     assert queue["summary"].endswith(f"; but the last 2 pilots did not start: {words}.")
     assert queue["who"] == told["who"]
+    # Its breaker opens: the reason stays, and the order that ends it at once is named.
+    opened = Breaker(state=BreakerState.OPEN, failures=3, retry_at=house.now + 900.0, reason=words)
+    director.breakers, before = {south: opened}, dict(director.breakers)
+    house.now += 5.0
+    director.tick(house.now)
+    told = why(house, 1)
+    assert (told["main_reason"], told["director"]["room"]) == ("pilots-do-not-start", 0)
+    assert "; then: lode queue breaker SITE/CE/QUEUE auto" in told["who"]
+    director.breakers = before
+    house.now += 5.0
+    director.tick(house.now)
     # A job that another queue can run, too, only learns of it.
     house.submitted()
     told = why(house, 101)

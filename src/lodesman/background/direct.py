@@ -201,10 +201,11 @@ class Director:
 
     def now(self) -> DirectorNow:
         """What it says of itself between two iterations. Any thread may ask."""
+        ordered = {queue for queue, order in self.orders.items() if order.state == "open"}
         failing = {
-            queue: Failing(one.failures, one.reason)
+            queue: Failing(one.failures, one.reason, one.state is not BreakerState.CLOSED)
             for queue, one in list(self.breakers.items())
-            if one.failures
+            if one.failures and queue not in ordered
         }
         full = {name: state.is_full for name, state in self.pools().items()}
         return DirectorNow(self.iterated_at, full, failing, self.settings)

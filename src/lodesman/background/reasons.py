@@ -133,7 +133,8 @@ class MainReasons:
             unfit = by_ads.get(key.submit_pool, 0)
             served = _Served(found, unfit) if key.submit_pool else None
             alike = served and (key.vo, served.mask)
-            open_queues = None if iteration is None else iteration.capacity(found.config).open
+            capacity = None if iteration is None else iteration.capacity(found.config)
+            open_queues = None if capacity is None else capacity.open
             there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo] & ~unfit
             judges[tq_id] = partial(
                 judge_with_sites,
@@ -143,6 +144,7 @@ class MainReasons:
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
                 failing=failing[key.vo],
+                unsent=0 if capacity is None else capacity.unsent,
                 gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,

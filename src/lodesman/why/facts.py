@@ -70,6 +70,8 @@ class Capacity:
     """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
     gated: int = 0
     """The queues that the gates of their sites shut."""
+    unsent: int = 0
+    """The queues where no pilots are ever sent, such as those where they are started by hand."""
 
     def pilots(self, queues: int) -> int:
         """The pilots that may be sent to these queues."""
@@ -226,9 +228,11 @@ class RecordedIteration:
         free: list[tuple[int, int]] = []
         closed: list[tuple[Gate, int]] = []
         loads: list[tuple[tuple[float, str], int]] = []
+        unsent = 0
         for bit, offer in config.by_bit.items():
             found, gate = self._room(offer.queue), not_sent_gate(config, offer)
             pilots = 0 if found is None or gate else _left(found)
+            unsent |= (gate is not None) << bit
             if pilots:
                 free.append((pilots, bit))
             else:
@@ -244,6 +248,7 @@ class RecordedIteration:
             closed=masks(closed),
             loads=[(*seen, mask) for seen, mask in sorted(masks(loads).items())],
             gated=reduce(or_, gated, 0),
+            unsent=unsent,
         )
 
 
@@ -273,10 +278,13 @@ def _left(room: Mapping[str, Any]) -> int:
 
 
 class Failing(NamedTuple):
-    """That the last `pilots` of a CE queue did not start, none has joined since, and why the last one did not."""
+    """That the last `pilots` of a CE queue did not start, none has joined since, and why the last one did not. `is_open`: so
+    its breaker lets no more, or only one of them try it.
+    """
 
     pilots: int
     reason: str
+    is_open: bool = False
 
 
 class DirectorNow(NamedTuple):

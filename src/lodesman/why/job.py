@@ -315,7 +315,8 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
     if reason is MainReason.NO_ROOM:
         return verdict.who_opens(facts.openers, closings, facts.named_settings)
     if reason is MainReason.PILOTS_FAIL:
-        return verdict.who_mends(facts.failing_backends, facts.named_settings)
+        is_open = any(one.is_open for _, one in facts.failing)
+        return verdict.who_mends(facts.failing_backends, facts.named_settings, is_open=is_open)
     named = facts.exclusions.key.submission_pools
     unknown = named and not any(outcome in _PASSING for _, outcome in facts.refusals)
     if reason is MainReason.NO_SUBMISSION_POOL and unknown:

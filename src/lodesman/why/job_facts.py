@@ -225,6 +225,7 @@ class JobFacts(SnapshotFacts):
             sendable=self.sendable,
             closed=self.closed,
             failing=self.snapshot.director.failing_of(self.exclusions.config),
+            unsent=0 if capacity is None else capacity.unsent,
             gated=self.gated,
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,

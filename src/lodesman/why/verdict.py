@@ -97,13 +97,16 @@ _NOW: Final = frozenset(
 )
 STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
 """Of jobs that pilots will take, if not soon."""
-_BY_NEW_PILOTS: Final = STARTS_IN_TURN | {MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED}
-"""Of jobs that pilots will take which may not have joined yet."""
+_BY_NEW_PILOTS: Final = STARTS_IN_TURN | {
+    MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED, MainReason.NO_ROOM,
+}  # fmt: skip
+"""Of jobs that pilots may take which have not joined yet."""
 SHUT_OUT: Final = frozenset(
     {
         MainReason.IMPOSSIBLE,
         MainReason.CLOSED,
         MainReason.NO_ROOM,
+        MainReason.PILOTS_FAIL,
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
@@ -156,10 +159,12 @@ def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: 
     return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
 
 
-def who_mends(backends: Iterable[str], settings: Iterable[str]) -> str:
-    """Who can mend what stops the pilots of queues with these backends, before a breaker opens."""
-    names = [f"{_SERVER}: {one}" for one in settings]
-    return "; or ".join([*names, _MEND_HERE if set(backends) == {LOCAL} else _MEND])
+def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
+    """Who can mend what stops the pilots of queues with these backends. `is_open`: a breaker of them is."""
+    names, is_here = [f"{_SERVER}: {one}" for one in settings], set(backends) == {LOCAL}
+    if not (names and is_here):
+        names.append(_MEND_HERE if is_here else _MEND)
+    return "; or ".join(names) + (_MENDED if is_open else "")
 
 
 def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
@@ -215,16 +220,19 @@ def judge_job(
 
 def judge_with_sites(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, failing: int = 0,
-    **more: Any,
+    unsent: int = 0, **more: Any,
 ) -> MainReason:  # fmt: skip
-    """The same where sites take no pilots for it in the `gated` queues, and pilots do not start in the `failing` ones."""
+    """The same where sites take no pilots for it in the `gated` queues, pilots do not start in the `failing` ones, and none
+    are sent to the `unsent` ones, such as those where pilots are started by hand.
+    """
     left = None if open_queues is None else open_queues & ~gated
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
     usable = eligible & ~closed & ~gated
     if reason is MainReason.NO_ROOM and not usable:
         return MainReason.SITE_GATE
     joined = pilots.usable_idle or pilots.usable_busy
-    fails = reason in _BY_NEW_PILOTS and not joined and failing and not usable & ~failing
+    sent = usable & ~unsent
+    fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing
     return MainReason.PILOTS_FAIL if fails else reason
 
 

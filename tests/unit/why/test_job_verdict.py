@@ -68,17 +68,22 @@ def test_the_reason_is_what_stands_farthest_from_running(facts, more, reason):
     [
         ((3, 2, usable(coming=1)), {"failing": 3}, MainReason.PILOTS_FAIL),
         ((3, 2, usable()), {"failing": 3}, MainReason.PILOTS_FAIL),
+        ((3, 0, usable()), {"failing": 3}, MainReason.PILOTS_FAIL),
+        ((3, 0, usable()), {"failing": 1}, MainReason.NO_ROOM),
         ((3, 2, usable()), {"failing": 7, "sendable": 1}, MainReason.PILOTS_FAIL),
         ((3, 2, usable(coming=1)), {"failing": 3, "turn": Turn(ahead=9)}, MainReason.PILOTS_FAIL),
         ((3, 2, usable(coming=1)), {"failing": 1, "closed": 2}, MainReason.PILOTS_FAIL),
         ((3, 2, usable(coming=1)), {"failing": 1, "gated": 2}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": 2, "unsent": 1}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": 4, "unsent": 3}, MainReason.PILOT_COMING),
         # Pilots do start: there, or where none has failed.
         ((3, 2, usable(idle=1)), {"failing": 3}, MainReason.NEXT),
         ((3, 2, usable(busy=1)), {"failing": 3}, MainReason.PILOTS_BUSY),
         ((3, 2, usable(coming=1)), {"failing": 1}, MainReason.PILOT_COMING),
         ((1, 1, usable()), {"failing": 2, "sendable": 1}, MainReason.PILOT_EXPECTED),
         # Something else is in the way first.
-        ((3, 0, usable()), {"failing": 3}, MainReason.NO_ROOM),
+        ((3, None, usable()), {"failing": 3}, MainReason.NOT_DECIDED),
+        ((3, 2, usable()), {"failing": 3, "refused": True}, MainReason.NO_SUBMISSION_POOL),
         ((3, 3, usable()), {"failing": 3, "closed": 3}, MainReason.CLOSED),
         ((1, 1, usable()), {"failing": 1, "gated": 1}, MainReason.SITE_GATE),
         ((0, 3, usable()), {"failing": 3}, MainReason.IMPOSSIBLE),
