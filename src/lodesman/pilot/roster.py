@@ -35,6 +35,7 @@ from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
 from lodesman.pilot.slots import Allowance, Promises
 from lodesman.pilot.threads import PayloadThreads
+from lodesman.pilot.waste import PendingWaste
 
 # Processes are not looked for while no payload has run for this time.
 _TOO_SHORT_S = 0.25
@@ -80,7 +81,7 @@ class Roster:
         self._ahead, self._counted_at = 0, -AHEAD_S  # how many jobs to have ahead, and when that was counted
         self._shared = -AHEAD_S  # when jobs were given back for others
         self._threads = PayloadThreads()
-        self._uncommitted: dict[protocol.AttemptKey, float] = {}
+        self._waste = PendingWaste(lambda: {*self._finishing, *context.outbox.keys()})
         self._idle_since = self._ticker()
         self._no_job_fits = False
         self._causes: frozenset[str] = frozenset()
@@ -115,10 +116,8 @@ class Roster:
     def standing(self) -> Standing:
         """What is to be published."""
         with self.changed:
-            unsent = {*self._finishing, *self._context.outbox.keys()}
-            self._uncommitted = {key: lost for key, lost in self._uncommitted.items() if key in unsent}
             causes = self._causes | {STOPPING} if self._stopping else self._causes
-            return Standing(list(self._running.values()), sum(self._uncommitted.values()), causes)
+            return Standing(list(self._running.values()), self._waste.total(), causes)
 
     def payloads(self) -> list[PayloadRun]:
         """Those that hold their capacity."""
@@ -245,9 +244,10 @@ class Roster:
             payload, following = following, None
             try:
                 payload.run(self._free, self._done)
-                following = payload.next
+                # Whoever called this still knows the first: it would keep all that came after it in memory.
+                following, payload.next = payload.next, None
             finally:
-                if following is None and payload.next is not None:  # it has begun, and this thread dies
+                if payload.next is not None:  # it has begun, and this thread dies
                     self._threads.run(str(payload.next.job.key), partial(self._run, payload.next))
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
@@ -300,7 +300,7 @@ class Roster:
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
-            self._uncommitted[payload.job.key] = payload.uncommitted
+            self._waste.add(payload.job.key, payload.uncommitted)
             self._note_node(payload)
             self._idle_since = self.last_end = self._ticker()
             self._ends.append(self.last_end)

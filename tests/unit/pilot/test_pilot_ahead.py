@@ -3,7 +3,9 @@
 # ruff: noqa: F811 - the fixtures of another module are arguments here
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -36,6 +38,7 @@ from lodesman.pilot.decisions import (
 from lodesman.pilot.protocol import RETURNED, AttemptKey, ClaimReply, HeartbeatReply, SandboxFile, report_end
 from lodesman.pilot.server_threads import _REMEMBERED, Heartbeat, _AttemptJournal
 from lodesman.pilot.threads import PayloadThreads
+from lodesman.pilot.waste import PendingWaste
 
 SLOT = Slot(cores=4, memory_mb=1000, jobs_at_once=4)
 NOW = 100.0
@@ -292,6 +295,38 @@ def test_a_payload_that_leaves_nothing_hands_its_thread_to_the_next(roster, make
     assert len(set(Empty.threads)) == 1
 
 
+def test_no_payload_of_a_thread_that_goes_on_stays_in_memory(roster, make_job, monkeypatch):
+    """But the first: a pilot may run a million of them."""
+    Empty.threads, seen = [], []
+
+    def make(job, bench):
+        made = Empty(job) if job.key.id < 50 else Puppet(job)
+        seen.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr("lodesman.pilot.roster.PayloadRun", make)
+    roster.admit([make_job(number, cores=2) for number in range(51)])
+    until(lambda: len(seen) == 51 and seen[50]().started.is_set())
+    last = seen[50]()
+    assert last.thread == Empty.threads[0]
+    gc.collect()
+    assert [number for number, found in enumerate(seen) if found() is not None] == [0, 50]
+    last.ended.set()
+    until(lambda: not roster.load().unsent)
+
+
+def test_pending_waste_is_forgotten_with_what_was_handed_in():
+    unsent = {AttemptKey(1, 1)}
+    waste = PendingWaste(lambda: unsent)
+    for number in range(1, 10_000):
+        waste.add(AttemptKey(number, 1), 2.0)
+        assert len(waste._seconds) <= 1_002
+    unsent.add(AttemptKey(9_999, 1))
+    assert waste.total() == 4.0
+    unsent.clear()
+    assert waste.total() == 0.0
+
+
 def test_one_that_leaves_files_does_not(roster, make_job, puppets):
     """The next one runs while they are packed."""
     roster.admit([make_job(1, cores=2), make_job(2, cores=2)])
@@ -316,7 +351,8 @@ def test_the_report_of_one_does_not_wait_for_the_inputs_of_the_next(roster, make
     puppets[1].leaves_nothing = True
     puppets[1].ended.set()
     until(lambda: len(puppets) == 3)
-    assert puppets[1].next is puppets[2]
+    assert puppets[2].started.wait(60)
+    assert puppets[1].thread == puppets[2].thread != puppets[0].thread
     until(lambda: roster.load().unsent == 0)
 
 

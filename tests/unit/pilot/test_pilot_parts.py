@@ -45,11 +45,13 @@ class Puppet:
         self.uncommitted = 0.0
         self.leaves_nothing = False
         self.next = None
+        self.thread = 0
 
     def expected_end(self, now):
         return now + self.job.expected_seconds if self.job.expected_seconds else None
 
     def run(self, on_free, on_done):
+        self.thread = threading.get_ident()
         self.started.set()
         assert self.ended.wait(60)
         on_free(self)
