@@ -36,7 +36,8 @@ LIFETIME_S: Final = 900.0
 """How long an ad counts that does not say so itself."""
 MOST_WORDS: Final = 5_000
 """Of the ad of a site: as many are read in less than 50 ms."""
-_WORD: Final = re.compile(r'"(?:[^"\\]++|\\.)*"|\w+|[^\w\s]', re.DOTALL)
+# For texts without space at their end: there it would be looked through again from each of its characters.
+_WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*"|\w++|[^\w\s])', re.DOTALL)
 
 MOST_SHOWN: Final = 8
 """Names of a cycle that a message has."""
@@ -113,9 +114,10 @@ def _check_text(text: str) -> None:
     """Raises SyntaxFault for what no database stores, and for what would take long to read."""
     if "\0" in text:
         raise fault_at(text, text.index("\0"), "a character that no text may have")
-    if len(_WORD.findall(text)) > MOST_WORDS:
-        word = next(islice(_WORD.finditer(text), MOST_WORDS, None))
-        raise fault_at(text, word.start(), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
+    whole = text.rstrip()
+    if len(_WORD.findall(whole)) > MOST_WORDS:
+        word = next(islice(_WORD.finditer(whole), MOST_WORDS, None))
+        raise fault_at(text, word.start(1), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:
@@ -176,7 +178,7 @@ class _Attributes:
 
 def _check_cycles(ad: Ad) -> None:
     """Raises InvalidRequest if attributes ask for each other in a circle: no expression with them would have a value."""
-    bare = Ad({key: AdAttribute(entry.name, Constant(value=True)) for key, entry in ad.entries.items()})
+    bare = Ad(dict.fromkeys(ad.entries, AdAttribute("", Constant(value=True))))
     asked = {key: references(entry.node, bare).own for key, entry in ad.entries.items()}
     done: set[str] = set()
     for start in asked:
