@@ -15,6 +15,7 @@ from tests.conftest import untraced
 from lodesman.answers.site_ads import AdNumbers
 from lodesman.background.site_gates import GateReader
 from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS
+from lodesman.classad import write_ad
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.site_ads import KnownAds, stored_ad
 from lodesman.store.journal import Change
@@ -69,7 +70,7 @@ def gate(house, site="North", token="ann"):
 def state(house):
     """All that is stored of ads."""
     db = house.side.db
-    return {site: (one, stored_ad(db, site).text) for site, one in ad_versions(db).items()}, [
+    return {site: (one, write_ad(stored_ad(db, site).ad)) for site, one in ad_versions(db).items()}, [
         ads_of_the_day(db, site, house.now) for site in ("North", "South")
     ]
 
@@ -262,8 +263,8 @@ def test_a_restart_forgets_neither_ads_nor_matches(house, north, maker):
     assert known.look(house.side.db)["North"] is first  # read once
     with closing(house.side.db.database.reader()) as db:
         again = KnownAds().look(db)["North"]
-        assert (again.text, again.sequence, again.received_at, again.stamps) == (
-            first.text, first.sequence, first.received_at, first.stamps,
+        assert (write_ad(again.ad), again.sequence, again.received_at, again.stamps) == (
+            write_ad(first.ad), first.sequence, first.received_at, first.stamps,
         )  # fmt: skip
         assert reader_of(house, db).gate_of("North", again, house.now).matched == 1
     taken(house, north, ad(2))

@@ -16,6 +16,7 @@ from tests.kits.broker_kit import ad_text
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import SiteAd, read_site_ad, replaces
 from lodesman.broker.gate import SiteGate, SiteMatch
+from lodesman.classad import write_ad
 
 EVERY_S = 300.0
 """Between two ads, and between two cycles that nothing woke."""
@@ -143,7 +144,7 @@ class _World:
     def restart_server(self) -> None:
         """It remembers what is stored."""
         if self.ad is not None:
-            self.ad = read_site_ad(self.ad.text, site="FNAL", now=self.ad.received_at)
+            self.ad = read_site_ad(write_ad(self.ad.ad), site="FNAL", now=self.ad.received_at)
 
     # --- the site --------------------------------------------------------------------------------------------
 

@@ -80,7 +80,6 @@ def _changed(site: str, ad: SiteAd | None, changes: list[AdAttribute], now: floa
         lifetime_s=1.0,
         received_at=now,
         ad=Ad(entries),
-        text="",
         stamps=frozenset(),
         stations=frozenset(),
     )

@@ -24,7 +24,7 @@ from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.rules import GateRules
-from lodesman.classad import Ad, Node, Value, parse_ad, write_ad
+from lodesman.classad import Ad, Node, Value, parse_ad
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.nodes import Constant, constant_of
 from lodesman.classad.partial import references
@@ -59,15 +59,12 @@ class AdVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAd(AdVersion):
-    """What a site published. `text`: the same ad, canonical.
-
-    `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters. `rules`: what gates made of
-    it, when they first needed it.
+    """What a site published. `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters.
+    `rules`: what gates made of it, when they first needed it.
     """
 
     site: str
     ad: Ad = field(compare=False, repr=False)
-    text: str = field(repr=False)
     stamps: frozenset[str]
     stations: frozenset[str]
     rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
@@ -102,7 +99,6 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
         lifetime_s=lifetime_s if lifetime is None else lifetime,
         received_at=now,
         ad=ad,
-        text=write_ad(ad),
         stamps=frozenset(reader.texts("PilotStamps")),
         stations=frozenset(
             lower(one) for one in (*reader.texts("StationName"), *reader.texts("StationNames"))

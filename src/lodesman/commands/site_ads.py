@@ -87,5 +87,5 @@ def _read(site: str, version: AdVersion, text: str) -> SiteAd:
         nothing: frozenset[str] = frozenset()
         return SiteAd(
             site=site, sequence=version.sequence, incarnation=version.incarnation, lifetime_s=version.lifetime_s,
-            received_at=version.received_at, ad=EMPTY, text="", stamps=nothing, stations=nothing,
+            received_at=version.received_at, ad=EMPTY, stamps=nothing, stations=nothing,
         )  # fmt: skip

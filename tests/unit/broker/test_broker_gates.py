@@ -11,7 +11,7 @@ from tests.kits.broker_kit import filled, ledger, match, site_ad, strict
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
-from lodesman.classad import ERROR, UNDEFINED, evaluate, parse_ad
+from lodesman.classad import ERROR, UNDEFINED, evaluate, parse_ad, write_ad
 from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import is_true
 
@@ -359,7 +359,7 @@ COUNTS = st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 30), s
 
 def literally(ad, cur_matches):
     """The Requirements of the text that was published, with CurMatches replaced by a number."""
-    text = re.sub(r"(?m)^ *CurMatches = .*;$", f"CurMatches = {cur_matches};", ad.text)
+    text = re.sub(r"(?m)^ *CurMatches = .*;$", f"CurMatches = {cur_matches};", write_ad(ad.ad))
     return is_true(evaluate("Requirements", parse_ad(text)))
 
 
