@@ -125,8 +125,6 @@ class Wishes:
 
 def find_isolation(wishes: Wishes, *, make_account: bool) -> Isolation:
     """The best that this machine allows: each is tried as a pilot would be run. `make_account`: one may be made."""
-    if shutil.which(wishes.python) is None:
-        return Isolation(usable=False, missing=wishes.python)
     best = _wanted(wishes, make_account=make_account)
     if not best.usable:
         return best
@@ -139,9 +137,10 @@ def find_isolation(wishes: Wishes, *, make_account: bool) -> Isolation:
     if best.account is None:
         return rest
     fault = _try(rest, wishes)
-    return (
-        replace(rest, usable=False, fault=f"{best.account[0]} cannot run them ({fault})") if fault else rest
-    )
+    if not fault:
+        return rest
+    missing = "" if shutil.which(wishes.python) else wishes.python
+    return replace(rest, usable=False, fault=f"{best.account[0]} cannot run them ({fault})", missing=missing)
 
 
 def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:

@@ -90,7 +90,7 @@ def machine(monkeypatch, tmp_path):
 
 
 def test_a_program_that_is_not_there_is_named_with_its_setting(machine):
-    found = machine(1000, namespaces=True)(python="/usr/bin/python9")
+    found = machine(0, namespaces=False, account=False)(python="/usr/bin/python9")
     said = "cannot start: there is no program '/usr/bin/python9' (python of [pilots])"
     assert (found.usable, found.closed(1)) == (False, f"local pilots {said}")
     assert found.sentence() == f"Local pilots: refused, since they {said}."
