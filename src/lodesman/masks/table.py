@@ -7,100 +7,15 @@ Values are tuples without duplicates, or integers of 0 or more; None stands for 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from lodesman.masks.bits import Mask, mask_of
+from lodesman.masks.bits import Mask
+from lodesman.masks.cells import Cell, Cells
 
 Values = tuple[str, ...]
 
-_FLUSH_AT: Final = 512  # changes that a cell lets wait
-_SPARSE_BITS: Final = 4096  # a mask with fewer than one bit in this many is not kept
-_MANY: Final = 16  # values from which on they are looked up together
 _ANSWERS_KEPT: Final = 64
-
-
-class Cell:
-    """The members that have one value. Changes wait in a list until the mask is read.
-
-    A task queue that names 500 sites costs 500 short appends, and a thousand queues that come at once cost each mask one
-    copy. A mask of few bits is made anew at each read: 100,000 owners must not hold 100,000 masks.
-    """
-
-    __slots__ = ("_mask", "flips", "size")
-
-    def __init__(self) -> None:
-        self._mask = 0
-        self.flips: list[int] = []  # members that came or went since the mask was made
-        self.size = 0
-
-    def add(self, bit: int) -> None:
-        """A member that is not there."""
-        self.size += 1
-        self.flips.append(bit)
-        if len(self.flips) >= _FLUSH_AT:
-            self.flush()
-
-    def remove(self, bit: int) -> None:
-        """A member that is there goes."""
-        self.size -= 1
-        self.flips.append(bit)
-        if len(self.flips) >= _FLUSH_AT:
-            self.flush()
-
-    def flush(self) -> None:
-        """Bring the mask up to date."""
-        self._mask ^= mask_of(self.flips)
-        self.flips.clear()
-
-    def read(self) -> Mask:
-        """The mask as it is now."""
-        flips = self.flips
-        if flips:
-            if not self._mask and len(flips) * _SPARSE_BITS <= flips[0]:
-                return mask_of(flips)
-            self.flush()
-        return self._mask
-
-
-class Cells(dict[Any, Cell]):
-    """Cells by value; a value without members has no cell."""
-
-    __slots__ = ()
-
-    def add(self, bit: int, values: Iterable[Any]) -> None:
-        """A member with these values."""
-        for value in values:
-            cell = self.get(value)
-            if cell is None:
-                cell = self[value] = Cell()
-            # Cell.add, written out: a task queue may list hundreds of sites.
-            cell.size += 1
-            cell.flips.append(bit)
-            if len(cell.flips) >= _FLUSH_AT:
-                cell.flush()
-
-    def remove(self, bit: int, values: Iterable[Any]) -> None:
-        """The inverse of `add`."""
-        for value in values:
-            cell = self[value]
-            cell.size -= 1
-            cell.flips.append(bit)
-            if not cell.size:
-                del self[value]
-            elif len(cell.flips) >= _FLUSH_AT:
-                cell.flush()
-
-    def any_of(self, values: Collection[str]) -> Mask:
-        """The members that have at least one of the values."""
-        found = 0
-        if len(values) > _MANY:
-            values = self.keys() & values  # most have no cell
-        for value in values:
-            cell = self.get(value)
-            if cell is not None:
-                found |= cell.read()
-        return found
 
 
 class MaskColumn(Protocol):
@@ -115,6 +30,9 @@ class MaskColumn(Protocol):
     def narrow(self, mask: Mask, asked: Any, /) -> Mask:
         """`mask` without the members that do not pass."""
         ...
+
+    def settle(self) -> None:
+        """See `Table.settle`."""
 
 
 class _OneValue:
@@ -133,6 +51,10 @@ class _OneValue:
     def remove(self, bit: int, value: Any) -> None:
         self.everyone.remove(bit)
         self.by_value.remove(bit, (value,))
+
+    def settle(self) -> None:
+        self.everyone.settle()
+        self.by_value.settle()
 
 
 class _ByValue:
@@ -158,6 +80,10 @@ class _ByValue:
         else:
             self._choosy -= 1
             self._by_value.remove(bit, values)
+
+    def settle(self) -> None:
+        self._anything.settle()
+        self._by_value.settle()
 
 
 class HasAny(_ByValue):
@@ -226,6 +152,11 @@ class HasOnly:
         while self._ranks and not self._ranks[-1].by_value:
             self._ranks.pop()
 
+    def settle(self) -> None:
+        """See `Table.settle`."""
+        for rank in self._ranks:
+            rank.settle()
+
     def narrow(self, mask: Mask, asked: Values) -> Mask:
         """`mask` without the members that do not pass."""
         for rank in self._ranks:
@@ -283,6 +214,13 @@ class Numbers:
         if not block.by_value:
             del self._blocks[name]
             del self._edges[place]
+
+    def settle(self) -> None:
+        """See `Table.settle`."""
+        for block in self._blocks.values():
+            block.settle()
+        self._prefix(len(self._edges))
+        self.top()
 
     def top(self) -> int:
         """The greatest number of a member; -1 if there is none."""
@@ -368,6 +306,13 @@ class Table:
         """The inverse of `add`."""
         for column, value in zip(self.columns, values, strict=True):
             column.remove(bit, value)
+
+    def settle(self) -> None:
+        """Do all work that waits for questions: these change nothing from now on, and any number of threads may ask, as long
+        as no member comes or goes.
+        """
+        for column in self.columns:
+            column.settle()
 
     def narrow(self, mask: Mask, asked: Iterable[Any]) -> Mask:
         """The members of `mask` that pass every column."""

@@ -11,7 +11,8 @@ from itertools import accumulate
 from typing import Any, Final
 
 from lodesman.masks.bits import Slots, bits
-from lodesman.masks.table import Cell, Table
+from lodesman.masks.cells import Cell
+from lodesman.masks.table import Table
 from lodesman.matching.criteria import HOW_MUCH, WHERE, wanted_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey

@@ -40,7 +40,7 @@ class Residents:
     def __init__(self, requests: frozenset[ResourceRequest]) -> None:
         self.requests = requests
         self._places = [QueueId(one.site, one.ce, one.queue) for one in requests]
-        self._table = RequestTable(CRITERIA, enumerate(requests))
+        self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
 
     def serving(self, key: TaskQueueKey) -> set[QueueId]:
         """Where those are that could take jobs of the key, were it not for their SubmitPool."""
@@ -50,7 +50,7 @@ class Residents:
 
 @dataclass(frozen=True, kw_only=True)
 class VOConfig:
-    """The configuration for one VO.
+    """The configuration for one VO. Any number of threads may ask it.
 
     `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
     `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the submission
@@ -85,7 +85,7 @@ class VOConfig:
     @cached_property
     def places(self) -> RequestTable:
         """The offers by their bits, to be asked by keys."""
-        return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers))
+        return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers)).settled()
 
     @cached_property
     def never_sent(self) -> tuple[Plane, ...]:
@@ -127,9 +127,10 @@ class VOConfig:
         """What the queues offer of one field of a request, by bit; None where the VO may not use the queue."""
         column = self._columns.get(name)
         if column is None:
-            column = self._columns[name] = [None] * self.table.full.bit_length()
+            column = [None] * self.table.full.bit_length()
             for offer in self.offers:
                 column[offer.bit] = getattr(offer.request, name)
+            self._columns[name] = column  # whole, since other threads may ask
         return column
 
     def carried(self, submission_pools: Collection[str]) -> int:

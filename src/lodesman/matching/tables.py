@@ -49,6 +49,11 @@ class RequestTable:
         """The inverse of `add`."""
         self._table.remove(bit, offered_of(request, self._criteria))
 
+    def settled(self) -> RequestTable:
+        """The table itself: any number of threads may ask it from now on, as long as no resource comes or goes."""
+        self._table.settle()
+        return self
+
     def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
         """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
         return self._table.narrow(

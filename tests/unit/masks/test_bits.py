@@ -17,7 +17,7 @@ from lodesman.masks.bits import (
     passing,
     refused,
 )  # fmt: skip
-from lodesman.masks.table import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
+from lodesman.masks.cells import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
 
 masks = st.sets(st.integers(0, 400), max_size=60)
 

@@ -13,7 +13,7 @@ from tests.kits.jobclass_kit import rows
 from lodesman.commands.reoffer import Offers
 from lodesman.commands.sessions import configured_part
 from lodesman.gridengine.files import read_vocabulary
-from lodesman.masks.table import Cell
+from lodesman.masks.cells import Cell
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.criteria import WHERE, explain
 from lodesman.matching.matcher import Matcher
