@@ -1,4 +1,5 @@
 r"""Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
+Steps that were made before are remembered: the texts of a thousand queues have most of them in common.
 
     pattern = branch { "|" branch }        branch = { atom [ * | + | ? | {n} | {n,} | {n,m} ] }
     atom    = character | . | ^ | $ | [classes] | ( pattern ) | (?: pattern ) | \d \w \s \D \W \S | \character
@@ -26,6 +27,13 @@ _CLASSES: Final[dict[str, Callable[[str], bool]]] = {
     "s": lambda one: one in " \t\n\r\f\v",
 }
 _Test = Callable[[str], bool]
+_BITS: Final = {"^": 1, "$": 2}
+_Now = frozenset[int]
+"""The states where matches may be that have begun."""
+_NOWHERE: Final[_Now] = frozenset()
+# What a pattern remembers: steps, and states in all.
+_MOST_STEPS: Final = 512
+_MOST_KEPT: Final = 4_096
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +63,10 @@ class Regexp:
         self._repeats = 0
         self._states: list[_State] = [_State()]
         self._start = self._alternatives()(0)
+        self._asks_where = any(state.at for state in self._states)
+        self._steps: dict[tuple[_Now, str, int], _Now] = {}
+        self._nows: dict[_Now, _Now] = {}
+        self._kept = 0
         if self._at < len(pattern):
             raise self._bad("there is a ) too many")
 
@@ -71,41 +83,60 @@ class Regexp:
             return None
         if self._fold:
             text = lower(text)
-        now: set[int] = set()
-        for at in range(len(text) + 1):
-            self._reach(self._start, text, at, now)
+        where, asks = self._where, self._asks_where
+        now, steps = self._step(_NOWHERE, "", where(text, 0)), self._steps
+        for at, one in enumerate(text, start=1):
             if 0 in now:
                 return True
-            if at == len(text):
-                break
-            after: set[int] = set()
-            one = text[at]
-            for number in now:
-                state = self._states[number]
-                if state.test is not None and state.test(one):
-                    self._reach(state.after[0], text, at + 1, after)
-            now = after
-        return False
+            key = now, one, where(text, at) if asks else 0
+            after = steps.get(key)
+            now = self._remember(key) if after is None else after
+        return 0 in now
 
-    def _reach(self, number: int, text: str, at: int, found: set[int]) -> None:
+    def _remember(self, key: tuple[_Now, str, int]) -> _Now:
+        """One step, which is the same in all texts: what is known of them is forgotten before it is too much."""
+        found = self._step(*key)
+        known = self._nows.get(found)
+        if known is None:
+            self._kept += len(found)
+        if len(self._steps) >= _MOST_STEPS or self._kept > _MOST_KEPT:
+            self._steps.clear()
+            self._nows.clear()
+            known, self._kept = None, len(found)
+        if known is None:
+            known = self._nows[found] = found
+        self._steps[key] = known
+        return known
+
+    def _step(self, now: _Now, one: str, where: int) -> _Now:
+        """The states after a character; a match may also begin there."""
+        found: set[int] = set()
+        for number in now:
+            state = self._states[number]
+            if state.test is not None and state.test(one):
+                self._reach(state.after[0], where, found)
+        self._reach(self._start, where, found)
+        return frozenset(found)
+
+    def _reach(self, number: int, where: int, found: set[int]) -> None:
         todo = [number]
         while todo:
             number = todo.pop()
             if number in found:
                 continue
             state = self._states[number]
-            if state.at and not self._holds(state.at, text, at):
+            if state.at and not where & _BITS[state.at]:
                 continue
             found.add(number)
             if state.test is None:
                 todo.extend(state.after)
 
-    def _holds(self, what: str, text: str, at: int) -> bool:
-        if what == "^":
-            return at == 0 or (self._lines and text[at - 1] == "\n")
-        if at == len(text) or (self._lines and text[at] == "\n"):
-            return True
-        return at == len(text) - 1 and text[at] == "\n"
+    def _where(self, text: str, at: int) -> int:
+        """Which of ^ and $ hold there."""
+        begins = at == 0 or (self._lines and text[at - 1] == "\n")
+        last = len(text) - 1
+        ends = at > last or (text[at] == "\n" and (self._lines or at == last))
+        return begins * _BITS["^"] | ends * _BITS["$"]
 
     # --- reading ---------------------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ def _regexp(pattern: Value, text: Value, options: Value = "") -> Value:
 
 def _items(text: str, marks: str) -> list[str]:
     parts = re.split(f"[{re.escape(marks)}]", text) if marks else [text]
-    return [part.strip() for part in parts if part.strip()]
+    return [item for part in parts if (item := part.strip())]
 
 
 def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = _USUAL) -> Value:
@@ -217,10 +217,10 @@ def _intersect(left: Value, right: Value, marks: Value = _USUAL) -> Value:
 
 
 def _total(work: Callable[[list[float]], float], empty: Value, items: list[str]) -> Value:
-    if not all(_REAL.fullmatch(one) for one in items):
+    different = set(items)
+    if not all(map(_REAL.fullmatch, different)):
         return ERROR
-    whole = all(_WHOLE.fullmatch(one) for one in items)
-    numbers = [int(one) if whole else float(one) for one in items]
+    numbers = list(map(int if all(map(_WHOLE.fullmatch, different)) else float, items))
     return number(work(numbers)) if numbers else empty
 
 

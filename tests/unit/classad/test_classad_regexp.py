@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
+from lodesman.classad import regexp
 from lodesman.classad.regexp import MOST_STATES, MOST_WORK, read_regexp
 from lodesman.errors import InvalidRequest
 
@@ -32,6 +34,32 @@ def patterns(draw, depth=2):
 def test_as_python_says(pattern, text, options):
     flags = sum((getattr(re, one.upper()) for one in options), re.RegexFlag.ASCII)
     assert read_regexp(pattern, options).is_found(text) == bool(re.search(pattern, text, flags))
+
+
+@at_most(200)
+@given(
+    patterns(),
+    st.lists(st.text("abA1.\n", max_size=8), max_size=6),
+    st.sampled_from(["", "i", "m"]),
+    st.integers(0, 9),
+)
+def test_what_is_remembered_of_other_texts_changes_no_answer(pattern, texts, options, most):
+    read = read_regexp(pattern, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regexp, "_MOST_STEPS", most)
+        found = [read.is_found(text) for text in [*texts, *texts]]
+    assert found == [read_regexp(pattern, options).is_found(text) for text in texts] * 2
+
+
+def test_what_is_remembered_of_a_pattern_is_bounded():
+    """All of these texts go through states that no other one has seen."""
+    read = read_regexp("(" + "|".join(f"a.{{{n}}}b" for n in range(40)) + ")c")
+    draw = random.Random(4)
+    for _ in range(300):
+        read.is_found("".join(draw.choices("ab", k=80)))
+    assert 0 < len(read._steps) <= regexp._MOST_STEPS
+    assert sum(map(len, read._nows)) <= regexp._MOST_KEPT
+    assert set(read._steps.values()) <= set(read._nows)
 
 
 @pytest.mark.parametrize(
