@@ -133,7 +133,7 @@ class _Enclosure:
                 _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
                 self._limited, self._bearing = True, _bearing()
             payload = _start(request, streams)
-            return payload, RUNS if kernel.has_executed(payload) else NEVER_RAN
+            return payload, RUNS if _has_executed(payload) else NEVER_RAN
         except (OSError, ValueError) as fault:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
@@ -252,6 +252,14 @@ def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
     finally:
         for descriptor in streams:
             os.close(descriptor)
+
+
+def _has_executed(payload: int) -> bool:
+    """As in `kernel`. One that cannot be asked does: it took the open files of its warden, which belongs to its account."""
+    try:
+        return kernel.has_executed(payload)
+    except OSError:
+        return True
 
 
 def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lodesman import kernel
 from lodesman.pilot import nursery as nurseries
 from lodesman.pilot import processes, warden
 from lodesman.pilot.nursery import Nursery
@@ -222,6 +224,20 @@ def test_what_one_payload_leaves_the_next_does_not_see(pilot, what):
     assert pilot.run(look)[1] == "", "it is seen without being left"
     pilot.run(leave)
     assert pilot.run(look)[1] == ""
+
+
+def test_a_payload_that_takes_the_open_files_of_its_warden_at_once_has_run(place, monkeypatch):
+    """Before its warden has looked whether it runs."""
+
+    def no_file(_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(kernel, "has_executed", no_file)
+    pilot = Pilot(place)
+    try:
+        assert pilot.run("echo it runs")[1] == "it runs\n"
+    finally:
+        pilot.close()
 
 
 def test_processors_that_one_payload_takes_from_the_warden_the_next_has(pilot):
