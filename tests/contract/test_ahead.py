@@ -107,7 +107,7 @@ def test_what_outlives_the_pilot_is_not_given_ahead(house):
 
 
 def test_a_pilot_holds_no_more_than_the_most(house):
-    house.submit(1_000)
+    house.submit(2_000)
     pilot = house.pilot()
     got = len(claim(house, pilot, 9, 500))
     while more := claim(house, pilot, 0, 500, free=FULL):

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # A pilot may hand in this many results while it runs others (`pilot.decisions`).
 _MOST_HANDED_IN = 64
 # And it may have so many ahead.
-MOST_AHEAD = 500
+MOST_AHEAD = 1_000
 
 
 @dataclass(slots=True, eq=False)

@@ -23,9 +23,10 @@ _MAX_WAIT_S = 60.0
 _MAX_SILENCE_S = 60.0
 # With more undelivered results no job is claimed.
 _MAX_UNSENT = 256
-# Jobs are claimed ahead for this time, at the rate at which payloads ended in it.
+# Jobs are claimed ahead for this time, at the rate at which payloads ended in it; not all of them with one claim.
 AHEAD_S = 1.0
-MOST_AHEAD = 500
+MOST_AHEAD = 1_000
+MOST_ASKED = 500
 # Payloads that began together end together: their rate is counted over this time at least.
 _LEAST_COUNTED_S = 0.1
 # What was claimed this long ago and has not started goes back to the server.
@@ -167,7 +168,7 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
     if load.backlog or (slot.memory_mb and not memory_mb):
         count = 0
     # Not one by one: a claim brings half of it at least.
-    ahead = load.ahead - load.backlog if 2 * load.backlog <= load.ahead else 0
+    ahead = min(MOST_ASKED, load.ahead - load.backlog) if 2 * load.backlog <= load.ahead else 0
     if count < 1 and ahead < 1:
         return None
     wait_s = min(_MAX_WAIT_S, left) if count > 0 else 0.0

@@ -333,10 +333,10 @@ class Roster:
         return bool(self._backlog) and not (self._causes or self._stopping)
 
     def _wanted(self, now: float) -> int:
-        """How many jobs to have ahead; with the lock held."""
+        """How many jobs to have ahead, half of it while others take what was given back; with the lock held."""
         if now - self._counted_at > _COUNTED_FOR_S:
             self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)
-        return self._ahead
+        return self._ahead // 2 if now - self._shared < AHEAD_S else self._ahead
 
 
 class Watch:

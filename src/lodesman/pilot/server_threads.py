@@ -14,13 +14,15 @@ from typing import Any
 from lodesman.client import Aborted
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import AHEAD_S, NODE, SERVER, ClaimRequest, Slot, Stop
+from lodesman.pilot.decisions import NODE, SERVER, ClaimRequest, Slot, Stop
 from lodesman.pilot.protocol import KILLED, NOT_STARTED, AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import ServerSession
 
 _LONG_PAUSE_S = 30.0
 _SHORT_PAUSE_S = 1.0
+# So long no jobs are claimed ahead after there were none: others may give some back.
+_DRY_S = 0.25
 # Output to show and orders to end travel with heartbeats. Ten thousand busy pilots make under 700 requests a second.
 _BUSY_S = 15.0
 
@@ -155,7 +157,7 @@ class Claimer:
         if not self._take(reply):
             return _LONG_PAUSE_S
         if not request.count:
-            self._dry_until = self._context.ticker() + (0.0 if reply.jobs else AHEAD_S)
+            self._dry_until = self._context.ticker() + (0.0 if reply.jobs else _DRY_S)
             return 0
         # A server that answers "no jobs" at once must not keep this thread busy.
         return _SHORT_PAUSE_S if not reply.jobs and waited_s < 0.5 * max(request.wait_s, 1.0) else 0

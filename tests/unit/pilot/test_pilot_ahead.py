@@ -26,6 +26,7 @@ from tests.unit.pilot.test_pilot_parts import (  # noqa: F401 - fixtures
 from lodesman.pilot.decisions import (
     AHEAD_S,
     MOST_AHEAD,
+    MOST_ASKED,
     NODE,
     SERVER,
     SLOT_END,
@@ -36,7 +37,7 @@ from lodesman.pilot.decisions import (
     next_claim,
 )
 from lodesman.pilot.protocol import RETURNED, AttemptKey, ClaimReply, HeartbeatReply, SandboxFile, report_end
-from lodesman.pilot.server_threads import _REMEMBERED, Heartbeat, _AttemptJournal
+from lodesman.pilot.server_threads import _DRY_S, _REMEMBERED, Heartbeat, _AttemptJournal
 from lodesman.pilot.threads import PayloadThreads
 from lodesman.pilot.waste import PendingWaste
 
@@ -58,7 +59,7 @@ NOW = 100.0
         ([100.0] * 3, 30),  # together they count as three in 0.1 s
         ([99.9] * 3, 30),
         ([99.0 + number / 100 for number in range(100)], 100),
-        ([99.5 + number / 1000 for number in range(500)], MOST_AHEAD),
+        ([99.5 + number / 2000 for number in range(1_000)], MOST_AHEAD),
     ],
 )
 def test_jobs_are_claimed_ahead_at_the_rate_at_which_they_end(ends, wanted):
@@ -66,7 +67,7 @@ def test_jobs_are_claimed_ahead_at_the_rate_at_which_they_end(ends, wanted):
     assert (jobs_ahead(ends, NOW) == 0) == (wanted == 0)
 
 
-AGES = st.lists(st.floats(0, 10) | st.floats(0, 1.5) | st.just(0.0), max_size=1000)
+AGES = st.lists(st.floats(0, 10) | st.floats(0, 1.5) | st.just(0.0), max_size=2_000)
 
 
 @given(AGES)
@@ -101,6 +102,9 @@ def test_what_waits_too_long_is_overdue(waited, late):
         (Load(running=1, cores=1, memory_mb=1000), None),
         (Load(running=1, cores=1, memory_mb=1000, ahead=10), (0, 10)),
         (Load(running=4, cores=2, ahead=10), (0, 10)),  # as many as run at once
+        (Load(ahead=MOST_AHEAD), (4, MOST_ASKED)),
+        (Load(running=4, cores=4, ahead=MOST_AHEAD, backlog=MOST_ASKED), (0, MOST_ASKED)),
+        (Load(running=4, cores=4, ahead=MOST_AHEAD, backlog=MOST_ASKED + 1), None),
         (Load(ahead=100, draining=True), None),
         (Load(ahead=100, held=True), None),
         (Load(ahead=100, stopping=True), None),
@@ -175,6 +179,17 @@ def test_the_later_half_is_shared_at_most_once_in_a_while(full, returned, clock,
     full.share()
     assert full.load().backlog == 1  # the last one is its own next
     assert returned() == [4, 5, 6, 3]
+
+
+def test_while_others_take_what_was_shared_half_as_much_is_claimed_ahead(full, clock):
+    clock.now += AHEAD_S / 10
+    full._ends.extend([clock.now - AHEAD_S / 2, *[clock.now] * 19])
+    assert full.load().ahead == 40
+    full.share()
+    assert full.load().ahead == 20
+    clock.now += AHEAD_S
+    full._ends.extend([clock.now] * 20)
+    assert full.load().ahead == pytest.approx(40, abs=1)
 
 
 def test_what_was_shared_does_not_start_and_the_rest_does(full, puppets, returned):
@@ -441,12 +456,12 @@ def test_a_claim_ahead_that_brought_nothing_is_not_repeated_at_once(
     until(lambda: len(mouth.asked) == 1)
     until(lambda: claimer._dry_until > clock.now)
     assert (mouth.asked[0][0].count, mouth.asked[0][0].ahead) == (0, 10)
-    clock.now += 0.9 * AHEAD_S
+    clock.now += 0.9 * _DRY_S
     assert claimer._next_request() is None
     with busy.changed:
         busy.changed.notify_all()
     assert len(mouth.asked) == 1
-    clock.now += 0.2 * AHEAD_S
+    clock.now += 0.2 * _DRY_S
     with busy.changed:
         busy.changed.notify_all()
     until(lambda: len(mouth.asked) == 2)
