@@ -155,12 +155,13 @@ def kill_with_jobs_ahead(server, jobs: range, killed: set[int]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
-def test_pilots_are_killed_with_jobs_ahead(server, most):
+def test_pilots_are_killed_with_jobs_ahead(server, most, record_property):
     """Only an attempt of which its pilot said that it runs counts against MaxAttempts."""
     jobs = submit(server, "true", 250 * KILLS, MaxAttempts=most)
     killed: set[int] = set()
     kills = sum(kill_with_jobs_ahead(server, jobs, killed) for _ in range(KILLS))
     assert kills == len(killed) > 0
+    record_property("kills", kills)
     ended = {"Done", "Failed"}
     wait_until(lambda: set(counts(server, jobs)) <= ended, "the end of all", patience=180.0)
     marks, again = ran(server), 0

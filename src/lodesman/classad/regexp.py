@@ -88,14 +88,14 @@ class Regexp:
         for at, one in enumerate(text, start=1):
             if 0 in now:
                 return True
-            key = now, one, where(text, at) if asks else 0
-            after = steps.get(key)
-            now = self._remember(key) if after is None else after
+            here = where(text, at) if asks else 0
+            after = steps.get((now, one, here))
+            now = self._remember(now, one, here) if after is None else after
         return 0 in now
 
-    def _remember(self, key: tuple[_Now, str, int]) -> _Now:
+    def _remember(self, now: _Now, one: str, where: int) -> _Now:
         """One step, which is the same in all texts: what is known of them is forgotten before it is too much."""
-        found = self._step(*key)
+        found = self._step(now, one, where)
         known = self._nows.get(found)
         if known is None:
             self._kept += len(found)
@@ -105,7 +105,7 @@ class Regexp:
             known, self._kept = None, len(found)
         if known is None:
             known = self._nows[found] = found
-        self._steps[key] = known
+        self._steps[now, one, where] = known
         return known
 
     def _step(self, now: _Now, one: str, where: int) -> _Now:
