@@ -116,6 +116,15 @@ def test_a_pilot_holds_no_more_than_the_most(house):
     assert claim(house, pilot, 1) == []
 
 
+def test_a_claim_that_brought_nothing_gets_what_there_is_when_it_is_made_again(house):
+    """Its pilot hung up: it has room for jobs now."""
+    pilot = house.pilot()
+    assert claim(house, pilot, 0, 10, token="the-same-token") == []
+    first = house.submit(3).first
+    for _ in range(2):
+        assert ids(claim(house, pilot, 2, token="the-same-token")) == [first, first + 1]
+
+
 def test_the_same_claim_again_gets_the_same(house):
     house.submit(30)
     pilot = house.pilot()

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _MOST_HANDED_IN = 64
 # And it may have so many ahead.
 MOST_AHEAD = 1_000
+# Of a claim that brought nothing: no token is empty.
+_NOTHING: tuple[str, list[Claimed]] = "", []
 
 
 @dataclass(slots=True, eq=False)
@@ -108,13 +110,17 @@ class Claim:
 
     def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
         """Claim for later, too. Its pilot may have ended in this batch."""
+        if self.pilot_id not in self.live.pilots.running:
+            return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
         room = offer.cores + _MOST_HANDED_IN + MOST_AHEAD - len(held)
-        if room > 0 and self.pilot_id in self.live.pilots.running:
+        if room > 0:
             whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
             request = self.session.request(whole, self.live.pools)
             chosen, shares = self._choose(tx, request, min(self.ahead, room))
             claimed += self._claim_all(tx, chosen, shares, ahead=True)
+        if not claimed:  # the same token gets what there is when it asks again
+            tx.put(self.live.pilots.last_claims, self.pilot_id, _NOTHING)
 
     def _choose(
         self, tx: Transaction, request: ResourceRequest, count: int, left: Left | None = None

@@ -96,7 +96,7 @@ class Claimer:
         """End the poll under way if more, or nothing, would be asked for now."""
         with self._roster.changed:
             asked = self._asked
-            if asked is None:
+            if asked is None or not asked.count:  # for jobs ahead alone, it is answered at once
                 return
             now = self._next_request()
             moved = self._asked_of is not self._roster.slot

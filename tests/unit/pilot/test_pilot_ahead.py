@@ -494,6 +494,18 @@ def test_jobs_ahead_that_come_nearer_do_not_end_the_poll(claimer, busy, mouth, m
     assert not mouth.aborted.is_set()
 
 
+def test_a_claim_for_jobs_ahead_alone_is_not_ended(claimer, busy, mouth, make_job, puppets):
+    """It is answered at once: to hang up would lose the answer, and the connection."""
+    busy.admit([make_job(1, cores=2)])
+    claimer.start()
+    until(lambda: len(mouth.asked) == 1)
+    assert mouth.asked[0][0].count == 0
+    puppets[0].ended.set()
+    until(lambda: not busy.load().running)
+    claimer.renew()
+    assert not mouth.aborted.is_set()
+
+
 # --- the journal --------------------------------------------------------------------------------------------
 
 
