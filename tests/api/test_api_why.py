@@ -359,7 +359,7 @@ def test_the_actor_who_opens_depends_on_the_limit(house, backend):
     ("words", "who"),
     [
         ("python9: cannot execute binary file (ended with exit code 126)",
-         "the server administrator: python of [pilots], now /opt/python9"),
+         "the server administrator: python of [pilots], now /opt/python9 (read when the server starts)"),
         ("Disk quota exceeded", "the server administrator, on whose machine these pilots start, by mending"),
     ],
 )  # fmt: skip

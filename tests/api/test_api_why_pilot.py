@@ -96,6 +96,16 @@ def test_on_its_way_it_has_not_asked(house):
     assert told["asked"] == {"seconds_ago": None, "jobs": None, "waits_seconds": None}
 
 
+def test_one_that_runs_and_has_not_reached_the_server_is_not_said_to_wait(house):
+    house.prepare_pilot()
+    house.now += 30
+    house._writer.execute("UPDATE pilot SET host = 'wn7'")
+    told = why(house, 1)
+    said = "it runs on wn7, from where it has not reached this server; it was sent to North/ce.north/short, 30 s ago"
+    assert said in told["summary"]
+    assert told["who"].startswith("the server administrator, if public_url of [server] is wrong; or the site")
+
+
 def test_a_pilot_that_joined_and_never_asked(house):
     house.submitted()
     house.pilot()

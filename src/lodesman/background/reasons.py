@@ -30,7 +30,7 @@ from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
 from lodesman.why.facts import RecordedIteration
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import SHUT_OUT, count_next, judge_with_sites, verdict_of
+from lodesman.why.verdict import SHUT_OUT, STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
 
 _LEAST_SECONDS: Final = 5.0
 _REST: Final = 20.0  # seconds between judgements, for each second that one takes
@@ -194,8 +194,10 @@ class MainReasons:
 
     def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
         """By `AtMost` only the first `room` of the jobs may start, which are `judged`; if some of these are next, only
-        they have another reason than the rest.
+        they have another reason than the rest. If the last of them waits for its turn, so does the rest.
         """
+        if judged.reason in STARTS_IN_TURN:
+            return judged
         first, count, before = judged.reason, room, judged.next_before
         if judged.next_reason is not None:
             first, count = judged.next_reason, judged.next_jobs

@@ -59,6 +59,8 @@ def _of_slurm(option: Option) -> Iterator[tuple[str, str]]:
     name, values = option
     if name in _SLURM and values:
         yield _SLURM[name], values[0]
+        if _SLURM[name] == "time":  # a number alone is minutes
+            yield "minutes", values[0]
 
 
 def _of_others(option: Option) -> Iterator[tuple[str, str]]:
@@ -87,6 +89,8 @@ def _meant(asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "memory", f"{int(size[1]) * max(1, cores)}{size[2]}"
     if _CLOCK.fullmatch(asked.get("time", "")):
         yield "time", asked["time"]
-    # How many members may run at once is not said so here.
-    if _STEPS.fullmatch(array := asked.get("array", "").partition("%")[0]):
-        yield "array", array
+    elif "minutes" in asked and _COUNT.fullmatch(asked["minutes"]):
+        yield "time", f"{asked['minutes']}m"
+    array, _, at_once = asked.get("array", "").partition("%")
+    if _STEPS.fullmatch(array):
+        yield "array", f"{array}%{at_once}" if _COUNT.fullmatch(at_once) else array

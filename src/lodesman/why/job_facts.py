@@ -241,9 +241,14 @@ class JobFacts(SnapshotFacts):
 
     @property
     def is_behind(self) -> bool:
-        """Whether by `AtMost` others of its submission have to end before it starts."""
+        """Whether by `AtMost` others of its submission have to end before it starts. Where those that may start wait for
+        their turn, so does it.
+        """
         most = self.exclusions.key.at_most
-        return bool(most) and self.turn.ahead >= most - self.taken
+        room = most - self.taken
+        if not most or self.turn.ahead < room:
+            return False
+        return room < 1 or replace(self, turn=self.turn._replace(ahead=room - 1)).reason not in STARTS_IN_TURN
 
     @property
     def waits_for(self) -> str:

@@ -123,6 +123,8 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
         who = "its batch system, by starting it"
         if facts.row.backend == MANUAL:
             who = "whoever has its file, by starting it: python3 FILE"
+        elif facts.row.host:
+            who = "the server administrator, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"
     elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:
         who = "an administrator: lode host open"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
@@ -211,8 +213,14 @@ def _life(case: PilotCase) -> PilotStep:
         sent = max(0.0, now.at - (row.submitted_at or row.created_at))
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
         what = "its file waits to be started for" if row.backend == MANUAL else what
+        if row.host and row.backend != MANUAL:
+            what = f"it runs on {row.host}, from where it has not reached this server; it was sent to"
         leaves = f"; it will leave at once{why}" if why else ""
-        text = f"{what} {where}, since {span(sent)}{leaves}"
+        text = (
+            f"{what} {where}, {span(sent)} ago{leaves}"
+            if row.host
+            else f"{what} {where}, since {span(sent)}{leaves}"
+        )
         return PilotStep("pilot", False, text, sent)
     text = f"it runs in {where}, joined {span(max(0.0, now.at - row.joined_at))} ago"
     if row.drain:

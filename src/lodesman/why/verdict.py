@@ -149,7 +149,7 @@ def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: 
     """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
     not start name; each is named once.
     """
-    names = [f"{_SERVER}: {one}" for one in settings]
+    names = list(map(_setting, settings))
     names += [
         _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
     ]
@@ -161,10 +161,14 @@ def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: 
 
 def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
     """Who can mend what stops the pilots of queues with these backends. `is_open`: a breaker of them is."""
-    names, is_here = [f"{_SERVER}: {one}" for one in settings], set(backends) == {LOCAL}
+    names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
     if not (names and is_here):
         names.append(_MEND_HERE if is_here else _MEND)
     return "; or ".join(names) + (_MENDED if is_open else "")
+
+
+def _setting(name: str) -> str:
+    return f"{_SERVER}: {name} (read when the server starts)"
 
 
 def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:

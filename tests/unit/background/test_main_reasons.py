@@ -235,6 +235,18 @@ def test_as_many_jobs_as_pilots_take_are_next_and_the_others_queued_behind(judge
     assert judge.store() == {}
 
 
+@pytest.mark.parametrize(
+    ("most", "rest"), [(1, MainReason.AT_MOST), (2, MainReason.AT_MOST), (3, MainReason.QUEUED), (9, MainReason.QUEUED)]
+)  # fmt: skip
+def test_at_most_is_named_where_pilots_would_take_more(judge, submit, decide, most, rest):
+    """Where two find room, three that may run at once are not what the others wait for."""
+    one = submit(1_000, norm_cpu_seconds=100_000, at_most=most, submission=1)
+    decide({SOUTH: (2, [])})
+    judge.store()
+    next_ones = min(most, 2)
+    assert judge.reasons._stored[one] == Judged(rest, "", MainReason.PILOT_EXPECTED, next_ones, next_ones + 1)
+
+
 def test_single_jobs_of_a_task_queue_have_the_reason_of_their_place(judge, submit, base, decide):
     for _ in range(4):
         submit(norm_cpu_seconds=100_000)

@@ -221,8 +221,9 @@ def test_a_wrong_line_of_a_script_is_named(at, accepting, home, line, says):
     [
         ("#SBATCH", ["--job-name=fit -c4", "--mem=2G"], "--name fit --cores 4 --memory 2G"),
         ("#SBATCH", ["-J 'my fit' # a name", "-n 2 -c 4", "--mem-per-cpu 500"], "--name 'my fit' --cores 8 --memory 4000"),
-        ("#SBATCH", ["--time=1-12:00:00", "--array=0-9:3%2"], "--time 1-12:00:00 --array 0-9:3"),
-        ("#SBATCH", ["--time=60", "-p long", "-t", "--mem=0", "-o out.%j --array=1,5", "--nodes=4"], ""),
+        ("#SBATCH", ["--time=1-12:00:00", "--array=0-9:3%2"], "--time 1-12:00:00 --array 0-9:3%2"),
+        ("#SBATCH", ["-t 60", "-a 1-500%10"], "--time 60m --array 1-500%10"),
+        ("#SBATCH", ["--time=60:30", "-p long", "-t", "--mem=0", "-o out.%j --array=1,5", "--nodes=4"], ""),
         ("#SBATCH", ["--job-name='x"], ""),
         ("#$", ["-N fit -pe smp 4", "-l h_rt=01:00:00,h_vmem=4G", "-t 1-10 -cwd"],
          "--name fit --cores 4 --time 01:00:00 --array 1-10"),
