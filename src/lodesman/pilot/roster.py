@@ -38,7 +38,7 @@ from lodesman.pilot.threads import PayloadThreads
 from lodesman.pilot.waste import PendingWaste
 
 # Processes are not looked for while no payload has run for this time.
-_TOO_SHORT_S = 0.25
+_TOO_SHORT_S = 1.0
 # The rate of payloads is counted anew after this time.
 _COUNTED_FOR_S = 0.05
 
@@ -356,7 +356,7 @@ class Watch:
             return self._next
         longest = max(0.0 if one.began is None else now - one.began for one in payloads)
         if now >= self._next and longest < _TOO_SHORT_S:
-            self._next = now + _TOO_SHORT_S
+            self._next = now + _TOO_SHORT_S - longest
         if now >= self._next:
             used, usual_s = self._reaper.measure(), self._context.options.watch_s
             waits = [usual_s]

@@ -716,10 +716,12 @@ def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
 def test_processes_of_payloads_that_have_just_begun_are_not_looked_for(watch, eye, make_job):
     young, other = Puppet(make_job(1)), Puppet(make_job(2))
     young.began, other.began = 4.9, None
-    assert watch.tick([young, other], 5.0) == 5.25
+    assert watch.tick([young, other], 5.0) == pytest.approx(5.9)
     assert eye.looks == 0
-    other.began = 4.5
-    watch.tick([young, other], 5.25)
+    other.began = 5.0
+    watch.tick([young, other], 5.89)
+    assert eye.looks == 0
+    watch.tick([young, other], 5.91)
     assert eye.looks == 1
 
 
