@@ -17,10 +17,9 @@ JOBS, BLOCKED = 400, 150
 MARKS = 'echo "$LODESMAN_JOB" >> {ran}'
 
 
-@pytest.fixture
-def server(make_server):
-    """At North is room for one pilot of one core; South is closed."""
-    found = make_server(**{"pilots.lease_seconds": 4})
+def started(make_server, **settings):
+    """A server with room for one pilot of one core at North; South is closed."""
+    found = make_server(**settings)
     (found.home / "sites.toml").write_text(SITES.replace("Slots = 2", "Slots = 1"))
     found.start()
     found.user("ann", "physics")
@@ -28,6 +27,11 @@ def server(make_server):
     assert found.ask("POST", "/v1/sites/close", body, token="admin").status == 200
     (found.home / "ran").touch()
     return found
+
+
+@pytest.fixture
+def server(make_server):
+    return started(make_server, **{"pilots.lease_seconds": 4})
 
 
 def submit(server, script: str, count: int, **more) -> range:
@@ -96,13 +100,7 @@ def quick_python(place: Path) -> str:
 
 
 def test_a_pilot_that_joins_when_a_thousand_jobs_are_ahead_gets_half_of_them(make_server, tmp_path):
-    server = make_server(**{"pilots.python": quick_python(tmp_path)})
-    (server.home / "sites.toml").write_text(SITES.replace("Slots = 2", "Slots = 1"))
-    server.start()
-    server.user("ann", "physics")
-    closing = {"path": "South", "reason": "not yet"}
-    assert server.ask("POST", "/v1/sites/close", closing, token="admin").status == 200
-    (server.home / "ran").touch()
+    server = started(make_server, **{"pilots.python": quick_python(tmp_path)})
     jobs = submit(server, "sleep 0.1", 1_030)
 
     def ahead() -> list[int]:

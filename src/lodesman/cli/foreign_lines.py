@@ -1,5 +1,5 @@
 """What the lines of other systems in a script ask for (#SBATCH, #$, #PBS), as options of `lode submit`, where both mean the
-same. Times without a unit, partitions, files and what belongs to one site alone are left out.
+same. Times without a unit, but for the minutes of Slurm, partitions, files and what belongs to one site alone are left out.
 """
 
 from __future__ import annotations
