@@ -213,15 +213,12 @@ def _life(case: PilotCase) -> PilotStep:
         sent = max(0.0, now.at - (row.submitted_at or row.created_at))
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
         what = "its file waits to be started for" if row.backend == MANUAL else what
+        when = f"since {span(sent)}"
         if row.host and row.backend != MANUAL:
             what = f"it runs on {row.host}, from where it has not reached this server; it was sent to"
+            when = f"{span(sent)} ago"
         leaves = f"; it will leave at once{why}" if why else ""
-        text = (
-            f"{what} {where}, {span(sent)} ago{leaves}"
-            if row.host
-            else f"{what} {where}, since {span(sent)}{leaves}"
-        )
-        return PilotStep("pilot", False, text, sent)
+        return PilotStep("pilot", False, f"{what} {where}, {when}{leaves}", sent)
     text = f"it runs in {where}, joined {span(max(0.0, now.at - row.joined_at))} ago"
     if row.drain:
         text += f"; it finishes what it runs and leaves (pilot drain{why})"
