@@ -10,7 +10,8 @@ import pytest
     [("kill", "wrong input", "Killed"), ("reschedule", "rescheduled: wrong input", "Waiting")],
 )
 def test_the_next_server_sends_the_stop_order(make_server, action, reason, state):
-    server = make_server(**{"pilots.stop_at_exit": False}).start()
+    # The pilot of this test says nothing while the server starts, however long that takes.
+    server = make_server(**{"pilots.stop_at_exit": False, "pilots.lease_seconds": 600}).start()
     server.user("ann", "physics")
     pilot = server.fake_pilot()
     job = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Site": "Bench"})

@@ -9,7 +9,8 @@ from tests.e2e.conftest import SITES, wait_until
 
 from lodesman.resources.settings import without_processor_tags
 
-NO_PILOTS = {"director.pilotsPerIteration": 0}
+# The pilots of these tests say nothing while a server starts, however long that takes.
+NO_PILOTS = {"director.pilotsPerIteration": 0, "pilots.lease_seconds": 600}
 GPU = {"Tags": ["gpu"]}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def test_stalled_and_back_over_a_restart_and_at_last_given_up(make_server):
-    server = make_server(**{"pilots.stop_at_exit": False}).start()
+    # Longer than the server takes to start, when the pilot says nothing as well.
+    server = make_server(**{"pilots.stop_at_exit": False, "pilots.lease_seconds": 24}).start()
     server.user("ann", "physics")
     pilot = server.fake_pilot()
     job = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Site": "Bench"})
