@@ -83,8 +83,9 @@ class ServerSession:
             except LodesmanError as fault:
                 failures += 1
                 if self._context.ticker() - start > timeout_s:
-                    message = f"No server accepted this pilot in {timeout_s:.0f} s."
-                    raise Unavailable(message, last=str(fault)) from None
+                    raise Unavailable(
+                        f"No server accepted this pilot in {timeout_s:.0f} s: {fault.message}"
+                    ) from None
                 if wait(self._context.delay(failures)):
                     raise Unavailable("The pilot was ended before it joined.") from None
         self.lease_s = self._terms.lease_s

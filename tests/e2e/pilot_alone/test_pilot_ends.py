@@ -208,6 +208,9 @@ def test_join_refused_and_bad_files(fake, start, tmp_path):
     fake.stop()
     lonely = start(join_patience_s=0.2)
     assert lonely.end() == 4
+    assert (
+        f"No server accepted this pilot in 0 s: http://127.0.0.1:{fake.port} does not answer" in lonely.log()
+    )
     bad = start(cpu_scaling_factor=0)
     assert bad.end() == 2
 

@@ -100,7 +100,7 @@ def test_a_refused_join_is_not_repeated(session, script, fault):
 
 def test_patience_ends(session, script, clock):
     script.answers = [Unavailable("Away.")] * 10
-    with pytest.raises(Unavailable, match="in 10 s"):
+    with pytest.raises(Unavailable, match=r"in 10 s: Away\."):
         join(session, [], clock)
     assert len(script.asked) == 4  # at 0, 4, 8 and 12 s
 
