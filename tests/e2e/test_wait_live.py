@@ -99,7 +99,10 @@ def test_thirty_two_wait_while_the_server_is_started_anew(started, by):
             _, err = one.communicate(timeout=PATIENCE)
             assert one.returncode == 3, err
             which = f"First Failed: job {first + 1} (exit code 3)."
-            assert err == f"lode: All 3 jobs have ended: 2 Done, 1 Failed. {which}\n"
+            assert err.splitlines() == [
+                f"lode: All 3 jobs have ended: 2 Done, 1 Failed. {which}",
+                f"lode: What job {first + 1} wrote last: lode logs {first + 1}",
+            ]
     for one in clients:
         one.join(PATIENCE)
     assert [one["states"] for one in found] == [{"Done": 2, "Failed": 1}] * CLIENTS

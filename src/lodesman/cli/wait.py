@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -15,15 +16,17 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
+from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
 from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
 from lodesman.cli.faults import FAILED, INTERRUPTED
+from lodesman.cli.jobs import remark
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.submissions import bar
 from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import counted, span, states
-from lodesman.errors import Unavailable
+from lodesman.errors import LodesmanError, Unavailable
 
 TIMED_OUT, STUCK = 124, 125
 """The exit code of timeout(1), and that of jobs of which only Held ones are left."""
@@ -80,6 +83,8 @@ def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple
         raise click.exceptions.Exit(INTERRUPTED) from None
     waiting.bar.clear()
     note(_last_words(answer, ranges, until))
+    if answer.failed is not None:
+        _show_failure(session, answer.failed)
     if waiting.stuck:
         note(_how_on(waiting.stuck, answer, ranges))
     return answer, exit_code_of(answer, first=until.first)
@@ -114,6 +119,15 @@ def _why(job: EndedJob) -> str:
     words = job.cause if job.cause not in (None, "ok", "exit", "signal") else ""
     words = f"exit code {job.exit_code}" if job.exit_code else f"signal {job.signal}" if job.signal else words
     return f" ({words})" if words else ""
+
+
+def _show_failure(session: Session, job: EndedJob) -> None:
+    """Why a job failed, or where it says so itself."""
+    if job.exit_code or job.signal:
+        note(f"What job {job.id} wrote last: lode logs {job.id}")
+        return
+    with suppress(LodesmanError):  # how the wait ended is known in any case
+        note(f"Job {job.id}: {remark(session.call(calls.JOB, JobAt(job.id)))}")
 
 
 class Outage:

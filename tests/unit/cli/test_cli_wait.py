@@ -77,7 +77,28 @@ def test_exit_codes_of_jobs_for_a_shell(exit_code, ended_by, code):
 
 def test_one_job_is_named(at, answering):
     answering(waited(Failed=1, failed=FAILED, jobs=[FAILED]))
-    assert at("wait", "17").err == "lode: Job 17 is Failed (exit code 3).\n"
+    assert at("wait", "17").err.splitlines() == [
+        "lode: Job 17 is Failed (exit code 3).",
+        "lode: What job 17 wrote last: lode logs 17",
+    ]
+
+
+def test_why_a_job_could_not_be_started_is_said(at, server, answering):
+    failed = FAILED | {"exit_code": None, "cause": "not-started"}
+    answering(waited(Failed=1, failed=failed, jobs=[failed]))
+    why = "could not be started: there is no ./fit.py"
+    whole = {"job_class": "", "sites": [], "attempts": [], "events": []}
+    server.on("GET", "/v1/jobs/17", job_row(17, state="Failed", reason=why) | whole)
+    result = at("wait", "17")
+    assert (result.code, result.err) == (1, f"lode: Job 17 is Failed (not-started).\nlode: Job 17: {why}\n")
+
+
+def test_an_answer_that_is_missing_after_the_wait_changes_nothing_of_it(at, server, answering):
+    failed = FAILED | {"exit_code": None, "cause": "not-started"}
+    answering(waited(Failed=1, failed=failed, jobs=[failed]))
+    server.refuse("GET", "/v1/jobs/17", 404, code="not-found", message="There is no job 17.")
+    result = at("wait", "17")
+    assert (result.code, result.err) == (1, "lode: Job 17 is Failed (not-started).\n")
 
 
 def test_what_is_asked(at, server, answering):
