@@ -309,6 +309,24 @@ def test_members_of_an_array_that_cannot_run_are_held_and_the_others_wait(house)
     assert states == ["Waiting", "Held", "Waiting"]
 
 
+@pytest.mark.parametrize("given", [{}, {"Parameters": 5}], ids=["one", "array"])
+def test_jobs_submitted_on_hold_are_held_until_their_owner_releases_them(house, given):
+    answer = house.submit(given, hold=True).json
+    first, last = answer["first"], answer["first"] + answer["count"] - 1
+    found = house.get(f"/v1/jobs/{last}")
+    assert (found["state"], found["held_by"], found["reason"]) == ("Held", "user", "submitted on hold")
+    pilot = house.pilot()
+    assert house.claim(pilot, 5) == []
+    assert house.control("release", first, last).json["changed"] == answer["count"]
+    assert [job["id"] for job in house.claim(pilot, 5)] == [*range(first, last + 1)]
+
+
+def test_each_job_of_a_batch_is_submitted_on_hold(house):
+    answer = house.submit({}, {"Executable": "/bin/false"}, hold=True).json
+    states = {job["state"] for job in house.get("/v1/jobs")["jobs"]}
+    assert (answer["count"], answer["held"], states) == (2, 0, {"Held"})
+
+
 def test_whether_a_job_is_possible_depends_on_the_vo(house):
     house.user("far", "guests", vo="other")
     assert house.submit({"CPUTime": 5_000}, token="ann").status == 200

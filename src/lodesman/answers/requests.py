@@ -159,9 +159,9 @@ class FileBody(Sent):
 
 
 class PlanJobBody(Sent):
-    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `ignore_unknown`: attributes of
-    other systems mean nothing. `client_jsv`: which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`);
-    `edits` are made in each of them, after its class.
+    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `hold`: they are Held until their
+    owner releases them. `ignore_unknown`: attributes of other systems mean nothing. `client_jsv`: which JSV of the user
+    wrote which attribute of Grid Engine (`l_hard h_rt`); `edits` are made in each of them, after its class.
     """
 
     text: str | None = None
@@ -169,6 +169,7 @@ class PlanJobBody(Sent):
     jobs: Annotated[list[dict[str, Any]], Meta(max_length=_MOST_JOBS)] | None = None
     form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
     group: Text = ""
+    hold: bool = False
     hold_if_impossible: bool = False
     ignore_unknown: bool = False
     client_jsv: Annotated[dict[Text, Path], Meta(max_length=1_000)] = {}

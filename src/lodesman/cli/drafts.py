@@ -86,6 +86,7 @@ class Wanted:
     taken: tuple[str, ...] = ()
     named_only: bool = False
     group: str = ""
+    hold: bool = False
     hold_if_impossible: bool = False
     form: Form | None = None
     ignore_unknown: bool = False
@@ -304,8 +305,9 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
         locate(fault, places)
         raise
     body = SubmitBody(
-        text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
-        ignore_unknown=wanted.ignore_unknown, client_jsv=writers, edits=edits,
+        text=text, form=parsed.form, group=wanted.group, hold=wanted.hold,
+        hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=writers,
+        edits=edits,
     )  # fmt: skip
     return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
 

@@ -62,6 +62,7 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
 @plan.command("job", cls=JobCommand)
 @click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
+@click.option("--hold", is_flag=True, help="As if submitted with this option.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
 @description_options
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
@@ -99,6 +100,8 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted, *, verbos
 
 def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
     warn(draft.label, answer.notices, as_written=draft.as_written)
+    if draft.body.hold:
+        note(f"{draft.label}: it would be Held until you release it; this is what would become of it then.")
     click.echo(_first_line(draft.label, answer))
     cohorts = answer.cohorts
     if len(cohorts) == 1:

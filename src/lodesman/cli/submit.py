@@ -29,6 +29,7 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
 @click.command(cls=JobCommand)
 @click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
+@click.option("--hold", is_flag=True, help="Keep the jobs Held until you release them (lode release).")
 @click.option(
     "--hold-if-impossible",
     is_flag=True,
@@ -114,7 +115,9 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             continue
         warn(one.label, answer.notices, as_written=one.as_written)
         click.echo(str(ids))
-        if answer.held:
+        if one.body.hold:
+            note(f"{one.label}: Held until released: lode release {ids}")
+        elif answer.held:
             what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"
             note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
 

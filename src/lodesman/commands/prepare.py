@@ -40,6 +40,7 @@ _VERDICTS_KEPT = 100_000
 # Characters of what decides a verdict, above which it is not kept.
 _LARGE_KEY = 16 << 10
 Runs = tuple[tuple[int, int], ...]
+_ON_HOLD = "submitted on hold"
 _ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
 _OF_JOBS = {"RequiredTag": "Tag", "GenericPilots": "PilotType"}
@@ -108,6 +109,8 @@ class Preparation:
             origin = "command line" if found.resolution is None else found.resolution.origins["Held"]
             self.holds[index] = f"submitted with h {shown(letters)} ({origin})"
             self.notices.append(Notice("Held", f"It is Held until it is released: {self.holds[index]}."))
+        elif self.body.hold:
+            self.holds[index] = _ON_HOLD
         try:
             description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
         except InvalidJob as wrong:

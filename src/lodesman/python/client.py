@@ -123,7 +123,7 @@ class Client:
             upload(self.core.caller, files)
             body = SubmitBody(
                 text=write_description(draft.record, "json"), form="json", group=self._options.group,
-                hold_if_impossible=self._options.hold_if_impossible,
+                hold=self._options.hold, hold_if_impossible=self._options.hold_if_impossible,
                 sandboxes={name: files[path] for name, path in paths.items()}, request_id=str(uuid.uuid4()),
             )  # fmt: skip
             answer = self.core.caller.call(calls.SUBMIT, body=body)

@@ -19,6 +19,8 @@ _WORDS: Final = {
     "tags": "Tag", "name": "JobName", "environment": "Environment", "keep": "OutputSandbox",
     "at_most": "AtMost",
 }  # fmt: skip
+# What is said of jobs beside their descriptions.
+_OWN: Final = ("group", "python", "hold", "hold_if_impossible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +31,18 @@ class Options:
     files: tuple[str, ...] = ()
     group: str = ""
     python: str = ""
+    hold: bool = False
     hold_if_impossible: bool = False
 
     def more(self, words: Mapping[str, Any]) -> Options:
         """These, and others that win over them. Raises InvalidRequest."""
         given = dict(words)
         files = given.pop("files", self.files)
-        own = {name: given.pop(name) for name in ("group", "python", "hold_if_impossible") if name in given}
+        own = {name: given.pop(name) for name in _OWN if name in given}
         attributes = {_WORDS.get(name, name): _plain(value) for name, value in given.items()}
         wrong = [name for name in attributes if name[:1].islower()]
         if wrong:
-            known = ", ".join(sorted((*_WORDS, "files", "group", "python", "hold_if_impossible")))
+            known = ", ".join(sorted((*_WORDS, "files", *_OWN)))
             words_ = f"There is no option {wrong[0]!r}."
             raise InvalidRequest(words_, hint=f"There are {known}; any attribute by its name, as CPUTime.")
         return Options(
@@ -47,6 +50,7 @@ class Options:
             files=(files,) if isinstance(files, str) else tuple(map(str, files)),
             group=str(own.get("group", self.group)),
             python=str(own.get("python", self.python)),
+            hold=bool(own.get("hold", self.hold)),
             hold_if_impossible=bool(own.get("hold_if_impossible", self.hold_if_impossible)),
         )
 

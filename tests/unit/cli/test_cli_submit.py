@@ -87,6 +87,13 @@ def test_options_travel(at, accepting, home):
     assert (body["group"], body["hold_if_impossible"], body["form"]) == ("bio", True, "jdl")
 
 
+def test_jobs_that_are_submitted_on_hold(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    result = at("submit", "a.jdl", "--hold")
+    assert (result.out, sent(accepting)[0]["hold"]) == ("12\n", True)
+    assert result.err == "lode: a.jdl: Held until released: lode release 12\n"
+
+
 def test_standard_input_is_a_description(at, accepting):
     assert at("submit", "-", stdin=b"Executable = /bin/echo\n").out == "12\n"
     assert sent(accepting)[0]["form"] == "cfg"
