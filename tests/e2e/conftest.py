@@ -115,7 +115,7 @@ class Server:
             "server.data": str(self.data),
             "pilots.idle_seconds": 3,
             "pilots.heartbeat_seconds": 1,
-            "pilots.lease_seconds": 8,
+            "pilots.lease_seconds": 20,
             "pilots.python": sys.executable,
             "pilots.stop_at_exit": True,
             "resources.files": [str(home / "sites.toml")],

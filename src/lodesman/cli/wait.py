@@ -19,14 +19,14 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
-from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
+from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, several, total
 from lodesman.cli.faults import FAILED, INTERRUPTED
 from lodesman.cli.jobs import remark
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.submissions import bar
 from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import counted, span, states
-from lodesman.errors import LodesmanError, Unavailable
+from lodesman.errors import LodesmanError, NotFound, Unavailable
 
 TIMED_OUT, STUCK = 124, 125
 """The exit code of timeout(1), and that of jobs of which only Held ones are left."""
@@ -52,7 +52,10 @@ class Until:
 
 
 @click.command()
-@click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
+@click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+@several(
+    "--submission", "submissions", type=click.IntRange(1), metavar="N", help="The jobs of this submission"
+)
 @click.option("--any", "first", is_flag=True, help="Until one of them has ended, not all.")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after 90s, 10m, 2h: exit code 124.")
 @click.option(
@@ -60,16 +63,31 @@ class Until:
     help="Whether to go on when only Held jobs are left. Those whose parent failed are never waited for.",
 )  # fmt: skip
 @with_session
-def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
+def wait(
+    session: Session, /, *, ranges: tuple[Any, ...], submissions: tuple[int, ...], **options: Any
+) -> int:
     """Wait until jobs have ended.
 
     The exit code is 0 if all are Done, else that of the Failed job with the lowest id: its own, or 128 and the
     number of its signal; 1 if there is none (Killed, Deleted). 124: the time is over; 125: only Held jobs are left, which go
     on only when they are released. Ctrl-C leaves the jobs alone.
     """
-    answer, code = wait_for(session, merged(ranges), Until(**options))
+    if not ranges and not submissions:
+        raise click.UsageError("Name jobs, or --submission.", click.get_current_context())
+    found = tuple(_jobs_of(session, number) for number in submissions)
+    answer, code = wait_for(session, merged((*ranges, found)), Until(**options))
     session.exit_if_json(answer, code)
     return code
+
+
+def _jobs_of(session: Session, submission: int) -> Range:
+    """Raises NotFound."""
+    from lodesman.cli.status import Question, fetch_submissions
+
+    rows = [*fetch_submissions(session, Question(submission=submission, everyone=True, limit=1))]
+    if not rows:
+        raise NotFound(f"There is no submission {submission} that you may see.", hint="See: lode status")
+    return Range(rows[0].first, rows[0].first + rows[0].jobs - 1)
 
 
 def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple[Waited, int]:

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from tests.unit.cli.conftest import job_row, waited
+from tests.unit.cli.test_cli_status import submission
 from tests.unit.cli.test_cli_terminal import Screen
 
 from lodesman.access.caller import Caller
@@ -112,6 +113,19 @@ def test_what_is_asked(at, server, answering):
     first, then = [one.query for one in server.asked]
     assert first == {"jobs": "12,15-16", "any": "true", "held": "true", "seconds": "0", "limit": "1"}
     assert "seconds" not in then
+
+
+def test_the_jobs_of_submissions_are_waited_for(at, server, answering):
+    answering(waited(Done=6, over=True))
+    server.on(
+        "GET", "/v1/submissions", lambda asked: {"submissions": [submission(int(asked.query["submission"]))]}
+    )
+    assert at("wait", "--submission", "2", "7", "--submission", "4").code == 0
+    assert server.asked[-1].query["jobs"] == "7,20-24,40-44"
+    assert at("wait").code == 2
+    server.on("GET", "/v1/submissions", {"submissions": []})
+    result = at("wait", "--submission", "2")
+    assert (result.code, "There is no submission 2 that you may see." in result.err) == (3, True)
 
 
 def test_json_has_the_states_and_the_exit_codes(at, server, answering):
