@@ -192,7 +192,9 @@ def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
         asked = getattr(case.key, field)
         options = _as_much(Counter(case.offered(field)))
         least = options[-1][0]
-        step = _step_of(name, f"{name} {asked} -> {least}", asked=asked, instead=least, options=options)
+        # A queue that says no memory offers none to those that ask for some.
+        text = f"{name} {asked} -> {least}" if least else f"{name} left out"
+        step = _step_of(name, text, asked=asked, instead=least, options=options)
         return step, case.changed(**{field: least})
 
     return make

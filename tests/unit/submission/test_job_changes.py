@@ -176,6 +176,13 @@ def told(world, wanted, **changes):
     return [(one.text, one.queues) for one in find_exclusions(key, wanted, world).job_changes()]
 
 
+@pytest.mark.parametrize(
+    ("queue", "text"), [({}, "Memory left out"), ({"Memory": "900"}, "Memory 4000 -> 900")]
+)
+def test_of_a_queue_that_declares_no_memory_none_is_asked(queue, text):
+    assert told(toml_world([queue]), {}, memory_mb=4_000) == [(text, 1)]
+
+
 def test_a_number_spelt_as_text_is_suggested_as_a_number():
     world = cfg_world([{"Scratch": str(n * 100)} for n in range(1, 11)])
     assert told(world, {"Scratch": 5_000}) == [("Requirements.Scratch 5000 -> 100", 10)]
