@@ -32,6 +32,11 @@ def _starts(row: Job) -> str | None:
     return f"{span(row.start.low_seconds)} to {span(row.start.high_seconds)}" if row.start else "unknown"
 
 
+def _reason(row: Job) -> str | None:
+    """Why it waits, in the word that a list can be filtered by; of any other, why it is in its state."""
+    return row.main_reason.value if row.main_reason else row.reason or None
+
+
 def _place(row: Job) -> str | None:
     return "/".join(filter(None, (row.site, row.ce, row.queue))) or None
 
@@ -61,7 +66,7 @@ COLUMNS: Final[dict[str, Column[Job]]] = table_of(
     Column("exit", "id", lambda row: row.exit_code),
     Column("signal", "id", lambda row: row.signal),
     Column("cause", "text", lambda row: row.cause),
-    Column("reason", "text", lambda row: row.main_reason and row.main_reason.value),
+    Column("reason", "text", _reason),
     Column("cpu", "span", lambda row: row.cpu_seconds),
     Column("wall", "span", lambda row: row.wall_seconds),
     Column("memory", "mb", lambda row: row.max_rss_mb),

@@ -130,6 +130,18 @@ def test_nothing_to_show(at, server):
     assert at("status", "--name", "x").err == "lode: There is no such submission.\n"
 
 
+def test_the_column_reason_says_why_a_job_is_in_its_state(at, server):
+    rows = [
+        job_row(1, state="Waiting", main_reason="no-room-for-pilots", reason="rescheduled: wrong input"),
+        job_row(2, state="Held", reason="wrong input"),
+        job_row(3, state="Failed", reason="exit code 3"),
+        job_row(4, state="Running"),
+    ]
+    server.on("GET", "/v1/jobs", {"jobs": rows})
+    out = at("status", "1-4", "--columns", "job,reason", "--format", "csv").out
+    assert out.splitlines() == ["job,reason", "1,no-room-for-pilots", "2,wrong input", "3,exit code 3", "4,"]
+
+
 def test_columns_order_and_forms(at, listed):
     result = at("status", "--columns", "submission,failed,name", "--sort", "-failed", "--format", "csv")
     assert result.out.splitlines()[:2] == ["submission,failed,name", "3,4,fit"]
