@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 db = click.Group("db", help="Copy, check, back up or migrate the database of a server, beside it.")
 _HASH_SHOWN = 16
+_STOP = "Stop that server first."
 
 
 def _examples(*lines: str) -> str:
@@ -111,7 +112,7 @@ def _owned(database: Database, *, is_there: bool = False, migrates: bool = False
         try:
             writer = database.writer(migrates=migrates)
         except Conflict as owned:
-            owned.hint = "Stop that server first."
+            owned.hint = _STOP
             raise
     with closing(writer):
         yield writer
@@ -132,7 +133,11 @@ def check(config: ServerConfig) -> int:
     """Say what is wrong with the data of a server; the exit code."""
     from lodesman.daemon.check_data import check_data
 
-    faults = check_data(config)
+    try:
+        faults = check_data(config)
+    except Conflict as owned:
+        owned.hint = _STOP
+        raise
     for fault in faults:
         note(fault)
     if not faults:

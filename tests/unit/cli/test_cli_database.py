@@ -115,6 +115,12 @@ def test_no_server_begins_with_an_unfinished_copy(lode, database, home, monkeypa
 # --- check
 
 
+def test_nothing_is_checked_while_a_server_writes(lode, database):
+    with closing(database.writer()):
+        result = lode("db", "check")
+    assert (result.code, result.err.endswith("Stop that server first.\n")) == (6, True)
+
+
 def test_check_is_what_the_server_checks(lode, database):
     whole = lode("db", "check")
     assert (whole.code, whole.out) == (0, "")
