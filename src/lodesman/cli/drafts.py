@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -254,6 +255,8 @@ def _from_command(wanted: Wanted) -> _Draft:
     from lodesman.jobs.members import has_placeholder
     from lodesman.jobs.record import NO_POSITIONS
 
+    if not wanted.script and len(wanted.command) == 1:
+        _refuse_line(wanted.command[0])
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
     if wanted.script and not wanted.named_only:
         folder = Path() if wanted.piped else Path(wanted.script).parent
@@ -265,6 +268,13 @@ def _from_command(wanted: Wanted) -> _Draft:
         note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
     return _Draft(label=program, parsed=parsed, taken=picker.inputs())
+
+
+def _refuse_line(word: str) -> None:
+    """Raises InvalidRequest for a line of a shell that is given as the name of a program."""
+    if len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
+        hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
+        raise InvalidRequest("is one word with blanks in it, and no program is called so.", hint=hint)
 
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:

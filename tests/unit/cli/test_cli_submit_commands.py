@@ -37,6 +37,18 @@ def members_of(accepting, home, uploads):
         return {one.name: (one.mode, tar.extractfile(one).read()) for one in tar}
 
 
+def test_a_line_of_a_shell_is_no_program(at, accepting, home):
+    result = at("submit", "--", "python fit.py --n 3")
+    assert result.code == 1
+    assert result.err == (
+        "lode: python fit.py --n 3: is one word with blanks in it, and no program is called so. Leave the quotes out; "
+        "or let a shell run it: lode submit -- sh -c 'python fit.py --n 3'\n"
+    )
+    assert not accepting.of("POST", "/v1/jobs")
+    (home / "my fit").write_text("")
+    assert at("submit", "--", "my fit").code == at("submit", "--", "/opt/my tools/fit").code == 0
+
+
 def test_a_command_is_a_job(submitted):
     job, said = submitted("--", "echo", "--memory", "a b", "%s", "")
     assert (job.executable, job.arguments, job.name) == ("echo", ("--memory", "a b", "%s", ""), "echo")
