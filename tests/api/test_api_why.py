@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.conftest import at_most
 
 from lodesman.answers.nodes import QueueId
@@ -290,7 +291,9 @@ def decide_without(house, backend, pools):
 )
 def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said, who):
     house.submitted({**wanted, "Parameters": 100})
-    director = decide_without(house, backend, {name: replace(one, name=name) for name, one in pools.items()})
+    director = decide_without(
+        house, backend, {name: structs.replace(one, name=name) for name, one in pools.items()}
+    )
     director.options = replace(director.options, default_submission_pools=("Local",))
     house.now += 1.0
     director.tick(house.now)

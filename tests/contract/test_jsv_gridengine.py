@@ -8,11 +8,11 @@ import pwd
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.gridengine_kit import ACCOUNT, the_gridengine
 from tests.kits.jsv_kit import STOCK, public_folder, write_script
 from tests.unit.cli.conftest import FakeServer, request_class

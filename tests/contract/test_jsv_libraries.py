@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.jsv_kit import JOB, PYTHON, STOCK, one, shell, table, write_script
 
 from lodesman.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, JsvVerdict, ScriptSettings

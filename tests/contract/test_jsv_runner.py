@@ -7,10 +7,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.jsv_kit import ACCOUNT, JOB, ROOT, SERVER_JOB, one, public_folder, python, table, write_script
 
 from lodesman.errors import Forbidden, InvalidConfig, InvalidJob, Unavailable

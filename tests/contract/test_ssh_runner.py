@@ -8,11 +8,11 @@ import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.backend_kit import missing
 from tests.kits.sshd import started_sshd
 

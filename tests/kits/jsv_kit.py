@@ -8,8 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from lodesman.jsv import JsvContext, JsvUrl, Parameters, ScriptSettings
 from lodesman.jsv.runner import ScriptWorker

@@ -8,11 +8,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.backend_kit import Kit, emptied, missing
 from tests.kits.sshd import sshd_of_this_session
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from tests.kits.jobclass_kit import class_of
 
 from lodesman.jobclass import read_class, write_class

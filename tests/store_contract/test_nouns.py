@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lodesman.answers.call import encode
 from lodesman.answers.nodes import Closing, QueueId
@@ -34,7 +35,7 @@ def test_breakers(store):
     rows = [StoredBreaker(*PLACE, encode(opened).decode()), StoredBreaker(*OTHER, encode(Breaker()).decode())]
     store.do(director.put_breakers, rows)
     assert director.breakers(store.db) == {PLACE: opened, OTHER: Breaker()}
-    later = replace(opened, failures=4)
+    later = structs.replace(opened, failures=4)
     store.do(
         director.put_breakers, [StoredBreaker(*PLACE, encode(later).decode()), StoredBreaker(*OTHER, "")]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
@@ -14,8 +13,7 @@ SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
 USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
+class Principal(Struct, frozen=True, kw_only=True):
     """Who asks: a user, a service (the background process), a pilot, `join` (a pilot that has not joined), or a site,
     which is its `name`. `token` is the hash of the token that was used. `has_ended`: it is a lost pilot, and its token
     opens the calls of ADR 0022.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -66,8 +65,7 @@ class Configuration(Struct):
     at_next_start: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationState:
+class ConfigurationState(Struct, frozen=True, kw_only=True):
     """The state that the answers about the configuration are made of; `faults` and `notices` as `Remark` has them."""
 
     files: tuple[str, ...] = ()
@@ -86,7 +84,7 @@ class ConfigurationState:
 
     def in_full(self, now: float) -> Configuration:
         """All of it."""
-        return msgspec.convert({**asdict(self), "age_seconds": self._age(now)}, Configuration)
+        return msgspec.convert({**msgspec.structs.asdict(self), "age_seconds": self._age(now)}, Configuration)
 
     def _age(self, now: float) -> float:
         return max(0.0, now - self.loaded_at)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -19,8 +19,7 @@ from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.store.read.why import waiting_by_reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepFigures:
+class UpkeepFigures(Struct, frozen=True, kw_only=True):
     """What upkeep counts since its process began: by step, and what the reconciler repaired by fault; starts of pilots that
     failed, by queue and cause. And how it stands: whether the gates of sites are open, breakers by queue (absent: closed).
     """

@@ -6,7 +6,6 @@ It changes nothing but files (`api.files`).
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 from functools import partial
 from operator import attrgetter
@@ -183,10 +182,10 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
     """Its state; to administrators also its files, and what is wrong in them."""
     found = side.configuration()
     if not sees_all(request.who):
-        found = dataclasses.replace(found, files=(), faults=(), notices=(), at_next_start=())
+        found = replace(found, files=(), faults=(), notices=(), at_next_start=())
     else:
         unknown = unknown_classes(side.policy.config.tree, side.classes(side.db))
-        found = dataclasses.replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
+        found = replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
     return found.in_full(side.clock())
 
 

@@ -37,8 +37,7 @@ _MOST_PARTS_IN_ALL: Final = 200_000
 _MOST_PARTS_OF_ONE: Final = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class WaitLimits:
+class WaitLimits(msgspec.Struct, frozen=True):
     """How many requests may wait at once, of one user and in all; of them streams of events."""
 
     waits: int = 500
@@ -47,8 +46,7 @@ class WaitLimits:
     streams_in_all: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(msgspec.Struct, frozen=True):
     """How jobs ended: the Failed one with the lowest id, and the first of all."""
 
     failed: EndedJob | None

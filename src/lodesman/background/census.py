@@ -14,8 +14,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event
+
+from msgspec.structs import replace
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post

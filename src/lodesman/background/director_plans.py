@@ -65,7 +65,7 @@ def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPo
         state.tick()
         target = replace(running.options.target, policy=policy)
         options = replace(running.options, target=target)
-        found = replace(seen, sites=sites[policy])
+        found = msgspec.structs.replace(seen, sites=sites[policy])
         records[policy] = to_record(decide(found, options=options, now=state.now, seed=SEED))
     return records
 

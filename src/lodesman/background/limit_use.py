@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from lodesman.answers.hosts import reported_host
 from lodesman.answers.nodes import QueueId
@@ -32,8 +33,7 @@ _NOTHING = Taken()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
-@dataclass(frozen=True, slots=True)
-class LimitUse:
+class LimitUse(Struct, frozen=True):
     """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); and the rules
     of all sets by name.
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from lodesman.background.census import BackendWatch
 from lodesman.batch.backend import Check, PilotSpec
@@ -33,8 +34,7 @@ class _Answer(NamedTuple):
     never: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(Struct, frozen=True, kw_only=True):
     """What is known of one batch system. `how`: the backend and the words for its submissions that were asked with;
     `asked`: when each shape was asked about last, whatever came of it.
     """

@@ -6,7 +6,6 @@ The text comes from a machine of others: what is not as expected is no report, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -53,8 +52,7 @@ class NodeReport(Struct, rename={"mark": "lode-site-test"}):
     servers: Annotated[list[ServerFact], Meta(max_length=100)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """What one check found."""
 
     check: CheckName

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 import msgspec
@@ -98,8 +98,7 @@ def notices_of(settings: PilotSettings) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class UnstartedPilots:
+class UnstartedPilots(msgspec.Struct, frozen=True):
     """Ends those that cannot join any more: their files have expired."""
 
     db: Reader

@@ -11,12 +11,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
@@ -46,8 +46,7 @@ _ADS: Final = "ads of sites"
 _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshInput:
+class RefreshInput(msgspec.Struct, frozen=True, kw_only=True):
     """What a refresh is held against: one moment of the database."""
 
     last: read.PassRow

@@ -175,7 +175,7 @@ def _decide(
     director.policy, options, now = side.policy, director.options, state.now
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
     seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
-    found = seen if pilots is None else replace(seen, pilots=pilots)
+    found = seen if pilots is None else msgspec.structs.replace(seen, pilots=pilots)
     state.tick()
     decision = decide(found, options=options, now=now, seed=SEED)
     return PlannedDecision(decision, waiting, decision.target.most)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.answers.site_ads import GateInFull
 from lodesman.background.site_matching import GateOptions
@@ -21,8 +22,7 @@ from lodesman.store.site_ads import ad_rows, ads_of_the_day, ended_matches, live
 MOST_ROOM: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateReader:
+class GateReader(Struct, frozen=True, kw_only=True):
     """Reads gates of sites of this configuration."""
 
     db: Reader

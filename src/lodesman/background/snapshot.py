@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from threading import Lock
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.background.pilot_book import PilotBook
 from lodesman.background.traffic import StartsOfLate

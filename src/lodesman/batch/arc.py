@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from lodesman.batch import arc_text, backend
 from lodesman.batch.arc_text import ArcFacts, ArcJob, ArcRecord

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.batch.backend import BatchLoad, Check, NativeState, NativeStatus, PilotSpec, SubmitRefusal
 from lodesman.errors import BackendFault
@@ -133,8 +135,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArcFacts:
+class ArcFacts(Struct, frozen=True, kw_only=True):
     """What ARC knows of a job besides its state; '' and None where it says nothing. Times are in UNIX seconds.
 
     `seen`: the state in which this was asked.
@@ -221,8 +222,7 @@ def status_of(record: ArcRecord, facts: ArcFacts, state: NativeState, now: float
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArcShare:
+class ArcShare(Struct, frozen=True, kw_only=True):
     """A queue of a computing element as ARC describes it; times in seconds, None where it says nothing."""
 
     slots: int | None = None

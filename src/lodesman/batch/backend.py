@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+import msgspec
+
 from lodesman.resources import QueueId
 
 _SUBMISSION: Final = re.compile(r"[A-Za-z0-9_]{1,48}")
@@ -91,16 +93,14 @@ def unusable(spec: PilotSpec) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitRefusal:
+class SubmitRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a copy was not submitted; `transient`: the same call may succeed later."""
 
     reason: str
     transient: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitResult:
+class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
     """Each stamp of a submission is a key of at most one of the two: of one that is in neither, it is not known whether it
     was submitted (the answer did not come), and a census finds out.
 
@@ -108,8 +108,8 @@ class SubmitResult:
     system as well.
     """
 
-    accepted: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, SubmitRefusal] = field(default_factory=dict)
+    accepted: Mapping[str, str] = msgspec.field(default_factory=dict)
+    refused: Mapping[str, SubmitRefusal] = msgspec.field(default_factory=dict)
 
 
 def refused(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
@@ -131,8 +131,7 @@ class NativeState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeStatus:
+class NativeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One observation of one pilot; times are in UNIX seconds, None and '' where they are not known.
 
     `exit_code` is 128 + n for an end by signal n. `word` is the state in the batch system's own words, with its reason;
@@ -163,8 +162,7 @@ class CancelOutcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLoad:
+class BatchLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A queue at `observed_at` (UNIX seconds); None means unknown.
 
     `waiting`, `running` and `held` count our pilots there, by the batch system's own list; `others_waiting` and
@@ -185,16 +183,14 @@ class BatchLoad:
     free_cores: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one submission may have: copies, and bytes of its script with all that travels in it."""
 
     copies: int = 1_000
     script_bytes: int = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a queue would ever run a pilot like this one, in the batch system's own words; None: it does not say."""
 
     possible: bool | None

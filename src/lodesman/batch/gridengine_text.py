@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
+
+from msgspec import Struct
 
 from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.errors import BackendFault
@@ -74,8 +75,7 @@ class TaskRow(NamedTuple):
         return sum(len(one) for one in self.tasks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueInstance:
+class QueueInstance(Struct, frozen=True, kw_only=True):
     """A queue on a host; `is_open`: it starts jobs."""
 
     queue: str
@@ -85,8 +85,7 @@ class QueueInstance:
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskList:
+class TaskList(Struct, frozen=True, kw_only=True):
     """An answer of `qstat -xml`. `account`: whose it is, '' if that was not asked."""
 
     account: str
@@ -94,8 +93,7 @@ class TaskList:
     instances: tuple[QueueInstance, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEnd:
+class TaskEnd(Struct, frozen=True, kw_only=True):
     """A task that ended. Without `started_at` it never began."""
 
     name: str

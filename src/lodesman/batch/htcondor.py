@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from lodesman.batch import backend
 from lodesman.batch import htcondor_text as text
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
@@ -57,8 +59,7 @@ echo '{_FREE}'
 condor_status -constraint 'State == "Unclaimed"' -af Cpus || :"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _View(Struct, frozen=True, kw_only=True):
     """Stamp -> job, where number and stamp belong together; all in the queue of these submissions; why others may be
     missing.
     """

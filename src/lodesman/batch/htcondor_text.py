@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from lodesman.batch.backend import NativeState, NativeStatus, PilotSpec, split_stamp
 from lodesman.errors import BackendFault
@@ -60,8 +61,7 @@ _PERMANENT: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CondorJob:
+class CondorJob(Struct, frozen=True, kw_only=True):
     """A job of ours as the schedd has it; `native_id` is CLUSTER.PROC, `starts` counts how often it was begun."""
 
     native_id: str
@@ -90,8 +90,7 @@ class CondorJob:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """What the schedd counts."""
 
     jobs: int
@@ -99,8 +98,7 @@ class Totals:
     running: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueAnswer:
+class QueueAnswer(Struct, frozen=True, kw_only=True):
     """What `condor_q` prints: jobs by native id, the counts of those asked for, and of the jobs of all users. `account`:
     whose jobs it shows, as the schedd names it; '' for all.
     """

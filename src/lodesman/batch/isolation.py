@@ -16,9 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.batch import namespaces
 
@@ -28,8 +31,7 @@ _PROBE_SECONDS: Final = 20.0
 _TRY: Final = "import sys; sys.exit(sys.version_info < (3, 9))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Isolation:
+class Isolation(Struct, frozen=True, kw_only=True):
     """What holds for each local pilot. `account`: name, uid and gid, None for the server's own.
 
     `fault`: why it is not more, or why no pilot can run; `missing`: the program that would run it, and is not there.

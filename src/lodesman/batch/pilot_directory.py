@@ -25,9 +25,11 @@ import shutil
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from lodesman.batch.backend import NativeState, NativeStatus
 from lodesman.batch.keeper import write_json
@@ -39,8 +41,7 @@ _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """What was submitted. `order` rises with each submission: the lowest of a queue starts first."""
 
     stamp: str
@@ -53,8 +54,7 @@ class Entry:
     output_cap: int
 
 
-@dataclass(frozen=True, slots=True)
-class PilotDirectory:
+class PilotDirectory(Struct, frozen=True):
     """The directory of one pilot, named by its stamp."""
 
     path: Path

@@ -13,8 +13,11 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.batch import backend, slurm_text
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
@@ -33,8 +36,7 @@ _NOTICE_S: Final = 120
 _LIVE: Final = frozenset({NativeState.WAITING, NativeState.HELD, NativeState.RUNNING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Account:
+class _Account(Struct, frozen=True, kw_only=True):
     """The account at the submit host: its name, and the folder of outputs."""
 
     name: str

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.questions import SiteQuestion, question_of, unsettled
 from lodesman.broker.rules import GateRules, side_with
@@ -48,8 +50,7 @@ class _Memo:
     used: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SiteView:
+class _SiteView(Struct, frozen=True, kw_only=True):
     """One site between two ads: its side of matches, its clauses that only a request decides, what those ask for."""
 
     side: MatchSide

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.classad import Ad, Node, write_ad
 from lodesman.classad.ads import AdAttribute
@@ -17,8 +18,7 @@ LIVE: Final = frozenset({CUR_MATCHES, SINCE_AD})
 _WHOLE: Final = frozenset({"my", "target", "parent"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion:
+class SiteQuestion(Struct, frozen=True, kw_only=True):
     """Attributes of an ad with all that they need of it. Those with equal texts (`key`) have equal answers.
 
     `own`, `others`: what they ask for, of their ad and of the other one. `unsettled`: attributes in it that only the other

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.questions import CUR_MATCHES, LIVE, SINCE_AD, SiteQuestion, clause_of, question_of
@@ -49,8 +51,7 @@ MOST_MATCHES: Final = 1 << 30
 _NOTHING: Final = MatchSide(EMPTY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateRules:
+class GateRules(Struct, frozen=True, kw_only=True):
     """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
 
     `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what

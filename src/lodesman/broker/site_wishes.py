@@ -7,8 +7,9 @@ while the ad does not: what asks for them is judged when a pilot is placed. All 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.broker.ad import SiteAd
 from lodesman.broker.cycle import BrokerRequest, request_of
@@ -28,8 +29,7 @@ COUNTERS: Final = LIVE | {
 """Attributes of an ad that follow from the jobs at the site, or from the ad's own number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteWish:
+class SiteWish(Struct, frozen=True, kw_only=True):
     """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`: an expression about that ad alone."""
 
     text: str

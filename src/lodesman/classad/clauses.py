@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lodesman.answers.classads import AttributeValue, ClauseRow
 from lodesman.classad.ads import EMPTY, Ad, Run
@@ -16,8 +17,7 @@ _SIDES = frozenset({"my", "target", "parent"})
 Pair = tuple[str, Value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
+class Clause(Struct, frozen=True, kw_only=True):
     """A part of an expression that must be true, as written, its value, and the attributes in it.
 
     `own`, `other`: (name, value) of those that its own ad has, and those of the other ad or of neither. `cycle`: names of

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.classad.ads import Closure, Frame
 from lodesman.classad.texts import TEXT_FUNCTIONS
@@ -36,8 +37,7 @@ _COMPARISONS: Final = {
 _Real = int | float
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """What a call does; `least` and `most` arguments. `needs_clock`: the time comes before them."""
 
     work: Callable[..., Value]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.classad.ads import EMPTY, Ad
@@ -31,8 +30,7 @@ _SIDES = frozenset({"my", "target", "parent"})
 _ASKING_BOTH = STRICT.keys() - {"=?=", "=!="}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class References:
+class References(Struct, frozen=True, kw_only=True):
     """Attributes that an expression may ask for, in small letters: of its own ad, and of the other one."""
 
     own: frozenset[str] = frozenset()

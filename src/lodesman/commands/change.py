@@ -57,8 +57,7 @@ _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedChange:
+class PreparedChange(msgspec.Struct, frozen=True, kw_only=True):
     """What each kind of jobs becomes (`runs` mean nothing), by submission, template and task queue. `owners` by the same."""
 
     attributes: tuple[str, ...]

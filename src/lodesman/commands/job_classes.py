@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.commands.quotas import QuotaRules

@@ -117,7 +117,8 @@ class Preparation:
             name_writer(wrong, found.resolution)
             raise
         # What is kept is what the user wrote.
-        return (description if record is given else replace(description, record=given)), places, form
+        kept = description if record is given else msgspec.structs.replace(description, record=given)
+        return kept, places, form
 
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS

@@ -7,10 +7,10 @@ or joins. Pilots that are there are drained by the command that closes, so that 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from lodesman.answers.nodes import CLOSED_BY, BreakerOrder, Closing
@@ -65,8 +65,7 @@ def check_closing(closing: Closing, now: float) -> Closing:
     return replace(closing, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(Struct, frozen=True, kw_only=True):
     """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then."""
 
     closing: Closing
@@ -94,8 +93,7 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
     return Closed(closing=closing, drained=drained, renewed=before is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """What opening did: the closing that ended, those that still concern the same queues, and the pilots that stay."""
 
     closing: Closing

@@ -53,8 +53,7 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
         return sum([stop - start for start, stop in self.runs])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPool:
+class NewPool(Struct, frozen=True, kw_only=True):
     """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask.
 
     `asks_ads`: the ads of sites exclude some of them; which, the next refresh finds out.

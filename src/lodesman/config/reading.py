@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -61,8 +61,7 @@ class Texts(Struct, frozen=True):
     native: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFiles:
+class SourceFiles(Struct, frozen=True, kw_only=True):
     """The files of a configuration as they were before they were read: the server's own (if any), resource files, and
     `native` ones of Grid Engine.
 
@@ -73,7 +72,7 @@ class SourceFiles:
     own: Path | None
     names: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
-    stamps: Mapping[Path, tuple[int, ...] | None] = field(default_factory=dict)
+    stamps: Mapping[Path, tuple[int, ...] | None] = msgspec.field(default_factory=dict)
     """Times, size and identity of each file; None for one that is not there."""
 
     @classmethod
@@ -84,8 +83,8 @@ class SourceFiles:
 
     def naming(self, names: tuple[str, ...], native: tuple[str, ...] = ()) -> SourceFiles:
         """With the files that it names, before they are read. The stamp of the own file, which has been read, stays."""
-        named = replace(self, names=names, native=native)
-        return replace(named, stamps={**named.stamps_now(), **self.stamps})
+        named = msgspec.structs.replace(self, names=names, native=native)
+        return msgspec.structs.replace(named, stamps={**named.stamps_now(), **self.stamps})
 
     def changed(self) -> bool:
         """Whether any file is not as it was."""
@@ -237,7 +236,9 @@ class _ConfigReader:
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(texts.files.items(), faults=self._faults)
         vocabulary = self._vocabulary(texts.native, stated.job_classes)
-        resources = replace(resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary)))
+        resources = msgspec.structs.replace(
+            resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary))
+        )
         identities = read_identities(stated.identity, self._complain)
         backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
         options = replace(options, identities=rules)

@@ -19,7 +19,6 @@ import socket
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +188,7 @@ def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     part.replace(path)
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(msgspec.Struct, frozen=True):
     """The configuration with the port, for this process, for the second one, and for each later reading; the sockets."""
 
     config: ServerConfig

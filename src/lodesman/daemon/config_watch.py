@@ -9,10 +9,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.answers.server import ConfigurationState
 from lodesman.config import RefusedConfig, ServerConfig, Texts

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
+
+from msgspec import Struct, field
 
 from lodesman.answers.pilots import DirectorTarget
 from lodesman.director.limits import Breaker, TokenBucket, refill, settle, submitting, take, whole_tokens
@@ -26,8 +27,7 @@ from lodesman.matching.tables import KeyTable
 from lodesman.resources import NodePath, QueueId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectorInput:
+class DirectorInput(Struct, frozen=True, kw_only=True):
     """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
     of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting,
@@ -48,8 +48,7 @@ class DirectorInput:
     sites: SiteMatching = NO_SITES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
+class Excess(Struct, frozen=True, kw_only=True):
     """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice. A
     single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
 
@@ -64,8 +63,7 @@ class Excess:
     suspects: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next snapshot."""
 
     now: float

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director.options import BreakerRules, RateRules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """An upper limit and the arithmetic or the reason behind it, for people."""
 
     name: ClampName
@@ -18,8 +19,7 @@ class Limit:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clamp:
+class Clamp(Struct, frozen=True, kw_only=True):
     """A limit that took something away: of `before` pilots `after` = min(before, max(limit, 0)) went on."""
 
     name: ClampName
@@ -29,8 +29,7 @@ class Clamp:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clamped:
+class Clamped(Struct, frozen=True, kw_only=True):
     """What is left, and the clamps in order; a limit that took nothing away leaves no trace."""
 
     count: int
@@ -52,8 +51,7 @@ def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
 # --- the token bucket of a CE: a hiccup of a batch system must not make dozens of requests at once ------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBucket:
+class TokenBucket(Struct, frozen=True, kw_only=True):
     """Tokens left at `updated_at` (UNIX seconds)."""
 
     tokens: float
@@ -86,8 +84,7 @@ def take(bucket: TokenBucket, count: int) -> TokenBucket:
 # opens it for longer. Failures: refused submissions, pilots that end without joining, pilots that wait too long.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breaker:
+class Breaker(Struct, frozen=True, kw_only=True):
     """The state of one queue's breaker.
 
     failures: in a row since the last success. trips: openings since it was last closed. retry_at: when an open one may

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.director.option_values import (
     Reader,
@@ -138,8 +140,7 @@ class PoolOptions:
         return "" if self.handled_by.lower() == _DIRECTOR else self.handled_by
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityRule:
+class IdentityRule(Struct, frozen=True, kw_only=True):
     """An identity: whose private pilots are submitted as it, and on which batch systems."""
 
     owner: str = ""

@@ -8,11 +8,13 @@ a generic one runs as the pool's generic identity and serves all groups of the V
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from random import Random
 from typing import NamedTuple
+
+from msgspec import Struct, structs
 
 from lodesman.answers.vocabulary import PoolOutcome
 from lodesman.director.options import DirectorOptions, IdentityRule, PoolOptions
@@ -21,8 +23,7 @@ from lodesman.matching.request import GENERIC, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolState:
+class PoolState(Struct, frozen=True, kw_only=True):
     """A submission pool now: threads at work of `max` (maxThreadsInPool), waiting tasks of `total` (totalThreadsInPool).
     `elsewhere`: the director does not handle it.
     """
@@ -80,9 +81,9 @@ def choose_pool(
             outcome = PoolOutcome.DISABLED
         elif state.is_full:
             outcome = PoolOutcome.FULL
-            states[name] = replace(state, enabled=False)
+            states[name] = structs.replace(state, enabled=False)
         else:
-            states[name] = replace(state, queued=state.queued + 1)
+            states[name] = structs.replace(state, queued=state.queued + 1)
             return name, (*tries, PoolTry(name, PoolOutcome.TAKEN))
         tries.append(PoolTry(name, outcome))
     return None, tuple(tries)
@@ -96,8 +97,7 @@ class TypeReason(StrEnum):
     DRAWN = "drawn by PrivatePilotFraction"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotIdentity:
+class PilotIdentity(Struct, frozen=True, kw_only=True):
     """Who the pilots run as (owner and group, in the VO of their task queue) and whom they serve.
 
     serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
@@ -198,8 +198,7 @@ def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotOrder:
+class PilotOrder(Struct, frozen=True, kw_only=True):
     """Pilots to place: `count` of them for one task queue, through one pool, of one identity."""
 
     tq_id: int
@@ -209,8 +208,7 @@ class PilotOrder:
     identity: PilotIdentity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRefusal:
+class PoolRefusal(Struct, frozen=True, kw_only=True):
     """A task queue whose pilots no submission pool took: none are submitted."""
 
     tq_id: int
@@ -234,7 +232,7 @@ def make_orders(
     wanted = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
     rng.shuffle(wanted)
     # Those that were disabled for being full get another chance.
-    states = {name: replace(state, enabled=True) for name, state in pools.items()}
+    states = {name: structs.replace(state, enabled=True) for name, state in pools.items()}
     elsewhere = (name for name, pool in options.pools.items() if pool.elsewhere)
     states |= {name: PoolState(name=name, elsewhere=True) for name in elsewhere}
     orders, refused = [], []
@@ -247,6 +245,6 @@ def make_orders(
             continue
         pool_options = options.pools.get(pool, options.pool_defaults)
         identity = choose_identity(demand, options=pool_options, rng=rng)
-        identity = replace(identity, account=account_of(identity, pool_options, options.identities))
+        identity = structs.replace(identity, account=account_of(identity, pool_options, options.identities))
         orders.append(PilotOrder(tq_id=demand.tq_id, key=key, count=count, pool=pool, identity=identity))
     return orders, refused

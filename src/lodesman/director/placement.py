@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from msgspec import Struct
+
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.director.budgets import Budget, SiteBudget, gate_limit, shared_budgets
 from lodesman.director.limits import Clamp, Limit
@@ -24,8 +26,7 @@ from lodesman.matching.request import ResourceRequest
 from lodesman.resources import QueueId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """`count` pilots of an order go to that CE queue, each presenting `request`."""
 
     order: PilotOrder
@@ -34,8 +35,7 @@ class Placement:
     request: ResourceRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRefusal:
+class QueueRefusal(Struct, frozen=True, kw_only=True):
     """One CE queue's answer to one task queue: the predicate's reasons, or the clamps that left no room."""
 
     queue_id: QueueId
@@ -44,8 +44,7 @@ class QueueRefusal:
     clamps: tuple[Clamp, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """All CE queues that gave a task queue the same answer, as a mask."""
 
     kind: RefusalKind

@@ -12,10 +12,10 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.answers.pilots import DirectorPlan, DirectorTarget
 from lodesman.answers.vocabulary import ClampName
@@ -28,8 +28,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 _NO_PRIORITY = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskQueueDemand:
+class TaskQueueDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A task queue with jobs waiting.
 
     weight: its director weight (the seed's TQ Priority). job_sharing: a private pilot serves the whole group.
@@ -52,8 +51,7 @@ def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
     return int((1.0 + options.extra_pilot_fraction) * waiting_jobs) + options.extra_pilots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRow:
+class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     """The line of one task queue: inputs, the two contributions, the draw, the cap and the clamps.
 
     from_priority + from_jobs, times boost = mean; drawn = a Poisson number of that mean; allowance -

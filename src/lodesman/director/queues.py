@@ -6,8 +6,9 @@ Unknown or stale loads let nothing through. What the program submitted counts wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
@@ -17,8 +18,7 @@ from lodesman.matching.offers import PilotShape
 from lodesman.matching.request import ResourceRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCaps:
+class QueueCaps(Struct, frozen=True, kw_only=True):
     """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
     parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, this fraction of
     them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_running and max_held are
@@ -77,8 +77,7 @@ class QueueLoad(NamedTuple):
         return "; ".join(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPilots:
+class OwnPilots(Struct, frozen=True, kw_only=True):
     """Live pilots by the program's own records, those being submitted included in `waiting`. since_load: submitted
     after the load of the queue was observed.
     """
@@ -88,8 +87,7 @@ class OwnPilots:
     since_load: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateQueue:
+class CandidateQueue(Struct, frozen=True, kw_only=True):
     """A CE queue to which pilots may be sent; `bit`: in all masks of CE queues.
 
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
@@ -120,8 +118,7 @@ class CandidateQueue:
     shut_for: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueGates:
+class QueueGates(Struct, frozen=True, kw_only=True):
     """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
     CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the sites that advertise
     themselves.
@@ -133,8 +130,7 @@ class QueueGates:
     sites: SiteMatching = NO_SITES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """Pilots wanted in a CE queue, pilots it would take at most (without any limit: the wanted ones), and its clamps.
 
     These are for the wanted pilots, or for a single one where none is wanted: what shuts a queue is always known.

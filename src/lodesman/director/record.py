@@ -7,7 +7,6 @@ and some examples are kept, and of very many task queues those that got pilots f
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from operator import attrgetter, itemgetter
 from random import Random
 from typing import Any
@@ -28,9 +27,9 @@ from lodesman.matching.task_queue import TaskQueueKey
 
 Record = dict[str, Any]
 
-_PLAIN_FIELDS = tuple(one.name for one in fields(PlanRow) if one.name != "clamps")
+_PLAIN_FIELDS = tuple(name for name in PlanRow.__struct_fields__ if name != "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
-_CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
+_CLAMP_FIELDS = Clamp.__struct_fields__
 _CLAMP_VALUES = attrgetter(*_CLAMP_FIELDS)
 _LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
@@ -92,7 +91,7 @@ def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
     if record["left_out"] and len(record["rows"]) >= MOST_ROWS:
         raise NotFound(f"This iteration had more than {MOST_ROWS:,} task queues; not all are stored.")
     options = read_options(record["options"] | {"TargetPolicy": policy})
-    facts = {name: record["target"][name] for name in TargetFacts.__dataclass_fields__}
+    facts = {name: record["target"][name] for name in TargetFacts.__struct_fields__}
     rows = [_row(record["row_fields"], row) for row in record["rows"]]
     demands = [
         TaskQueueDemand(

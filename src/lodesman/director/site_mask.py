@@ -6,10 +6,11 @@ No pilot is sent where something is closed. Pilots that are there leave, unless 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import cast
+
+from msgspec import Struct
 
 from lodesman.answers.nodes import Closing
 from lodesman.masks.bits import Mask, mask_of
@@ -19,8 +20,7 @@ _Queues = Mapping[int, QueueId]
 """The queues by their bits in the masks (`QueueTable.queues`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainedNodes:
+class DrainedNodes(Struct, frozen=True):
     """The places whose pilots leave."""
 
     nodes: frozenset[NodePath]

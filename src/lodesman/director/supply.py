@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from lodesman.director.options import DirectorOptions
 from lodesman.director.places import PoolServing, ServedTaskQueues
 from lodesman.director.plan import TaskQueueDemand, allowance
@@ -64,8 +66,7 @@ _SET_ASIDE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotView:
+class PilotView(Struct, frozen=True, kw_only=True):
     """A live pilot: for whom it was submitted, and what it presents (or will present) to the matcher. The request of an
     idle pilot says what is *left* of it, norm_cpu_seconds above all. barred: task queues that limits keep from starting
     where it is.
@@ -79,8 +80,7 @@ class PilotView:
     barred: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class Supply(Struct, frozen=True, kw_only=True):
     """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0). waiting: pilots that
     have not started and that a task queue could use; running: those that run and take jobs, busy or idle.
     borrowed: how many of these were submitted for another. spare: pilots that no task queue needs; no task queue could

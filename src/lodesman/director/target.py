@@ -7,8 +7,9 @@ for twice as many, times the CPU boost. `gap` and `ratio` count pilots, so their
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.answers.pilots import DirectorTarget
 from lodesman.answers.vocabulary import TargetPolicy
@@ -18,8 +19,7 @@ COUNTING: Final = frozenset({TargetPolicy.GAP, TargetPolicy.RATIO})
 """The policies whose target is a number of pilots. A target of 0 says that no more are needed now, not that none is sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetFacts:
+class TargetFacts(Struct, frozen=True, kw_only=True):
     """What the policies go by. usable_pilots: those that wait or are idle and have a waiting job, each for one task queue.
     waiting_pilots: all usable ones that have not started; running_pilots: those that run and take jobs.
     """

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.gridengine.lines import LogicalLine, logical_lines, note
 from lodesman.gridengine.values import ComplexType, RelOp, Value, is_numeric, read_value
@@ -37,8 +39,7 @@ _CHOICES: dict[str, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complex:
+class Complex(Struct, frozen=True, kw_only=True):
     """One resource; `default` (what a job uses that does not request it) and `urgency` as written."""
 
     name: str

@@ -10,8 +10,9 @@ The value of a host beats that of its host group, which beats the first one. Nam
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from lodesman.gridengine.values import UnreadableValue, class_name_problem, split_outside_brackets
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -32,8 +33,7 @@ def offered_classes(jc_list: JcList) -> tuple[str, ...] | None:
     return tuple(sorted(jc_list, key=lambda name: (name not in _KEYWORDS, name)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmbiguousJcList:
+class AmbiguousJcList(Struct, frozen=True, kw_only=True):
     """Host groups of one host say different things: the queue takes no jobs there."""
 
     host: str
@@ -46,8 +46,7 @@ class AmbiguousJcList:
         return f"jc_list is ambiguous on {self.host}: {groups} differ; give the host a list of its own"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueJcLists:
+class QueueJcLists(Struct, frozen=True, kw_only=True):
     """The lists of one queue; host groups have their `@`, hosts are in lower case."""
 
     default: JcList = _KEYWORDS
@@ -99,8 +98,7 @@ def _text(jc_list: JcList) -> str:
     return ",".join((*sorted(jc_list & _KEYWORDS), *names)) or "NONE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JcListText:
+class JcListText(Struct, frozen=True, kw_only=True):
     """What a text says: lists, or else faults; warnings name what has no effect. All are sentences."""
 
     lists: QueueJcLists | None

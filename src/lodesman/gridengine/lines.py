@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lodesman.errors import SyntaxFault, TooLarge
 
@@ -16,8 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _WORD = re.compile(r"\S+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogicalLine:
+class LogicalLine(Struct, frozen=True, kw_only=True):
     """A line with what continues it, joined; `starts` has offset, line and column of each piece."""
 
     text: str

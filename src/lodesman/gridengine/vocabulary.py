@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostGroup:
+class HostGroup(Struct, frozen=True, kw_only=True):
     """Hosts under one name, which starts with `@`; `members` as written: hosts, and other groups."""
 
     name: str
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserList:
+class UserList(Struct, frozen=True, kw_only=True):
     """Users, and groups of the operating system (written `@group`), under one name."""
 
     name: str
@@ -31,8 +31,7 @@ class UserList:
         return user in self.users or not self.groups.isdisjoint(groups)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """A project; `acl` and `xacl` name the user lists that may and may not use it; without `acl` all may."""
 
     name: str

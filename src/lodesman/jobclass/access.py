@@ -6,8 +6,10 @@ What counts is the finished job, not how it came about: whoever changed a value,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.jobclass.attributes import (
     BOOLEAN_DEFAULTS,
@@ -33,8 +35,7 @@ class Deed(StrEnum):
     OPENED = "opened"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class Violation(Struct, frozen=True, kw_only=True):
     """One value that a class, or for a class the template, does not allow.
 
     `key` is None for a scalar or a whole list; `specifier` has the letters that hold here. `given` and `allowed` are

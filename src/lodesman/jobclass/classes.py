@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -14,8 +16,7 @@ from lodesman.jobclass.rights import ClassRefusal, choose_class, derive, no_clas
 _RESOURCES = frozenset({"l_hard", "l_soft"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Classes:
+class Classes(Struct, frozen=True, kw_only=True):
     """All job classes by name, the template among them, and what decides who gets which.
 
     `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `defaults`: what jobs

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.errors import (
     Conflict,
@@ -46,8 +48,7 @@ _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
+class Author(Struct, frozen=True, kw_only=True):
     """Who changes classes; managers may change all of them."""
 
     name: str
@@ -59,8 +60,7 @@ class Author:
         return (self.name,) if self.name != "NONE" else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassNotice:
+class ClassNotice(Struct, frozen=True, kw_only=True):
     """What is odd in a class and does not stop it. `attribute`: "" if it is about the whole class."""
 
     job_class: str
@@ -69,8 +69,7 @@ class ClassNotice:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassEdit:
+class ClassEdit(Struct, frozen=True, kw_only=True):
     """What a text says: the classes as they would be, their canonical texts, all classes `after` that; or else faults."""
 
     after: Classes

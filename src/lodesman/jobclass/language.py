@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.answers.jobs import Notice
 from lodesman.errors import SyntaxFault, TooLarge
@@ -33,8 +35,7 @@ _ATTRIBUTE = re.compile(r"[A-Za-z]\w*\Z", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassText:
+class ClassText(Struct, frozen=True, kw_only=True):
     """What a text says: a class, or else faults; notices name what was kept without a meaning.
 
     `lines` are those of the attributes that the text has.

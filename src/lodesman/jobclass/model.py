@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.errors import InvalidRequest
 from lodesman.jobclass.attributes import FIRST_ATTRIBUTES, KINDS, JobValues, kind_of
@@ -24,8 +26,7 @@ class ClassState(StrEnum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassSnapshot:
+class ClassSnapshot(Struct, frozen=True, kw_only=True):
     """What a job keeps of the variant that it was made of: values and specifiers, whatever becomes of the class.
 
     An attribute that is not there is free.
@@ -77,8 +78,7 @@ def snapshot_from_json(text: str) -> ClassSnapshot:
     return snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobClass:
+class JobClass(Struct, frozen=True, kw_only=True):
     """A job class. `user_lists` and `xuser_lists` have names of user lists and, behind `%`, of users.
 
     `unknown` has the texts of attributes that no version has; they are kept and bind no job. `disabled` and `conflicts` are

@@ -6,8 +6,9 @@ A list behind a switch is merged by key: a key that is there is changed, a new o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.errors import InvalidRequest
@@ -31,16 +32,14 @@ class EntryVerb(StrEnum):
     CLEAR = "-clears"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Give:
+class Give(Struct, frozen=True, kw_only=True):
     """A switch such as -N or -l: a scalar replaces, a list is merged by key."""
 
     attribute: str
     value: JobValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditEntry:
+class EditEntry(Struct, frozen=True, kw_only=True):
     """Add an entry (or change it, if it is there), change one that is there, or remove one."""
 
     verb: EntryVerb
@@ -49,8 +48,7 @@ class EditEntry:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearAttribute:
+class ClearAttribute(Struct, frozen=True, kw_only=True):
     """-clearp: unset an attribute."""
 
     attribute: str
@@ -72,8 +70,7 @@ def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class Merged(Struct, frozen=True, kw_only=True):
     """The values that came about, and the changes that could not be made."""
 
     values: JobValues

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, ClassState, JobClass
@@ -31,8 +32,7 @@ class RefusalReason(StrEnum):
     TEMPLATE = "template"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassRefusal:
+class ClassRefusal(Struct, frozen=True, kw_only=True):
     """A no, with one sentence for people."""
 
     reason: RefusalReason

@@ -14,7 +14,9 @@ replaces the whole base value for its variant.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.gridengine.values import UnreadableValue, split_outside_brackets
 from lodesman.jobclass.attributes import (
@@ -31,16 +33,14 @@ _LETTERS = "+-~"
 _UNSPECIFIED, _NONE = "UNSPECIFIED", "NONE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassScalar:
+class ClassScalar(Struct, frozen=True, kw_only=True):
     """One text of a class (None: UNSPECIFIED), and the letters of its specifier."""
 
     text: str | None
     grants: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassEntry:
+class ClassEntry(Struct, frozen=True, kw_only=True):
     """One entry of a class's list; the key of a positional list is its position from "0"."""
 
     key: str
@@ -48,8 +48,7 @@ class ClassEntry:
     grants: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassList:
+class ClassList(Struct, frozen=True, kw_only=True):
     """A list of a class. `entries` None: UNSPECIFIED; `grants`: empty, or with `+`, for the whole list."""
 
     entries: tuple[ClassEntry, ...] | None
@@ -59,8 +58,7 @@ class ClassList:
 ClassValue = ClassScalar | ClassList
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByVariant:
+class ByVariant(Struct, frozen=True, kw_only=True):
     """What a class says about one attribute: for all variants, and what some have instead."""
 
     base: ClassValue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs import values
@@ -18,8 +19,7 @@ from lodesman.jobs.retries import retry_causes
 _Use = Literal["text", "key", "limit", "fixed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One attribute. `right` completes "Give ...", the hint of every error.
 
     `use` decides about placeholders. A `text` keeps them in place. A `key` is part of the task-queue key, as it decides

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.spec import TERMINAL
 
@@ -31,8 +33,7 @@ class Moved(NamedTuple):
     data: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MovedInCommit:
+class MovedInCommit(Struct, frozen=True):
     """The changes of one commit, in their order; `batch`: its number, as the database has it."""
 
     batch: int
@@ -42,8 +43,7 @@ class MovedInCommit:
 HOLDS_CHANGED = Moved(0, 0, JobState.WAITING, JobState.WAITING)
 
 
-@dataclass(frozen=True, slots=True)
-class CountedJobs:
+class CountedJobs(Struct, frozen=True):
     """How jobs stood in a snapshot of the database: after the commit with that number (`batch`). `stopped`: of those that
     are Waiting, how many are Held with their task queue. `unknown`: how many were purged.
     """

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from operator import itemgetter
 from typing import Any, Final
+
+from msgspec import Struct
 
 from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
@@ -71,8 +72,7 @@ def is_numbered(members: ParametricMembers) -> bool:
     return members.unnamed and all(type(part) is int for part in parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(Struct, frozen=True, kw_only=True):
     """A value with placeholders, ready to be filled, and the tokens it needs."""
 
     fill: _Filler

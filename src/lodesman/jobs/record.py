@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from lodesman.answers.vocabulary import Form
 from lodesman.errors import SyntaxFault
@@ -33,8 +34,7 @@ _BAD_IN_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _BAD_IN_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextLimits:
+class TextLimits(Struct, frozen=True, kw_only=True):
     """How large a description may be: bytes of text, depth of nesting (at most 100, as the readers
     recurse), values in all.
     """
@@ -70,8 +70,7 @@ class Positions(PositionMap):
         return len(self._offsets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedRecord:
+class ParsedRecord(Struct, frozen=True, kw_only=True):
     """A description as read, with the position of each attribute and its language."""
 
     record: Record
@@ -79,8 +78,7 @@ class ParsedRecord:
     form: Form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
+class _Problem(Struct, frozen=True, kw_only=True):
     """A value that no description can hold: where, what, and what would be right."""
 
     path: str

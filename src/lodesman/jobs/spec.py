@@ -5,7 +5,6 @@ moves between the states of a job: DIRAC's table as far as its states exist here
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -99,8 +98,7 @@ class ParametricMembers(ValueSequence, frozen=True, kw_only=True, omit_defaults=
     unnamed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(Struct, frozen=True, kw_only=True):
     """A whole description: the template and, if parametric, its members (None for a single job).
 
     `record` is what was read, for lossless conversion; the placeholders of `spec` are not filled. `group` is the

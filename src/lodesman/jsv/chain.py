@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.errors import Forbidden, InvalidConfig
 from lodesman.jsv.parameters import JsvContext
@@ -15,8 +16,7 @@ ALLOWED_MODIFICATIONS: Final = "ac,h,i,e,o,j,M,N,p,w"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvUrl:
+class JsvUrl(Struct, frozen=True, kw_only=True):
     """A script: its absolute path, and as which account it runs in a server (empty: the one that is configured)."""
 
     path: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.errors import InvalidJob
 
@@ -56,8 +57,7 @@ class JsvContext(StrEnum):
     SERVER = "server"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class Parameters(Struct, frozen=True, kw_only=True):
     """A submission as scripts see it. `job_id`: 0 before there is one (clients). `values`: all else, by name.
 
     `client` is the submitting command; scripts compare it, so ours is called `qsub`. `command` is empty if there is none.

@@ -16,9 +16,11 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.errors import InvalidConfig
 from lodesman.jsv.chain import JsvUrl
@@ -36,8 +38,7 @@ _CAN_SET_IDS: Final = (1 << 6) | (1 << 7)  # CAP_SETGID, CAP_SETUID
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptLimits:
+class ScriptLimits(Struct, frozen=True, kw_only=True):
     """What a script may use. `cpu_seconds` hold for one job; `processes` for all of its account, and only if it has one."""
 
     memory_mb: int = 4_096
@@ -46,8 +47,7 @@ class ScriptLimits:
     processes: int = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptSettings:
+class ScriptSettings(Struct, frozen=True, kw_only=True):
     """How scripts are run. `account`: as whom a server's script without `user@` runs, needed if the server is root.
 
     `sge_root`: where scripts find libraries, our own by default. `time_out_seconds` is between two lines of a script;

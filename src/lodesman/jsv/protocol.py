@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
 from lodesman.jsv.parameters import (
@@ -50,24 +52,21 @@ class JsvVerdict(StrEnum):
     REJECTED_FOR_NOW = "temporarily rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterChange:
+class ParameterChange(Struct, frozen=True, kw_only=True):
     """One change that a script made; `value` None: removed. An environment variable is changed likewise."""
 
     name: str
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvLogLine:
+class JsvLogLine(Struct, frozen=True, kw_only=True):
     """What a script wants in the log; `level` is INFO, WARNING or ERROR."""
 
     level: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvOutcome:
+class JsvOutcome(Struct, frozen=True, kw_only=True):
     """The end of a dialogue.
 
     `parameters`: the submission as the script left it; as it was given if the script rejected it. `changes` and

@@ -7,8 +7,9 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lodesman.answers.jsv import JsvSection
 from lodesman.errors import InvalidConfig, Unavailable
@@ -201,8 +202,7 @@ class JsvPool:
             self._idle.put(worker)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvStep:
+class JsvStep(Struct, frozen=True, kw_only=True):
     """One script of a chain, and what it said."""
 
     url: JsvUrl

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import compress, count
 from random import Random
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 Mask = int
 """Members as bits."""
@@ -213,8 +214,7 @@ class Tally:
 # --- what stands between a thing and many members ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
+class NearMiss(Struct, frozen=True, kw_only=True):
     """Criteria whose change would admit `count` members, those of `mask`: they pass all others."""
 
     criteria: tuple[str, ...]

@@ -6,9 +6,10 @@ From what the key asks, what the resource offers, and the relation of the two co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from operator import attrgetter, le
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, MaskColumn, Values
@@ -29,8 +30,7 @@ class Reason(NamedTuple):
         return self.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(Struct, frozen=True, kw_only=True):
     """A relation between what a key asks and what a resource offers; None on either side always holds.
 
     `of_keys` makes a column whose members are keys, `of_requests` one whose members are resources.
@@ -69,8 +69,7 @@ CONTAINS: Final = Relation(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
 AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchCriterion:
+class MatchCriterion(Struct, frozen=True, kw_only=True):
     """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more.
 
     A key whose list is empty mostly asks for nothing: None.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.matching.task_queue import TaskQueueKey
@@ -87,8 +88,7 @@ class RuleBook(Protocol):
         """The side of a place; asked once for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class BucketUse:
+class BucketUse(Struct, frozen=True):
     """A bucket as it is now: what is used and allowed of one resource. `least`: the smallest amount that jobs need for which
     there is no room, None if there are no such jobs or it was not asked.
     """

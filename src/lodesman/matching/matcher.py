@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from lodesman.answers.vocabulary import MainReason
 from lodesman.matching.criteria import WHERE
@@ -20,8 +21,7 @@ from lodesman.matching.spots import NONE_SHUT
 from lodesman.matching.views import Views, numbers_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chances:
+class Chances(Struct, frozen=True, kw_only=True):
     """What a request may draw from now, counted: about as much work as a claim that finds nothing.
 
     `of_vo`: open task queues of its VO, `elsewhere`: those of other VOs. `groups`: (group, eligible task queues) with a

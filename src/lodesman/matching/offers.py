@@ -12,8 +12,10 @@ queue, whatever its node reports, so what is called never here is given to none 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.gridengine.jclist import AmbiguousJcList, offered_classes
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -73,8 +75,7 @@ Pools = Mapping[str, PoolScope]
 """The submission pools, by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotShape:
+class PilotShape(Struct, frozen=True, kw_only=True):
     """What the pilots of a CE queue ask of its batch system; 0 MB and 0 s ask for nothing. `options`: words for the submit
     command, of the queue alone.
     """
@@ -96,8 +97,7 @@ class PilotShape:
         return f"{text} with {' '.join(self.options)}" if self.options else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOffer:
+class QueueOffer(Struct, frozen=True, kw_only=True):
     """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
     a mask says whether it serves a pool. It has the job classes that the queue takes on any of its hosts.
     """

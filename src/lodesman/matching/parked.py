@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
+from msgspec import Struct
+
 from lodesman.masks.bits import Slots, bits
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
@@ -55,8 +57,7 @@ class _Kind:
     orders: list[Order] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ticket:
+class _Ticket(Struct, frozen=True):
     """One parked request, as the caller knows it."""
 
     name: Hashable

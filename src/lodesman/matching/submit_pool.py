@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.classad import Ad
@@ -24,8 +25,7 @@ from lodesman.resources.units import number_in
 _PREFIX = "req2:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(Struct, frozen=True, kw_only=True):
     """The Requirements of a job, compiled for its VO: their text as it is stored, and the id of their SubmitPool. All are
     empty if there are none.
     """

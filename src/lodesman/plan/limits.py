@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from lodesman.matching.limit_rules import BucketUse, RuleBook, RunPlace
 from lodesman.matching.limit_takers import RunningJob
@@ -27,8 +28,7 @@ class WaitingQueue(NamedTuple):
     may_run: Sequence[QueueId]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkToLimit:
+class WorkToLimit(Struct, frozen=True, kw_only=True):
     """What limits are held against. `tick` is called now and then; it raises when all takes too long."""
 
     waiting: Sequence[WaitingQueue]
@@ -37,8 +37,7 @@ class WorkToLimit:
     tick: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitedWork:
+class LimitedWork(Struct, frozen=True, kw_only=True):
     """What rules do to it. `limited`: by the task queues (their position) that no place may start, the rule that stops each;
     `over`: buckets of which more is used than there is.
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from lodesman.answers import plans
 from lodesman.answers.nodes import Place
@@ -14,7 +15,7 @@ from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConf
 from lodesman.resources.inherit import EffectiveParams, all_queues
 from lodesman.resources.model import as_scalars
 
-_OF_A_GROUP: Final = tuple(one.name for one in fields(GroupConfig) if one.name != "name")
+_OF_A_GROUP: Final = tuple(name for name in GroupConfig.__struct_fields__ if name != "name")
 _RANKS: Final = {"impossible": 0, "possible": 1, None: 2}
 
 T = TypeVar("T")
@@ -30,8 +31,7 @@ def cut(rows: Iterable[T], limit: int) -> plans.Cut[T]:
 # --- queues and what runs there --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedTaskQueue:
+class JudgedTaskQueue(Struct, frozen=True, kw_only=True):
     """A task queue with jobs under both configurations. `before`, `after`: the queues that can run it.
 
     `becomes`: its waiting jobs would be Held, or its Held jobs released, and `why`.

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.answers.plans import BeforeAfter, SharedPlaces, WaitingGroup
 from lodesman.matching import GroupShare, director_weights, parts_of
@@ -23,8 +24,7 @@ Groups = Mapping[tuple[str, str], int]
 """By (VO, group)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareChange:
+class ShareChange(Struct, frozen=True, kw_only=True):
     """The shares of all groups before and after."""
 
     before: Mapping[str, GroupShare]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from lodesman.gridengine.complexes import Complex, Complexes, Consumable
 from lodesman.gridengine.values import Number, Value, exact, holds, write_value
@@ -28,8 +29,7 @@ class Bucket(NamedTuple):
         return f"{where}{self.job.job_class}/" if self.job.job_class else where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(Struct, frozen=True, kw_only=True):
     """What a job takes of one resource. Booked: used plus `amount` stays within `limit`, all numbers.
 
     Not booked (the resource is not consumable): `amount` is the job's own request, compared with `limit` alone.
@@ -41,8 +41,7 @@ class Charge:
     booked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaHit:
+class QuotaHit(Struct, frozen=True, kw_only=True):
     """The rule of one set that counts for a job at a place: its bucket, and what would be charged to it."""
 
     rule: QuotaRule
@@ -50,8 +49,7 @@ class QuotaHit:
     charges: tuple[Charge, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exceeded:
+class Exceeded(Struct, frozen=True, kw_only=True):
     """Why a job may not start: `used` is what other jobs hold (0 if nothing is booked)."""
 
     bucket: Bucket

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from lodesman.gridengine.values import Number, Value
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
@@ -31,8 +32,7 @@ def _like(name: str, pattern: str) -> bool:
     return bool(_pattern(pattern)(name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaJob:
+class QuotaJob(Struct, frozen=True, kw_only=True):
     """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex.
 
     `user_lists` are the lists that its user is on (`Vocabulary.lists_of`).
@@ -48,8 +48,7 @@ class QuotaJob:
     requests: Mapping[str, Value] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaPlace:
+class QuotaPlace(Struct, frozen=True, kw_only=True):
     """What rules ask of a place; `host_groups` are those the host is in (`Vocabulary.groups_of`), nested or not.
 
     `load` has numbers by full name of the complex; what is missing there is unknown.

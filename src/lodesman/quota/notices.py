@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule, QuotaSet
@@ -21,8 +22,7 @@ class NoticeKind(StrEnum):
     UNKNOWN_NAME = "unknown-name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaNotice:
+class QuotaNotice(Struct, frozen=True, kw_only=True):
     """One of them: in which rule (`set/rule`), at which line, and which name or other rule it is about."""
 
     kind: NoticeKind

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from lodesman.gridengine.values import Number, Value
 
 
@@ -20,8 +22,7 @@ class FilterTag(StrEnum):
     JCS = "jcs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaFilter:
+class QuotaFilter(Struct, frozen=True, kw_only=True):
     """A list of names: shell patterns, of users also `@list`, of hosts also `@group`.
 
     `excluded` are those written with `!`. In braces, each value that comes is counted by itself.
@@ -36,16 +37,14 @@ class QuotaFilter:
         return f"{{{text}}}" if self.braced else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadTerm:
+class LoadTerm(Struct, frozen=True, kw_only=True):
     """A part of a dynamic limit: `weight` times the load value of a host, or a plain number (no `name`)."""
 
     weight: Number
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaLimit:
+class QuotaLimit(Struct, frozen=True, kw_only=True):
     """At most this much of a resource; `terms` of a dynamic limit, which has no `value`; `text` as it is written."""
 
     resource: str

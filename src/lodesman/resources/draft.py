@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import Kind
@@ -30,8 +33,7 @@ DELAY: Final = "MatchingDelay"
 ALL_JOBS: Final = "MaxRunningJobs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """One thing that is wrong (or, as a notice, odd), and where it stands."""
 
     message: str
@@ -49,8 +51,7 @@ class Fault:
         return f"{where}: {self.message}" if where else self.message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawParam:
+class RawParam(Struct, frozen=True, kw_only=True):
     """A parameter as written. `commas`: commas in its text separate values (CFG has no other lists)."""
 
     name: str
@@ -74,8 +75,7 @@ class DraftNode:
     children: dict[str, DraftNode] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
+class Repeated(Struct, frozen=True, kw_only=True):
     """A parameter that is given once more. `declared`: its type, if it is none of a resource."""
 
     first: RawParam

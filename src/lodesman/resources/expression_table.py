@@ -7,10 +7,11 @@ known by their texts, so what expressions have in common is judged once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.classad import ERROR, UNDEFINED, Node, Value, write_expression
@@ -26,8 +27,7 @@ from lodesman.resources.requirement import Requirement, expression
 _MOST_KNOWN: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementClause:
+class PlacementClause(Struct, frozen=True, kw_only=True):
     """What is left of a clause for the broker: `queues` fulfil it if the expression `left` is true, where TARGET is the ad
     of their site (`expression.holds_at`).
     """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.cfg import parse_cfg
@@ -34,8 +35,7 @@ _POSITION = re.compile(r"\Aline [0-9]+, (?=column )")
 _Layer = Mapping[str, RawParam]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceConfig:
+class ResourceConfig(Struct, frozen=True, kw_only=True):
     """What the configuration says of resources and groups. `limits`: those of sites and CEs on what runs there. `notices`:
     odd things that did not stop it.
     """

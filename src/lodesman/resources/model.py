@@ -6,7 +6,8 @@ Names may hold any character. Parameter names keep the configured spelling and a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from lodesman.answers.nodes import NodePath, QueueId
 
@@ -20,8 +21,7 @@ class BadValue(ValueError):
     """A value or declaration that its type cannot read; callers add where it stands and raise their own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePosition:
+class FilePosition(Struct, frozen=True, kw_only=True):
     """Where in the configuration something is written; `line` counts from 1, 0 is unknown."""
 
     file: str = ""
@@ -29,8 +29,7 @@ class FilePosition:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs.
 
     `overlays` maps a VO to the parameters that hold for it alone. `sources` maps (VO or "", folded parameter name) to
@@ -46,8 +45,7 @@ class Node:
     children: Mapping[str, Node] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTree:
+class ResourceTree(Struct, frozen=True, kw_only=True):
     """All sites by name, in the order of the configuration.
 
     CEs and their queues have the values of `ce_defaults`, and those of `ce_types` for their type (CEType), where neither
@@ -82,8 +80,7 @@ class ResourceTree:
 DEFAULT_SHARE = 1000.0  # DIRAC: JobShare
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True, kw_only=True):
     """A group of users (DIRAC `/Registry/Groups`): its VO and its share against other groups.
 
     `job_sharing`: the members share their jobs, no owner level in the lottery. `background`: task queues of

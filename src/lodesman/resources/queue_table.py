@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import or_
 from typing import Any
+
+from msgspec.structs import replace
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import Kind

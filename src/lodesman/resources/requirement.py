@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from msgspec import Struct
+
 from lodesman.answers.vocabulary import Kind
 from lodesman.classad import Ad
 from lodesman.errors import InvalidJob, SyntaxFault
@@ -46,8 +48,7 @@ _MAX_VALUES = 10_000
 _MAX_TEXT = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """Why a node cannot take a job: the parameter that speaks against it, and a sentence without a full stop."""
 
     parameter: str

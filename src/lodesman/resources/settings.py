@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.answers.vocabulary import GateMode, Kind
 from lodesman.gridengine.jclist import QueueJcLists, read_jc_list
@@ -36,8 +37,7 @@ _MOST_PROCESSORS: Final = 1024  # as DIRAC
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(Struct, frozen=True, kw_only=True):
     """A queue as director, backends and pilots see it; None is "not configured".
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is

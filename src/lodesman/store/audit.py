@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from lodesman.answers.accounts import AuditAction, AuditEntry, AuditNote
 from lodesman.store import Reader
@@ -35,8 +36,7 @@ def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
         note(tx, one)
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
+class Audited(Struct, frozen=True):
     """A command that leaves an entry in the same transaction, if it is not refused."""
 
     command: Command

@@ -14,7 +14,6 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import apsw
+from msgspec import Struct
 
 from lodesman import kernel
 from lodesman.errors import Unavailable
@@ -236,8 +236,7 @@ def _usable(path: Path) -> Iterator[None]:
 # --- opening -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SqliteDatabase:
+class SqliteDatabase(Struct, frozen=True):
     """A file, and what lies beside it."""
 
     path: Path

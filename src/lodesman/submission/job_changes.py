@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 from typing import Any, Final
 
+from msgspec import Struct, structs
+
 from lodesman.answers.vocabulary import Kind
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
 from lodesman.gridengine.jclist import ANY_JC, NO_JC
@@ -51,8 +53,7 @@ class JobDemand:
         return (*map(str, matcher), *map(str, wanted), *self.unread.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChangedJob:
+class _ChangedJob(Struct, frozen=True, kw_only=True):
     """A job as it would be after the steps so far, and the queues (of those that a change of `names` is about) left
     then.
     """
@@ -79,8 +80,7 @@ Made = tuple[JobChangeStep, _ChangedJob]
 Options = Iterable[tuple[Any, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownNames:
+class UnknownNames(Struct, frozen=True, kw_only=True):
     """`names` of an attribute for which a job is refused; `known`: those that there are."""
 
     attribute: str
@@ -278,7 +278,7 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
     words = " or ".join(map(str, criterion.wanted[:SHOWN]))
     text = f"{name} {words} -> {' or '.join(map(str, instead))}"
     value = instead[0] if len(instead) == 1 else instead
-    return _step_of(name, text, asked=asked, instead=value, options=options), replace(case, mask=mask)
+    return _step_of(name, text, asked=asked, instead=value, options=options), structs.replace(case, mask=mask)
 
 
 def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import JobValue, entries_of

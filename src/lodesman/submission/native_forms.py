@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from lodesman.errors import InvalidConfig
 from lodesman.gridengine.complexes import Complex
@@ -27,8 +28,7 @@ _RANGE: Final = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?(?::(\d{1,9}))?)?", re.AS
 _TASKS: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """A value in two languages. `number` reads a text of Grid Engine (None: it is none), `text` writes a number (None: there
     is no text for it); without them the text is the same in both. What cannot be read stands as it is.
     """

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from lodesman.jobs.attributes import KEPT
 
 _KEPT_WORD: Final = "kept, no meaning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Meaning(Struct, frozen=True, kw_only=True):
     """What an attribute is here: attributes of a description, or `kept, no meaning`, and a remark in plain words.
 
     `name` is an attribute, or `l_hard` and a resource behind a blank.

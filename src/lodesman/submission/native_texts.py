@@ -6,8 +6,9 @@ The access check compares texts: jobs and their classes come through here first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes, Consumable

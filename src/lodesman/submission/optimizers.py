@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
 from lodesman.classad import Ad
@@ -35,8 +36,7 @@ _KINDS: Final = {"SubmitPool": "submission pool", "GridCE": "CE"}
 _LISTED: Final = {"Site": "lode site ls lists the sites.", "GridCE": "lode queue ls lists the CEs."}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDraft:
+class JobDraft(Struct, frozen=True, kw_only=True):
     """One cohort of a submission. `hold`: an impossible job is to be Held instead of refused, even if it names what is not
     configured.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from lodesman.answers.jobs import Notice
 from lodesman.errors import Forbidden, InvalidJob, LodesmanError
@@ -25,8 +26,7 @@ class ValueSource(StrEnum):
     CHANGE = "change"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Who wrote a value last; `script` names a JSV."""
 
     step: ValueSource
@@ -36,8 +36,7 @@ class Origin:
         return f"{self.step} {self.script}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsvView:
+class JsvView(Struct, frozen=True, kw_only=True):
     """What the server JSV sees of a job, or what it made of it. `job_class` is `jc`: "" without a class.
 
     `rejected`: the text of a rejection; the rest does not count then.
@@ -48,16 +47,14 @@ class JsvView:
     rejected: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
+class Breach(Struct, frozen=True, kw_only=True):
     """What a class does not allow, and who wrote it."""
 
     violation: Violation
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(Struct, frozen=True, kw_only=True):
     """What the job is to be. `origins` by attribute of a description (`WallTime`, `Environment.A`); one that is not there
     came with the record. `jsv_runs`: how often the server JSV was asked; a real server has used up a number then.
     """
@@ -69,8 +66,7 @@ class Resolved:
     jsv_runs: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotResolved:
+class NotResolved(Struct, frozen=True, kw_only=True):
     """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn. `jsv`:
     the verifier of the server that said it. `asked`: what cannot be done.
     """

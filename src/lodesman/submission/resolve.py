@@ -10,8 +10,9 @@ own defaults, which could not be separated from the user's words.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.jobs import Notice
@@ -56,8 +57,7 @@ Derive = Callable[[str], ClassSnapshot | ClassRefusal]
 """`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionRules:
+class SubmissionRules(Struct, frozen=True, kw_only=True):
     """What the server does to each submission. `defaults`: system defaults; `jsv`: the name of its JSV, "" without one."""
 
     default_jc: str = ""
@@ -67,8 +67,7 @@ class SubmissionRules:
     complexes: Complexes = STOCK_COMPLEXES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftRecord:
+class DraftRecord(Struct, frozen=True, kw_only=True):
     """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
     JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did.
     """

@@ -11,6 +11,8 @@ from operator import or_
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
+from msgspec import Struct
+
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, PoolOutcome, RefusalKind
 from lodesman.answers.why_queues import QueueClamp
@@ -57,8 +59,7 @@ FILLED: Final = Gate("filled", "the pilots that the director has just sent there
 REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since it was opened")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(Struct, frozen=True, kw_only=True):
     """The free capacity that an iteration left the CE queues of a VO, as masks: a job's queues are counted at once."""
 
     open: int
@@ -100,8 +101,7 @@ def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
     return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDecision:
+class QueueDecision(Struct, frozen=True, kw_only=True):
     """What an iteration decided about one CE queue: pilots wanted there, capacity for them and what is left of it after its
     placements, and the clamps that bit.
     """
@@ -307,8 +307,7 @@ class DirectorNow(NamedTuple):
 NO_DIRECTOR: Final = DirectorNow()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
     group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
     that is not read yet. `director`: what it knows without an iteration; it iterates every `polling_seconds`.

@@ -7,7 +7,7 @@ a survey, which is a little older: each step says how old it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -42,8 +42,7 @@ _SUMMARIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotFacts:
+class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored of a pilot. `drain_reason`: why it has to leave, '' if a user said so. `promised`: (cores, memory_mb)
     of each job that it has; `stale_pools`: how many of the SubmitPools that it presented when it joined differed.
     `host`: where it says that it runs, and `shut` its record if that gets no jobs.
@@ -57,8 +56,7 @@ class PilotFacts:
     shut: HostRecord | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotNow:
+class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
     """What only the hot process knows of a live pilot, as of `at` (UNIX seconds). `whole` is all that it offers, `request`
     what a claim would present now; `waits_since` is set while a long poll of it waits.
     """
@@ -86,8 +84,7 @@ def amounts(*values: int) -> Amounts:
     return Amounts(*(None if value >= UNLIMITED else value for value in values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PilotCase:
+class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
     """A live pilot, and a survey of waiting task queues that is `surveyed` seconds old."""
 
     facts: PilotFacts

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from lodesman.answers import why_pilots as answers
 from lodesman.masks.bits import NearMiss, bits, mask_of, near_misses, passing
@@ -41,8 +42,7 @@ _CRITERIA_SHOWN: Final = 5
 _LONGEST: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(Struct, frozen=True, kw_only=True):
     """`fitting`: the ids of the task queues that nothing excludes; `fullest`: the one of them with most waiting jobs."""
 
     work: answers.Work
@@ -50,8 +50,7 @@ class Survey:
     fullest: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingTaskQueues:
+class WaitingTaskQueues(Struct, frozen=True, kw_only=True):
     """Task queues with waiting jobs: as bits, their keys, and how many jobs wait in each."""
 
     table: KeyTable

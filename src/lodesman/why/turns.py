@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, sqrt
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.why_jobs import StartEstimate
@@ -47,8 +48,7 @@ class PilotsThere(NamedTuple):
     quick: int | None = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSlots:
+class QueueSlots(Struct, frozen=True):
     """A CE queue as the director's last iteration saw it, and our pilots there now. `slots` and `others`, the pilots of
     others, are None if unknown.
     """
@@ -78,8 +78,7 @@ class QueueSlots:
         return min(waiting, (self.free or 0) + (self.own.quick or 0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VOSlots:
+class VOSlots(Struct, frozen=True, kw_only=True):
     """The CE queues of a VO as masks. `sendable`: by the number of pilots that the director may send there and that start
     within a minute, and their size. `slots` and `free` slots: by their number; those that are unknown are left out.
     `most`: the pilots that the director is expected to send at once.

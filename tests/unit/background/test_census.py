@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from tests.conftest import query_plan
 from tests.unit.background.conftest import record
 

@@ -208,7 +208,7 @@ def test_a_changed_configuration_is_judged_anew(judge, submit, policy):
     judge.store()
     assert judge.stored() == {one: "director-has-not-decided"}
     judge.policy = type(policy)(type(policy.config)(
-        **{name: getattr(policy.config, name) for name in policy.config.__slots__ if name != "tree"},
+        **{name: getattr(policy.config, name) for name in policy.config.__struct_fields__ if name != "tree"},
         tree=type(policy.config.tree)(),
     ))  # fmt: skip
     judge.store()

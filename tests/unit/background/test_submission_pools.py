@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import apsw
 import pytest
+from msgspec import structs
 from tests.kits.shell_pilots import PROGRAM
 from tests.unit.background.conftest import record
 
@@ -91,7 +92,9 @@ class World:
     def configure(self, **settings):
         """The queue that pilots are sent to has these settings."""
         offer = self.offers["lab", SHORT]
-        self.offers["lab", SHORT] = replace(offer, settings=replace(offer.settings, **settings))
+        self.offers["lab", SHORT] = structs.replace(
+            offer, settings=structs.replace(offer.settings, **settings)
+        )
 
     def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab", account=""):
         identity = PilotIdentity(
@@ -278,7 +281,9 @@ def test_a_pilot_that_is_forwarded_has_to_find_out_where_it_is(world, forwards):
 @pytest.mark.parametrize(("wall", "life"), [(None, 100), (7_200, 100), (60, 60)])
 def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, life):
     offer = world.offers["lab", SHORT]
-    world.offers["lab", SHORT] = replace(offer, settings=replace(offer.settings, wall_seconds=wall))
+    world.offers["lab", SHORT] = structs.replace(
+        offer, settings=structs.replace(offer.settings, wall_seconds=wall)
+    )
     world.launch(1)
     world.end()
     (spec,) = world.batch.submitted

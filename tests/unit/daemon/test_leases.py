@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from lodesman.answers.accounts import AuditNote
 from lodesman.answers.job_classes import JobClassSection

@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 def make_demand(tq_id: int = 1, **given: Any) -> TaskQueueDemand:
     """A task queue; unknown names go into its key."""
-    own = {name: given.pop(name) for name in list(given) if name in TaskQueueDemand.__dataclass_fields__}
+    own = {name: given.pop(name) for name in list(given) if name in TaskQueueDemand.__struct_fields__}
     named: dict[str, Any] = {"owner": "ann", "group": "users", "vo": "lab", "norm_cpu_seconds": 3600}
     key = TaskQueueKey(**(named | given))
     base: dict[str, Any] = {"tq_id": tq_id, "key": key, "weight": 1.0, "waiting_jobs": 10}
@@ -44,7 +44,7 @@ def make_request(**given: Any) -> ResourceRequest:
 
 def make_pilot(pilot_id: int, **given: Any) -> PilotView:
     """A pilot waiting since an hour; unknown names go into its request."""
-    own = {name: given.pop(name) for name in list(given) if name in PilotView.__dataclass_fields__}
+    own = {name: given.pop(name) for name in list(given) if name in PilotView.__struct_fields__}
     base: dict[str, Any] = {
         "pilot_id": pilot_id,
         "standing": PilotStanding.WAITING,
@@ -70,7 +70,7 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
     waiting, running = given.pop("waiting", 0), given.pop("running", 0)
     observed_at = given.pop("observed_at", NOW)
     vos = given.pop("vos", ("lab",))
-    own = {name: given.pop(name) for name in list(given) if name in CandidateQueue.__dataclass_fields__}
+    own = {name: given.pop(name) for name in list(given) if name in CandidateQueue.__struct_fields__}
     template = {"site": site, "ce": queue_id.ce, "queue": queue} | given
     base: dict[str, Any] = {
         "queue_id": queue_id,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from lodesman.answers.vocabulary import BreakerState, PoolOutcome
 from lodesman.commands.pool_map import PoolMap

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.commands.pool_map import PoolMap

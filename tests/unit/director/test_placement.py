@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
 from lodesman.commands.pool_map import PoolMap

@@ -169,7 +169,7 @@ NUMBERS = st.integers(0, 10**6)
 def test_the_record_has_all_that_the_target_came_from(policy, given_facts, most):
     options = DirectorOptions(target=replace(ADAPTIVE, policy=policy), max_pilots_per_iteration=most)
     found = target_of(given_facts, options)
-    kept = TargetFacts(**{name: getattr(found, name) for name in TargetFacts.__dataclass_fields__})
+    kept = TargetFacts(**{name: getattr(found, name) for name in TargetFacts.__struct_fields__})
     assert kept == given_facts
     assert target_of(kept, options) == found
     assert found.value >= 0

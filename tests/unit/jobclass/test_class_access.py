@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.kits.jobclass_kit import ATTRIBUTES, VARIANTS, canonical, class_of, classes, jobs, snapshot_of
 
 from lodesman.jobclass import check, check_template, entries_of, fresh_template, new_class, refusal_sentence

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.quota.conftest import COMPLEXES, Cluster, complexes_with, one_set, sets_of, table
 
 from lodesman.gridengine.complexes import Complexes
@@ -53,7 +54,7 @@ def test_sets_that_are_off_do_not_count_and_each_other_has_its_rule():
         *one_set("to slots=1", name="b"),
         *one_set("users {*} to mc=1", name="c"),
     ]
-    sets[1] = replace(sets[1], enabled=False)
+    sets[1] = dataclasses.replace(sets[1], enabled=False)
     assert [hit.rule.label for hit in evaluate(sets, JOB, PLACE, COMPLEXES)] == ["a/1", "c/1"]
 
 

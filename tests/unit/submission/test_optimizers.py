@@ -73,9 +73,9 @@ def test_an_unconfigured_site_is_refused():
 
 
 def test_what_is_not_there_may_be_waited_for():
-    done = optimize(replace(draft(sites=("Nroth",)), hold=True), WORLD)
+    done = optimize(msgspec.structs.replace(draft(sites=("Nroth",)), hold=True), WORLD)
     assert "Site excludes 2 of 2" in done.never
-    done = optimize(replace(draft(sites=("Nroth", "North")), hold=True), WORLD)
+    done = optimize(msgspec.structs.replace(draft(sites=("Nroth", "North")), hold=True), WORLD)
     assert done.never == ""
 
 
@@ -96,7 +96,7 @@ def test_an_unconfigured_submission_pool_is_refused_or_its_job_held():
     assert caught.value.data["attribute"] == "SubmitPool"
     assert caught.value.hint.startswith("Did you mean Grid? ")
     assert optimize(draft(submission_pools=("Local",)), world).never == ""
-    held = optimize(replace(draft(submission_pools=("Gird",)), hold=True), world)
+    held = optimize(msgspec.structs.replace(draft(submission_pools=("Gird",)), hold=True), world)
     assert "SubmitPool excludes 2 of 2" in held.never
     assert optimize(draft(submission_pools=("Gird",)), WORLD).never == ""  # no pools are configured
 
@@ -156,13 +156,13 @@ def test_never_means_that_no_offer_is_eligible(spec):
 )
 def test_what_decides_where_a_job_can_run_has_at_most_64_kb(spec, longest):
     with pytest.raises(InvalidJob, match="at most 65536") as caught:
-        optimize(replace(draft(**spec), hold=True), WORLD)
+        optimize(msgspec.structs.replace(draft(**spec), hold=True), WORLD)
     assert caught.value.data["attribute"] == longest
 
 
 def test_a_hundred_names_of_the_longest_are_no_large_key():
     names = tuple(f"{n:0255}" for n in range(200))
-    assert optimize(replace(draft(grid_ces=names), hold=True), WORLD).key.grid_ces == names
+    assert optimize(msgspec.structs.replace(draft(grid_ces=names), hold=True), WORLD).key.grid_ces == names
 
 
 VERSIONS = TEXT.replace("[site.North]", 'Python = "version"\n[site.North]', 1) + 'Python = "3.9"\n'
@@ -182,7 +182,7 @@ def test_a_version_that_is_a_number_is_refused(form, text):
     """3.10 as a number is 3.1, and such a job once ran where Python was too old."""
     description = read_job(read_description(text, form=form).record)
     (cohort,) = cohorts(description)
-    job = replace(draft(), spec=msgspec.structs.replace(cohort.spec, norm_cpu_seconds=10))
+    job = msgspec.structs.replace(draft(), spec=msgspec.structs.replace(cohort.spec, norm_cpu_seconds=10))
     with pytest.raises(InvalidJob, match="put it in quotes") as caught:
         optimize(job, make_world(VERSIONS))
     assert caught.value.data["attribute"] == "Requirements.Python"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.kits.table import hold_all

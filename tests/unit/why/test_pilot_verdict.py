@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict

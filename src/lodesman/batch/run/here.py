@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pwd import getpwnam
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.batch.run import Done
 from lodesman.errors import BackendFault
@@ -26,8 +27,7 @@ def passed_on() -> dict[str, str]:
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class Here(Struct, frozen=True, kw_only=True):
     """`account`: as whom, '' as this process; root changes to it, others need a rule of sudo. `environment` is added."""
 
     account: str = ""

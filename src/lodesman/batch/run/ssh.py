@@ -17,9 +17,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.batch.run import Done
 from lodesman.batch.run.here import Here
@@ -33,8 +34,7 @@ _SOCKET_PATH: Final = 104 - len("/0123456789ab.0123456789abcdef")
 """Bytes that the path of the folder of sockets may have: a socket's own path is short, and ssh adds to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ssh:
+class Ssh(Struct, frozen=True, kw_only=True):
     """`sockets`: a folder for connections, made with mode 0700. `environment` is added to that of the remote account.
 
     `user`, `port` and `identity` (a key without passphrase): '', 0 and None as ssh's own configuration says. A connection

@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
@@ -71,8 +71,7 @@ class JobQuery(JobsQuery, kw_only=True):
         return "DESC" if self.newest else "ASC"
 
 
-@dataclass(frozen=True, slots=True)
-class AlikeMembers:
+class AlikeMembers(Struct, frozen=True):
     """Members [start, stop) of one cohort in one state."""
 
     start: int

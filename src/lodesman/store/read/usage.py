@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from lodesman.answers.jobs import Count
 from lodesman.answers.server import PilotCount, Spread
@@ -103,8 +104,7 @@ class AttemptSums(NamedTuple):
     cpu_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageFacts:
+class UsageFacts(Struct, frozen=True, kw_only=True):
     """All jobs, attempts and pilots at one moment. `started`: the jobs that had an attempt."""
 
     states: Counter[str]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.journal import Transaction
@@ -29,8 +30,7 @@ FROM given JOIN hole h ON h.cohort_id = given.cohort_id AND h.stop > given.at
 AND h.start = (SELECT max(start) FROM hole WHERE cohort_id = given.cohort_id AND start <= given.at)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleJobs:
+class SingleJobs(Struct, frozen=True, kw_only=True):
     """Jobs by id, as they were before the command; what is not among them is read. What is done to one of them changes none
     of the others; but a hole that several of them `shared` is another one after the first, and is read again.
     """
