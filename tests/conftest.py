@@ -72,9 +72,9 @@ def pytest_collection_finish() -> None:
 
 
 class HangWatch:
-    """Shows the stacks of all threads, and ends the run, if a test takes `seconds`; one on a real batch system may take
-    three times as long. The option `faulthandler_timeout` does the same with a thread for each test, which costs more than
-    most tests.
+    """Shows the stacks of all threads, and ends the run, if a test takes `seconds`; one that waits for real processes may
+    take three times as long. The option `faulthandler_timeout` does the same with a thread for each test, which costs more
+    than most tests.
     """
 
     def __init__(self, stderr: int, seconds: float = 320.0, period: float = 20.0) -> None:
@@ -85,7 +85,8 @@ class HangWatch:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._is_idle, now = False, monotonic()
-        seconds = self._seconds * (1 if item.get_closest_marker("engines") is None else 3)
+        waits = any(item.get_closest_marker(name) for name in ("e2e", "engines"))
+        seconds = self._seconds * (3 if waits else 1)
         if now - self._armed_at > self._period or seconds != self._seconds:
             self._armed_at = now
             faulthandler.dump_traceback_later(seconds, exit=True, file=self._stderr)
