@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 db = click.Group("db", help="Copy, check, back up or migrate the database of a server, beside it.")
 _HASH_SHOWN = 16
-_STOP = "Stop that server first."
 
 
 def _examples(*lines: str) -> str:
@@ -104,16 +103,23 @@ def _database(word: str) -> Database:
 
 
 @contextmanager
+def _no_server() -> Iterator[None]:
+    """Around what needs data that no server has. Raises Conflict with what to do."""
+    try:
+        yield
+    except Conflict as owned:
+        owned.hint = "Stop that server first."
+        raise
+
+
+@contextmanager
 def _owned(database: Database, *, is_there: bool = False, migrates: bool = False) -> Iterator[Writer]:
     """The writer of a database, which no server has; without making a database that must be there."""
     with database.usable():
         if is_there:
             database.reader().close()
-        try:
+        with _no_server():
             writer = database.writer(migrates=migrates)
-        except Conflict as owned:
-            owned.hint = _STOP
-            raise
     with closing(writer):
         yield writer
 
@@ -133,11 +139,8 @@ def check(config: ServerConfig) -> int:
     """Say what is wrong with the data of a server; the exit code."""
     from lodesman.daemon.check_data import check_data
 
-    try:
+    with _no_server():
         faults = check_data(config)
-    except Conflict as owned:
-        owned.hint = _STOP
-        raise
     for fault in faults:
         note(fault)
     if not faults:
