@@ -18,7 +18,8 @@ from lodesman.commands.live import Live
 from lodesman.commands.order import end_batch
 from lodesman.commands.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 from lodesman.matching import GroupShare
-from lodesman.store.journal import Answer, Journal
+from lodesman.store.journal import Journal
+from lodesman.store.transaction import Answer
 from lodesman.store.write.attempts import Claimed
 
 WAIT_SECONDS = 600.0

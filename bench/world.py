@@ -32,8 +32,9 @@ from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import PoolRow
+from lodesman.store.transaction import Transaction
 
 VO = "bench"
 SITES, TAGS, PLATFORMS, GROUPS = 1_000, 300, 60, 50

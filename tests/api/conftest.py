@@ -54,10 +54,11 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, ResourceConfig, load_resources
 from lodesman.store import Database
 from lodesman.store.accounts import set_service_token
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.shelf import Shelf
 from lodesman.store.site_ads import ended_matches, live_matches
+from lodesman.store.transaction import Transaction
 
 PATIENCE = 60.0
 SANDBOX_BYTES = 10_000

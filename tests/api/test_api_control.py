@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 
 def states(house, first=1, last=1 << 53):

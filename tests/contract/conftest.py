@@ -37,11 +37,12 @@ from lodesman.commands.upkeep import purge, reconcile
 from lodesman.jobs.order import ParentRange
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
-from lodesman.store.journal import Change, Journal, Transaction
+from lodesman.store.journal import Change, Journal
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.usage import count_jobs
 from lodesman.store.sandboxes import tidy_inputs
 from lodesman.store.shelf import Shelf
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.attempts import AttemptReport
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}

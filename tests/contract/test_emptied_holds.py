@@ -8,7 +8,8 @@ from lodesman.answers.service import Judgement
 from lodesman.commands.submit_pools import judge_queues
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
+from lodesman.store.transaction import Transaction
 
 SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))
 FAST = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 1000\n")]))

@@ -17,7 +17,8 @@ from lodesman.commands.pilots import (
     prepare_pilots,
 )
 from lodesman.errors import NotFound, Unauthorized
-from lodesman.store.journal import PARKED, Change, Transaction
+from lodesman.store.journal import PARKED, Change
+from lodesman.store.transaction import Transaction
 
 ENDS = [PilotState.DONE, PilotState.ABORTED, PilotState.LOST]
 

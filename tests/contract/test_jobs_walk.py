@@ -15,8 +15,9 @@ from lodesman.commands.upkeep import forget_idle_queues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.matching import GroupShare
 from lodesman.store.accounts import principal_of
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.read.task_queues import queues_with_jobs
+from lodesman.store.transaction import Transaction
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 

@@ -17,8 +17,9 @@ from lodesman.matching import GroupShare
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import bits_of_queues
+from lodesman.store.transaction import Transaction
 
 SITES = """
 [site.S1.ce.ce.queue.q]

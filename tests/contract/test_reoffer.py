@@ -11,8 +11,9 @@ from lodesman.commands.sessions import FreeResources, PilotSession, load_session
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.resources.settings import without_processor_tags
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.read.pilots import live_pilots
+from lodesman.store.transaction import Transaction
 
 QUEUE = 'Platform = "el9"\nTag = ["gpu"]\nNumberOfProcessors = 8\nMemory = 16000\n'
 SITES = "[site.S1.ce.ce.queue.q]\n{one}\n[site.S2.ce.ce.queue.q]\n{two}\n"

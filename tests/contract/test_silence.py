@@ -7,9 +7,10 @@ from lodesman.answers.jobs import Event, NotChanged
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.report import note_heartbeat, note_silence
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.pilots import pilots_with_stalled_jobs
+from lodesman.store.transaction import Transaction
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 

@@ -7,9 +7,10 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.control import Control
 from lodesman.commands.pilots import end_pilot
 from lodesman.store import SqliteDatabase
-from lodesman.store.journal import Change, Transaction
+from lodesman.store.journal import Change
 from lodesman.store.migrate import load_scripts, migrate
 from lodesman.store.read.pilots import stop_orders
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.jobs import submissions_between
 
 

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from lodesman.errors import Conflict, Unavailable
-from lodesman.store.journal import PARKED, Journal, Transaction
+from lodesman.store.journal import PARKED, Journal
+from lodesman.store.transaction import Transaction
 
 
 class Note:

@@ -19,7 +19,7 @@ from lodesman.store import accounts, director, sandboxes
 from lodesman.store.read import job_lists, submit_pools, task_queues, upkeep, usage, why
 from lodesman.store.read import jobs as read_jobs
 from lodesman.store.read import pilots as read_pilots
-from lodesman.store.write import attempts, jobs, pilots
+from lodesman.store.write import attempts, cohorts, jobs, pilots
 from lodesman.store.write import submit_pools as write_pools
 from lodesman.store.write import task_queues as write_queues
 from lodesman.store.write import upkeep as write_upkeep
@@ -63,7 +63,7 @@ def add_jobs(store, tq_id, count=1, *, rows=True):
             event = jobs.add_event(tx, store.ids, job_id, "Waiting", previous=None)
             jobs.insert_waiting(tx, tq_id, WaitingJob(job_id, number, template, 0, event, None, 3))
         if not rows:
-            jobs.insert_run(
+            cohorts.insert_run(
                 tx, store.ids, range(count), submission=number, tq_id=tq_id, base=base, template=template
             )
         waiting = task_queues.waiting_by_queue(tx.reader()).get(tq_id, 0)
@@ -173,9 +173,9 @@ def test_members_without_rows(store):
     base = add_jobs(store, queue, 10, rows=False)
 
     def hold(tx):
-        (cohort,) = jobs.cohorts_between(tx, 1, range(10))
-        jobs.add_hole(tx, cohort.id, range(2, 4), state="Held", reason="later")
-        return jobs.waiting_runs(cohort, jobs.holes_between(tx, cohort.id, range(10)), range(10))
+        (cohort,) = cohorts.cohorts_between(tx, 1, range(10))
+        cohorts.add_hole(tx, cohort.id, range(2, 4), state="Held", reason="later")
+        return cohorts.waiting_runs(cohort, cohorts.holes_between(tx, cohort.id, range(10)), range(10))
 
     assert store.do(hold) == [range(2), range(4, 10)]
     held = read_jobs.job_by_id(store.db, base + 2)

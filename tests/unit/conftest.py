@@ -14,7 +14,8 @@ from lodesman.director.record import _row
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.journal import Journal, Transaction
+from lodesman.store.journal import Journal
+from lodesman.store.transaction import Transaction
 
 RESOURCES = """
 [site.North]

@@ -40,8 +40,9 @@ from lodesman.store import Reader, Writer
 from lodesman.store.accounts import joining_pilot, principal_of, principals
 from lodesman.store.audit import note_all
 from lodesman.store.hosts import records
-from lodesman.store.journal import Answer, Change, Command, Journal
+from lodesman.store.journal import Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow, pilots_in_queues
+from lodesman.store.transaction import Answer
 from lodesman.why.verdict import span
 
 log = logging.getLogger(__name__)

@@ -22,9 +22,10 @@ from lodesman.commands.missing_jobs import no_longer_known, unseen
 from lodesman.errors import InvalidRequest, TooOften, Unavailable
 from lodesman.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
 from lodesman.store import Database, Reader
-from lodesman.store.journal import Change, Command, Journal, Transaction
+from lodesman.store.journal import Change, Command, Journal
 from lodesman.store.read.job_ends import ended_jobs, first_failed, standing, visible_parts
 from lodesman.store.read.jobs import has_submission, was_given_out
+from lodesman.store.transaction import Transaction
 
 _T = TypeVar("_T")
 # Gets the events of changes, None if some were left out.

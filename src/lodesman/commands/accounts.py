@@ -15,7 +15,7 @@ from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
 from lodesman.store.accounts import RevokedTokens, principal_of
 from lodesman.store.groups import note_members
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"

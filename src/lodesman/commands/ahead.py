@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lodesman.commands.bookings import AHEAD
 from lodesman.commands.live import Live
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 
 def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:

@@ -22,9 +22,9 @@ from lodesman.matching.limit_rules import RuleBook, RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import joined_pilots, live_attempts, live_sums
 from lodesman.store.read.task_queues import keys_by_id
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from lodesman.errors import Unauthorized
 from lodesman.matching.criteria import explain
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.resources import QueueId
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs, pilots
 from lodesman.store.write.attempts import Claimed, ClaimFacts
 

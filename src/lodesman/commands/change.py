@@ -29,7 +29,6 @@ from lodesman.jobclass import Classes, snapshot_from_json
 from lodesman.jsv import check_modification
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import (
     ChangeableJobs,
     StoredTemplate,
@@ -38,9 +37,11 @@ from lodesman.store.read.jobs import (
     stored_members,
 )
 from lodesman.store.read.task_queues import key_and_requirements
+from lodesman.store.transaction import Transaction
+from lodesman.store.write import cohorts, submit_pools
 from lodesman.store.write import jobs as stored
-from lodesman.store.write import submit_pools
-from lodesman.store.write.jobs import CohortRow, Hole, JobRow
+from lodesman.store.write.cohorts import CohortRow, Hole
+from lodesman.store.write.jobs import JobRow
 from lodesman.submission.resolve import changed_attributes, refuse_change
 
 MOST_KINDS: Final = 100
@@ -266,13 +267,13 @@ class ChangeJobs(RangeAction):
             return
         number = self._move(tx, out, cohort, run)
         if number is not None:
-            stored.change_hole(tx, cohort.id, hole, run, state="Moved", reason="")
+            cohorts.change_hole(tx, cohort.id, hole, run, state="Moved", reason="")
             kept = hole.admin_held
-            stored.add_hole(tx, number, run, state=hole.state, reason=hole.reason, admin_held=kept)
+            cohorts.add_hole(tx, number, run, state=hole.state, reason=hole.reason, admin_held=kept)
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         if self._move(tx, out, cohort, run, waits=True) is not None:
-            stored.add_hole(tx, cohort.id, run, state="Moved", reason="")
+            cohorts.add_hole(tx, cohort.id, run, state="Moved", reason="")
 
     def _move(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range, *, waits: bool = False
@@ -292,7 +293,7 @@ class ChangeJobs(RangeAction):
         tq_id = self._queue_of(tx, new)
         if kind not in self._runs:
             self._runs[kind] = self._template(tx, new)
-        number = stored.insert_run(
+        number = cohorts.insert_run(
             tx,
             ids,
             run,

@@ -18,7 +18,8 @@ from lodesman.matching import ResourceRequest
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.matcher import Left
 from lodesman.matching.packing import SharedSlot
-from lodesman.store.journal import PARKED, Transaction
+from lodesman.store.journal import PARKED
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
 from lodesman.why.pilot import PilotNow, amounts
 

@@ -21,9 +21,10 @@ from lodesman.commands.choice import Choice
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
-from lodesman.store.journal import Transaction
-from lodesman.store.write import attempts, jobs, submit_pools, task_queues
-from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
+from lodesman.store.transaction import Transaction
+from lodesman.store.write import attempts, cohorts, jobs, submit_pools, task_queues
+from lodesman.store.write.cohorts import CohortRow, Hole
+from lodesman.store.write.jobs import IdBlock, JobRow
 from lodesman.store.write.single_jobs import SingleJobs, single_jobs
 
 # In one command: tens of milliseconds of the writer's time.
@@ -176,14 +177,14 @@ class RangeAction:
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> None:
         """Jobs of a submission: those with a row, and those of its members that have none."""
-        cohorts, templates = self._singles.cohorts(tx, block, run), None
+        touched, templates = self._singles.cohorts(tx, block, run), None
         if self.choice is not None:
-            used = [*(one.template_id for one in rows), *(one.template_id for one in cohorts)]
+            used = [*(one.template_id for one in rows), *(one.template_id for one in touched)]
             templates = self.choice.templates(tx.reader(), block, used)
         for row in rows:
             if self._means(row.state, row) and (templates is None or row.template_id in templates):
                 self._row(tx, out, row)
-        for cohort in cohorts:
+        for cohort in touched:
             if templates is None or cohort.template_id in templates:
                 self._members(tx, out, cohort, run)
 
@@ -193,7 +194,7 @@ class RangeAction:
             part = range(max(hole.start, run.start), min(hole.stop, run.stop))
             if self._means(hole.state, cohort):
                 self._in_hole(tx, out, cohort, hole, part)
-        for waiting in jobs.waiting_runs(cohort, holes, run):
+        for waiting in cohorts.waiting_runs(cohort, holes, run):
             if self._means(JobState.WAITING, cohort):
                 self._waiting(tx, out, cohort, waiting)
 
@@ -345,10 +346,10 @@ class Control(RangeAction):
         new = TARGET[self.action]
         held = {JobState.HELD: self.admin, JobState.WAITING: False}.get(new, bool(hole.admin_held))
         state = "Moved" if new is JobState.WAITING else new.value
-        jobs.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason, admin_held=held)
+        cohorts.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason, admin_held=held)
         if new is JobState.WAITING:
             self._let_judge(tx, cohort.tq_id)
-            jobs.insert_run(
+            cohorts.insert_run(
                 tx, self.live.ids, run, submission=cohort.submission_id, tq_id=cohort.tq_id, base=cohort.base,
                 template=cohort.template_id,
             )  # fmt: skip
@@ -362,7 +363,7 @@ class Control(RangeAction):
             return
         held = self.admin and self.action == "hold"
         state = TARGET[self.action].value
-        jobs.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
+        cohorts.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
         self.live.queues.left(tx, cohort.tq_id, len(run))
         ids = range(cohort.base + run.start, cohort.base + run.stop)
         self._changed(tx, out, ids, JobState.WAITING, submission=cohort.submission_id)

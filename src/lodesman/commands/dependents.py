@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.order import DependencyRow, dependencies, insert_dependency
+from lodesman.store.transaction import Transaction
 
 
 @dataclass(slots=True, eq=False)

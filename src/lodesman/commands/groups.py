@@ -14,7 +14,7 @@ from lodesman.errors import Conflict, NotFound
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader, accounts, groups
 from lodesman.store.groups import shares_set, shares_version
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _SHOWN = 20
 

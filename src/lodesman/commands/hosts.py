@@ -11,7 +11,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.hosts import may_probe
 from lodesman.store.hosts import forget_failures, put_records
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 
 def set_hosts(

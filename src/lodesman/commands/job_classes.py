@@ -21,7 +21,7 @@ from lodesman.quota.rules import FilterTag
 from lodesman.resources import Fault, FilePosition, ResourceTree, written_jc_lists
 from lodesman.store import Reader
 from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class, switch_class
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
 from lodesman.store.ids import Ids
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import bound_attempts, joined_pilots, pilots_with_stalled_jobs, stop_orders
 from lodesman.store.read.submit_pools import PassRow, last_pass
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
 

@@ -22,9 +22,9 @@ from lodesman.commands.settling import FREE, Settle
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.jobs.order import ParentRange, failed_parent, parent_ranges
 from lodesman.jobs.spec import TERMINAL, JobSpec
-from lodesman.store.journal import Transaction
 from lodesman.store.order import DependencyRow, delete_dependency, waiting_without_parents
-from lodesman.store.write import attempts, jobs
+from lodesman.store.transaction import Transaction
+from lodesman.store.write import attempts, cohorts, jobs
 from lodesman.store.write.jobs import JobRow
 
 MOST_PARENTS: Final = 1_000
@@ -300,9 +300,9 @@ def _of_row(tx: Transaction, row: JobRow) -> _Span:
 def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_Span]:
     """Members of arrays that no pilot took."""
     run = range(ids.start - row.base, ids.stop - row.base)
-    for cohort in jobs.cohorts_between(tx, row.parent_id, run):
-        holes = jobs.holes_between(tx, cohort.id, run)
-        for one in jobs.waiting_runs(cohort, holes, run):
+    for cohort in cohorts.cohorts_between(tx, row.parent_id, run):
+        holes = cohorts.holes_between(tx, cohort.id, run)
+        for one in cohorts.waiting_runs(cohort, holes, run):
             yield _Span(row.base + one.start, row.base + one.stop, ended=False)
         for hole in holes:
             start, stop = max(hole.start, run.start) + row.base, min(hole.stop, run.stop) + row.base

@@ -23,9 +23,9 @@ from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow
 from lodesman.store.read.why import pilots_of_queue
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import pilots
 from lodesman.store.write.pilots import PILOT_ENDED
 

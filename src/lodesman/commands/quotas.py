@@ -31,8 +31,8 @@ from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
 from lodesman.resources import PlaceLimit
 from lodesman.store.audit import note as noted
-from lodesman.store.journal import Transaction
 from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

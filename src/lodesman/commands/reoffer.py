@@ -19,7 +19,7 @@ from lodesman.commands.sessions import ConfiguredOffer, Made, PilotSession, conf
 from lodesman.matching.offers import QueueOffer
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import pilots
 
 # What a queue offers that is configured no more, or not for this VO: no job asks for no core.

@@ -21,7 +21,7 @@ from lodesman.jobs.spec import TERMINAL
 from lodesman.store import accounting
 from lodesman.store.accounting import RETURNED
 from lodesman.store.hosts import note_failure
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs
 from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow, WithLast
 from lodesman.store.write.jobs import JobRow

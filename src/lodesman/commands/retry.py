@@ -13,9 +13,9 @@ from lodesman import jobs as languages
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.jobs.retries import MEMORY
-from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import retry_of, stored_template
 from lodesman.store.read.task_queues import key_and_requirements
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import jobs, submit_pools
 from lodesman.store.write.attempts import AttemptReport
 from lodesman.store.write.jobs import JobRow

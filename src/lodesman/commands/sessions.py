@@ -25,8 +25,8 @@ from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import LivePilot, PilotRow, joined_pilots
+from lodesman.store.transaction import Transaction
 
 UNLIMITED: Final = NO_LIMIT
 # A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.

@@ -10,11 +10,12 @@ from typing import Final
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
 from lodesman.store import order
-from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import stored_template
 from lodesman.store.read.task_queues import key_and_requirements
-from lodesman.store.write import jobs, submit_pools, task_queues
-from lodesman.store.write.jobs import CohortRow, Hole, JobRow, WaitingJob
+from lodesman.store.transaction import Transaction
+from lodesman.store.write import cohorts, jobs, submit_pools, task_queues
+from lodesman.store.write.cohorts import CohortRow, Hole
+from lodesman.store.write.jobs import JobRow, WaitingJob
 
 FREE: Final = "the jobs that it waited for have ended"
 
@@ -75,9 +76,9 @@ class Settle(RangeAction):
         tq_id = self._queue_of(tx, cohort.tq_id) if hole.state in ("Held", "Killed") else 0
         if tq_id:
             number = self._insert_run(tx, cohort, run, tq_id)
-            jobs.change_hole(tx, cohort.id, hole, run, state="Moved", reason="")
+            cohorts.change_hole(tx, cohort.id, hole, run, state="Moved", reason="")
             kept = hole.admin_held
-            jobs.add_hole(tx, number, run, state=hole.state, reason=hole.reason, admin_held=kept)
+            cohorts.add_hole(tx, number, run, state=hole.state, reason=hole.reason, admin_held=kept)
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         queues, tq_id = self.live.queues, self._queue_of(tx, cohort.tq_id)
@@ -98,11 +99,11 @@ class Settle(RangeAction):
         if self.new is JobState.WAITING:
             queues.run_came_back(tx, tq_id, len(run))
         else:
-            jobs.add_hole(tx, number, run, state=self.new.value, reason=self.reason)
+            cohorts.add_hole(tx, number, run, state=self.new.value, reason=self.reason)
             self._ended(tx, cohort, ids)
 
     def _insert_run(self, tx: Transaction, cohort: CohortRow, run: range, tq_id: int) -> int:
-        return jobs.insert_run(
+        return cohorts.insert_run(
             tx, self.live.ids, run, submission=cohort.submission_id, tq_id=tq_id, base=cohort.base,
             template=cohort.template_id,
         )  # fmt: skip
@@ -129,4 +130,4 @@ class Settle(RangeAction):
         if run.start <= at:
             self._cursors[cohort.id] = order.move_cursor(tx, cohort, run.stop)
         else:
-            jobs.add_hole(tx, cohort.id, run, state="Moved", reason="")
+            cohorts.add_hole(tx, cohort.id, run, state="Moved", reason="")

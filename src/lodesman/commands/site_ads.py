@@ -12,8 +12,8 @@ from lodesman.broker.ad import AdVersion, SiteAd, read_site_ad, replaces
 from lodesman.classad import EMPTY, Run, evaluate
 from lodesman.errors import Conflict, LodesmanError
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.site_ads import ad_versions, newest_ad, put_ad
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath, QueueId
 from lodesman.store import Reader, director
 from lodesman.store.director import closings, closings_version
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.pilots import drain_pilots_for, set_drain_reasons
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,12 @@ from lodesman.commands.order import WaitsFor, rows_of
 from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
-from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import StoredTemplate
 from lodesman.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import jobs, submit_pools
-from lodesman.store.write.jobs import Fill, NewSubmission, WaitingJob, insert_run
+from lodesman.store.write.cohorts import insert_run
+from lodesman.store.write.jobs import Fill, NewSubmission, WaitingJob
 
 _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no job names go a day later."
 

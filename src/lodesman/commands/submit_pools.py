@@ -16,9 +16,9 @@ from lodesman.masks.bits import numbered
 from lodesman.matching import GroupShare, key_to_json
 from lodesman.matching.submit_pool import read_again
 from lodesman.resources import QueueId, TypeTable
-from lodesman.store.journal import Transaction
 from lodesman.store.read import submit_pools as read
 from lodesman.store.read.submit_pools import PassRow, PoolRow
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import submit_pools, task_queues
 
 CONFIG: Final = "config"

@@ -13,8 +13,8 @@ from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
 from lodesman.store.accounting import RETURNED
-from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import wrong_counts
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs, task_queues, upkeep
 from lodesman.store.write.attempts import AttemptRow
 from lodesman.store.write.jobs import JobRow

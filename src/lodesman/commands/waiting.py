@@ -18,8 +18,8 @@ from lodesman.store import Reader
 from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
-from lodesman.store.journal import Transaction
 from lodesman.store.read import task_queues as stored
+from lodesman.store.transaction import Transaction
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob

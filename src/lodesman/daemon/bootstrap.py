@@ -44,7 +44,7 @@ from lodesman.resources import QueueId
 from lodesman.store import Writer
 from lodesman.store.accounts import is_admin, set_service_token
 from lodesman.store.audit import note
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from lodesman.answers.usage import DAY_SECONDS, OK, UsageAdded, UsageBy, UsageDa
 from lodesman.errors import Conflict
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys, member
-from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import CHAIN, last_of_portion
+from lodesman.store.transaction import Transaction
 
 RETURNED: Final = "returned"
 """Why an attempt ended that its pilot had ahead and gave back: it counts as no attempt (ADR 0077)."""

@@ -9,7 +9,7 @@ import msgspec
 
 from lodesman.answers.accounts import EVERYBODY, Principal, Reach, TokenRow, UserRow
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin, a.vo_admin,
 p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account AND t.kind = 'user'

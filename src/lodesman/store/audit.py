@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from lodesman.answers.accounts import AuditAction, AuditEntry, AuditNote
 from lodesman.store import Reader
-from lodesman.store.journal import Command, Transaction
+from lodesman.store.journal import Command
+from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

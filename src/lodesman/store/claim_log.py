@@ -12,7 +12,7 @@ from functools import partial
 
 from lodesman.store import Reader, Writer
 from lodesman.store.dialect import greatest
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.task_queues import set_waiting
 
 _SET_CURSOR = f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?"

@@ -14,8 +14,8 @@ from lodesman.director.record import of_queues
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import NotFound
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
 from lodesman.store.read.task_queues import queues_of_vo
+from lodesman.store.transaction import Transaction
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 _CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from lodesman.store.claim_log import ClaimLog
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.attempts import CLAIM_STATEMENTS
 from lodesman.store.write.jobs import WaitingJob
 from lodesman.store.write.task_queues import set_row_cursor

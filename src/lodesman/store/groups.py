@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lodesman.answers.groups import GroupChange, GroupChangeKind
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _NOTE = "INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (?,?,?,?,?,?,?)"
 _CHANGES = """SELECT at, change, share, account, by, reason FROM group_change

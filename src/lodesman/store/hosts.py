@@ -11,7 +11,7 @@ from lodesman.answers.hosts import HostName, HostRecord, HostState
 from lodesman.director.hosts import WINDOW_S, Failure, Tried, failed
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, keys
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 # More failures than these, or more attempts, say nothing new.
 MOST_FAILURES: Final = 5_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from lodesman.store import Reader, Writer
 from lodesman.store.dialect import greatest
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _TABLES = ("submission", "task_queue", "cohort", "template", "attempt", "event", "pilot")
 # Each maximum in a query of its own: SQLite then reads the end of the table, and not all of it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lodesman.jobclass import JobClass
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _ALL = "SELECT name, text, disabled, revision FROM job_class ORDER BY name"
 _CHANGES = "SELECT name, changed_at, changed_by FROM job_class"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
-from lodesman.store.write.jobs import CohortRow, JobRow
+from lodesman.store.transaction import Transaction
+from lodesman.store.write.cohorts import CohortRow
+from lodesman.store.write.jobs import JobRow
 
 _COLUMNS: Final = "job_id, first, ok, last_job, last, by_index, cancel, submission_id, parent_id, base"
 _OF_JOB: Final = f"""SELECT {_COLUMNS} FROM dependency

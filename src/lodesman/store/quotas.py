@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _ALL = "SELECT name, text, changed_at, changed_by FROM quota_set ORDER BY place, name"
 _PUT = """INSERT INTO quota_set (name, place, text, changed_at, changed_by)

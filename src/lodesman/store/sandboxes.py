@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, holds_text, keys
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 _OWNER_OF_INPUT = f"""SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN template t ON t.id = j.template_id JOIN submission s ON s.id = j.submission_id

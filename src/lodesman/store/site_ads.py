@@ -12,7 +12,7 @@ from lodesman.broker.ad import AdVersion, SiteAd
 from lodesman.broker.gate import SiteMatch
 from lodesman.store import Reader
 from lodesman.store.dialect import by_index
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 KEPT_S: Final = 86_400.0
 _MOST_AT_ONCE: Final = 5_000

@@ -11,8 +11,8 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.followed import Moved
 from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys
 from lodesman.store.ids import Ids
-from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import CHAIN
+from lodesman.store.transaction import Transaction
 from lodesman.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
 from lodesman.store.write.task_queues import SET_ROW_CURSOR
 

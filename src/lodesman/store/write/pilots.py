@@ -11,8 +11,8 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import NewPilot, PilotSeen
 from lodesman.answers.vocabulary import PilotState
 from lodesman.errors import NotFound
-from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow, pilot_by_id, pilot_by_stamp
+from lodesman.store.transaction import Transaction
 
 _P = PilotState
 _PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {

@@ -9,13 +9,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
-from lodesman.store.journal import Transaction
-from lodesman.store.write import jobs
-from lodesman.store.write.jobs import SELECT_ROW, CohortRow, Hole, IdBlock, JobRow
+from lodesman.store.transaction import Transaction
+from lodesman.store.write import cohorts, jobs
+from lodesman.store.write.cohorts import CohortRow, Hole
+from lodesman.store.write.jobs import SELECT_ROW, IdBlock, JobRow
 
 _Member = tuple[int, int]  # a job, and the cohort that it is a member of
 _ROWS: Final = f"{SELECT_ROW} WHERE j.id IN {GIVEN}"
-# Blocks of ids never overlap.
 # Blocks of ids never overlap, and no more do the holes of a cohort.
 _BLOCK = "s.base = (SELECT max(base) FROM submission WHERE base <= given.value)"
 _BLOCKS: Final = f"""SELECT given.value, s.id, s.base, s.count, s.owner, s.grp, s.vo, s.name FROM {GIVEN} given
@@ -57,16 +57,16 @@ class SingleJobs(Struct, frozen=True, kw_only=True):
         return [found] if found is not None else []
 
     def cohorts(self, tx: Transaction, block: IdBlock, run: range) -> list[CohortRow]:
-        """As `jobs.cohorts_between`."""
+        """As `cohorts.cohorts_between`."""
         if not self._has(_ids(block.base, run)):
-            return jobs.cohorts_between(tx, block.submission, run)
+            return cohorts.cohorts_between(tx, block.submission, run)
         return self._cohorts.get(block.base + run[0], [])
 
     def holes(self, tx: Transaction, cohort: CohortRow, run: range) -> list[Hole]:
-        """As `jobs.holes_between`."""
+        """As `cohorts.holes_between`."""
         member = (cohort.base + run[0], cohort.id)
         if not self._has(_ids(cohort.base, run)) or member in self._shared:
-            return jobs.holes_between(tx, cohort.id, run)
+            return cohorts.holes_between(tx, cohort.id, run)
         return self._holes.get(member, [])
 
     def _has(self, ids: range) -> bool:
@@ -82,13 +82,13 @@ def single_jobs(tx: Transaction, ids: Sequence[int]) -> SingleJobs:
     if not ids:
         return SingleJobs()
     given = (keys(ids),)
-    cohorts: dict[int, list[CohortRow]] = {}
+    touched: dict[int, list[CohortRow]] = {}
     for job_id, *row in tx.read(_COHORTS, given):
-        cohorts.setdefault(job_id, []).append(CohortRow(*row))
+        touched.setdefault(job_id, []).append(CohortRow(*row))
     holes: dict[_Member, list[Hole]] = {}
     users: Counter[tuple[int, int]] = Counter()
-    bases = {one.id: one.base for found in cohorts.values() for one in found}
-    members = [(one.id, job_id - one.base) for job_id, found in cohorts.items() for one in found]
+    bases = {one.id: one.base for found in touched.values() for one in found}
+    members = [(one.id, job_id - one.base) for job_id, found in touched.items() for one in found]
     for at, cohort, *row in tx.read(_HOLES, (keys(members),)) if members else ():
         hole = Hole(*row)
         holes[bases[cohort] + at, cohort] = [hole]
@@ -97,7 +97,7 @@ def single_jobs(tx: Transaction, ids: Sequence[int]) -> SingleJobs:
         ids=frozenset(ids),
         _blocks={job_id: IdBlock(*row) for job_id, *row in tx.read(_BLOCKS, given)},
         _rows={row[0]: jobs.row_of(*row) for row in tx.read(_ROWS, given)},
-        _cohorts=cohorts,
+        _cohorts=touched,
         _holes=holes,
         _shared={at for at, (hole,) in holes.items() if users[at[1], hole.start] > 1},
     )

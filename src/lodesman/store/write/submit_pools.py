@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Cleaning, Difference
 from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, greatest, keys, member
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 # A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
 _STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)

@@ -8,7 +8,7 @@ from lodesman.answers.service import Judged
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, by_index, keys, least
 from lodesman.store.ids import mark_ids
-from lodesman.store.journal import Transaction
+from lodesman.store.transaction import Transaction
 
 SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
 _INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"

@@ -8,8 +8,8 @@ from lodesman.answers.service import Old
 from lodesman.store import accounting, audit
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
-from lodesman.store.journal import Transaction
 from lodesman.store.read.upkeep import CHAIN, ENDED_STATES, OLD_JOBS, OldJob
+from lodesman.store.transaction import Transaction
 
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
 AND state IN ({ENDED_STATES}) AND at < ?"""
