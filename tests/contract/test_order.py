@@ -345,6 +345,24 @@ def test_the_reconciler_frees_what_waits_for_nothing(house, rows):
     assert house.state(other) == "Waiting"
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_reconciler_frees_nothing_that_waits_or_has_ended(house, seed, caplog):
+    """Members that were moved to rows and runs of their own leave holes, which are no jobs that wait for none."""
+    rng = random.Random(seed)
+    house.submit(count=2)
+    child, pilot = house.after((1, 1), count=5), house.pilot()
+    house.after(2)  # so that something goes on waiting for jobs
+    failed = rng.randrange(9)
+    for n in range(9):
+        if n == failed:
+            run_one(house, pilot, state="Failed", cause="exit", exit_code=4)
+        at = child + rng.randrange(5)
+        house.control(rng.choice(["hold", "release", "kill", "reschedule"]), at, rng.choice([at, child + 4]))
+        settled(house)
+        assert house.do(Change(free_forgotten, house.live)) == 0
+    assert "jobs waited for none" not in caplog.text
+
+
 def test_nothing_is_left_when_all_is_purged(house):
     house.submit(count=2)
     child, pilot = house.after((1, 2), by_index=True, count=2), house.pilot()

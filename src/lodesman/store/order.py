@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from lodesman.store import Reader
+from lodesman.store.dialect import greatest
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.cohorts import CohortRow
 from lodesman.store.write.jobs import JobRow
@@ -12,10 +13,13 @@ from lodesman.store.write.jobs import JobRow
 _COLUMNS: Final = "job_id, first, ok, last_job, last, by_index, cancel, submission_id, parent_id, base"
 _OF_JOB: Final = f"""SELECT {_COLUMNS} FROM dependency
 WHERE submission_id = ? AND job_id <= ? AND last_job >= ? ORDER BY job_id, first"""
-_WITHOUT_PARENTS: Final = """SELECT j.id, j.id + 1 FROM job j WHERE j.tq_id = ? AND j.queued IS NOT NULL
+# Members that were moved are elsewhere.
+_SOMETHING_LEFT: Final = f"""c.stop - c.cursor > coalesce((SELECT sum(h.stop - {greatest("h.start", "c.cursor")}) FROM hole h
+  WHERE h.cohort_id = c.id AND h.stop > c.cursor AND h.state = 'Moved'), 0)"""
+_WITHOUT_PARENTS: Final = f"""SELECT j.id, j.id + 1 FROM job j WHERE j.tq_id = ? AND j.queued IS NOT NULL
 AND j.state = 'Waiting' AND NOT EXISTS (SELECT 1 FROM dependency d
   WHERE d.submission_id = j.submission_id AND j.id BETWEEN d.job_id AND d.last_job)
-UNION ALL SELECT c.base + c.cursor, c.base + c.stop FROM cohort c WHERE c.tq_id = ? AND c.cursor < c.stop
+UNION ALL SELECT c.base + c.cursor, c.base + c.stop FROM cohort c WHERE c.tq_id = ? AND {_SOMETHING_LEFT}
 AND NOT EXISTS (SELECT 1 FROM dependency d
   WHERE d.submission_id = c.submission_id AND d.job_id < c.base + c.stop AND d.last_job >= c.base + c.start)
 LIMIT ?"""
