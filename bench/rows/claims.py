@@ -42,8 +42,8 @@ def allow_all(claim):
     return (), claim.count, 1 << 40
 
 
-def hold_some(pilots, tx, pilot_id, attempt, key, place):
-    hold(pilots, tx, pilot_id, attempt, key, place)
+def hold_some(pilots, tx, pilot_id, attempt, key, place, **how):
+    hold(pilots, tx, pilot_id, attempt, key, place, **how)
     held = pilots.held[pilot_id]
     if len(held) > 2 * HELD:
         for old in list(held)[:HELD]:

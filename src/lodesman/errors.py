@@ -85,6 +85,10 @@ class Unavailable(LodesmanError, code="unavailable"):
     """The server or a batch system cannot answer now; trying again later makes sense."""
 
 
+class ServerFault(Unavailable, code="server-fault"):
+    """The server failed by a fault of its own, which its log names; nothing was stored."""
+
+
 class TooOften(Unavailable, code="too-often"):
     """Too many requests of this address were refused lately."""
 

@@ -16,6 +16,7 @@ from lodesman.commands.pilots import hash_token
 from lodesman.errors import NotFound
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.statement import ANY
 
 FAR = "a secret of the other VO"
 
@@ -49,7 +50,7 @@ class Regroup:
     """What a configuration of another day let happen."""
 
     def apply(self, tx):
-        tx.write("UPDATE submission SET grp = 'open' WHERE id = 3")
+        tx.write("UPDATE submission SET grp = 'open' WHERE id = 3", rows=ANY)
 
 
 @pytest.fixture

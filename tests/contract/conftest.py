@@ -1,6 +1,7 @@
 """A house without HTTP: a real database, the journal, and a pilot or two."""
 
 import random
+import threading
 from dataclasses import replace
 from functools import partial
 
@@ -94,6 +95,22 @@ class House:
 
     def do(self, command):
         return self.journal.call(command)
+
+    def together(self, *commands):
+        """What commands of one batch were answered, refusals too."""
+        gate, results, done = threading.Event(), {}, threading.Event()
+
+        def keep(number, result):
+            results[number] = result
+            if len(results) == len(commands):
+                done.set()
+
+        self.journal.post(Change(lambda _: gate.wait(60)), lambda _: None)
+        for number, command in enumerate(commands):
+            self.journal.post(command, partial(keep, number))
+        gate.set()
+        assert done.wait(60)
+        return [results[number] for number in range(len(commands))]
 
     def key(self, **changes):
         return TaskQueueKey(**{"owner": "ann", "group": "g", "vo": "vo", "norm_cpu_seconds": 100, **changes})

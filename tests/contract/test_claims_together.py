@@ -46,7 +46,7 @@ def test_first_claims_of_many_task_queues_do_not_write_in_small_portions(house):
     claims = Together([house.claim_command(pilot) for pilot in pilots])
     claimed, seen = statements(house, lambda: house.do(claims))
     assert len({one.job_id for one in claimed}) == 40
-    members = [sql for sql in seen if sql.startswith(_CLAIM_MEMBER)]
+    members = [sql for sql in seen if sql.startswith(_CLAIM_MEMBER.sql)]
     assert 0 < len(members) <= 6  # 20 of them: widths of 16 and 4, or of 1
 
 

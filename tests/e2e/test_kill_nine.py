@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from http.client import HTTPException
 
 import pytest
 
@@ -93,6 +94,38 @@ class Workload:
             assert first[self.last] > last[self.second + n]
 
 
+class SingleJobs(Workload):
+    """Jobs that come one by one while pilots wait for them, and while what the test wishes is killed."""
+
+    def __init__(self, server) -> None:
+        self.server = server
+        self.ran_file = server.home / "ran"
+        self.ran_file.touch()
+        self.begun = time.monotonic()
+        server.user("ann", "physics")
+        self.first = self._submit("ann", 1)
+        self.known = [self.first]
+        self._ends = threading.Event()
+        self._client = threading.Thread(target=self._come)
+        self._client.start()
+
+    def _come(self):
+        while not self._ends.wait(0.03):
+            # Without an answer nothing is known of it: the next one is another job.
+            with contextlib.suppress(OSError, HTTPException, AssertionError):
+                self.known.append(self._submit("ann", 1))
+
+    def check(self) -> None:
+        self._ends.set()
+        self._client.join()
+        assert len(self.known) > JOBS
+        self.last = max(job["id"] for job in self.server.get("/v1/jobs?all=true&limit=10000")["jobs"])
+        super().check()
+
+    def _check_order(self):
+        """None waits for another one."""
+
+
 def pause(rng, low, high):
     threading.Event().wait(rng.uniform(low, high))
 
@@ -125,6 +158,23 @@ def test_the_server_is_killed_again_and_again(make_server, seed):
         server.process.wait()
         pause(rng, 0.0, 0.5)
         server.start()
+    work.check()
+    end(server)
+
+
+@pytest.mark.parametrize("seed", [10])
+def test_the_server_is_killed_while_jobs_come_one_by_one(make_server, seed):
+    rng = random.Random(seed)
+    server = make_server(**SETTINGS).start()
+    work = SingleJobs(server)
+    for n in range(4):
+        pause(rng, 0.5, 2.0)
+        if n % 2:
+            kill_one(rng, server.pids(rng.choice(["pilot.pyz", "keeper"])))
+        server.process.kill()
+        server.process.wait()
+        server.start()
+    pause(rng, 0.5, 1.5)
     work.check()
     end(server)
 

@@ -187,7 +187,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(full, empty, after, monkey
 
         def counted(self, sql, rows):
             written.append(len(rows))
-            change_each(self, sql, rows)
+            return change_each(self, sql, rows)
 
         monkeypatch.setattr(type(writes), "change_each", counted)
         seen = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import class_of
 
+from lodesman.errors import ServerFault
 from lodesman.jobclass import read_class, write_class
 from lodesman.store.job_classes import (
     ClassChange,
@@ -49,8 +51,9 @@ def test_a_change_takes_the_place_of_what_was_there(store):
     assert read(store.db) == {"Größe": changed}
     assert class_changes(store.db) == {"Größe": ClassChange(store.now, "bob")}
     store.do(drop_class, "Größe")
-    store.do(drop_class, "never there")
     assert (job_classes(store.db), class_changes(store.db)) == ([], {})
+    with pytest.raises(ServerFault):
+        store.do(drop_class, "never there")
 
 
 def test_the_classes_of_a_user_are_those_the_user_changed_last(store):

@@ -14,7 +14,10 @@ import pytest
 
 from lodesman.errors import Conflict, Unavailable
 from lodesman.store.journal import PARKED, Journal
+from lodesman.store.statement import ANY, Statement
 from lodesman.store.transaction import Transaction
+
+INSERT = Statement(sql="INSERT INTO note VALUES (?)", key=(0,))
 
 
 class Note:
@@ -35,7 +38,7 @@ class Note:
         if self.undo is not None:
             self.undo.append(self.text)
             tx.undo.append(lambda: self.undo.remove(self.text))
-        tx.later("INSERT INTO note VALUES (?)", (self.text,))
+        tx.later(INSERT, (self.text,))
         if self.fault is not None:
             raise self.fault
         return self.text
@@ -258,22 +261,23 @@ def test_the_inverses_run_newest_first(writer):
 
 def test_reading_sees_what_was_collected(writer):
     tx = Transaction(writer, 1.0)
-    tx.later("INSERT INTO note VALUES (?)", ("x",))
-    tx.later_many("INSERT INTO note VALUES (?)", [("y",), ("z",)])
+    tx.later(INSERT, ("x",))
+    tx.later_many(INSERT, [("y",), ("z",)])
     assert sorted(tx.read("SELECT text FROM note")) == [("x",), ("y",), ("z",)]
 
 
 def test_only_the_last_value_of_a_counter_is_written(writer):
     tx = Transaction(writer, 1.0)
+    newest = Statement(sql="INSERT INTO note VALUES (?)", newest=True)
     for n in range(10):
-        tx.last("INSERT INTO note VALUES (?)", 1, (f"n{n}",))
+        tx.later(newest, (f"n{n}",))
     assert tx.read("SELECT text FROM note") == [("n9",)]
 
 
 def test_write_returns_the_number_of_changed_rows(writer):
     tx = Transaction(writer, 1.0)
-    tx.later_many("INSERT INTO note VALUES (?)", [("y",), ("z",)])
-    assert tx.write("DELETE FROM note") == 2
+    tx.later_many(INSERT, [("y",), ("z",)])
+    assert tx.write("DELETE FROM note", rows=ANY) == 2
 
 
 def test_a_parked_command_is_answered_later(journal):
@@ -339,9 +343,11 @@ def test_one_server_owns_a_database(database):
 KILLED = """
 import pickle, sys
 from lodesman.store.journal import Journal
+from lodesman.store.statement import Statement
+INSERT = Statement(sql="INSERT INTO note VALUES (?)", key=(0,))
 class Note:
     def __init__(self, n): self.n = n
-    def apply(self, tx): tx.later("INSERT INTO note VALUES (?)", (str(self.n),)); return self.n
+    def apply(self, tx): tx.later(INSERT, (str(self.n),)); return self.n
 db = pickle.loads(bytes.fromhex(sys.argv[1])).writer()
 db.execute("CREATE TABLE note (text TEXT NOT NULL UNIQUE)")
 journal = Journal(db)

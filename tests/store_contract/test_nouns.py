@@ -19,6 +19,7 @@ from lodesman.store import accounts, director, sandboxes
 from lodesman.store.read import job_lists, submit_pools, task_queues, upkeep, usage, why
 from lodesman.store.read import jobs as read_jobs
 from lodesman.store.read import pilots as read_pilots
+from lodesman.store.statement import ANY
 from lodesman.store.write import attempts, cohorts, jobs, pilots
 from lodesman.store.write import submit_pools as write_pools
 from lodesman.store.write import task_queues as write_queues
@@ -292,9 +293,9 @@ def test_what_task_queues_used(store):
     claim(store, other)
 
     def times(tx):
-        tx.write("UPDATE attempt SET started_at = 900, ended_at = 1100 WHERE id = 1")
-        tx.write("UPDATE attempt SET started_at = 1200 WHERE id = 2")
-        tx.write("UPDATE attempt SET started_at = 1550 WHERE id = 4")
+        tx.write("UPDATE attempt SET started_at = 900, ended_at = 1100 WHERE id = 1", rows=ANY)
+        tx.write("UPDATE attempt SET started_at = 1200 WHERE id = 2", rows=ANY)
+        tx.write("UPDATE attempt SET started_at = 1550 WHERE id = 4", rows=ANY)
 
     store.do(times)
     begins, now = [500.0, 1_400.0], 1_600.0
@@ -309,5 +310,7 @@ def test_what_task_queues_used(store):
     assert usage.used_by_older(store.db, "core-seconds", begins, now, last=3) == [(one, 400, 200)]
     assert usage.used_by_older(store.db, "core-seconds", begins, now, last=1) == []
     # What a pilot gave back before it started is no start.
-    store.do(lambda tx: tx.write("UPDATE attempt SET ended_at = 1500, cause = 'returned' WHERE id = 3"))
+    store.do(
+        lambda tx: tx.write("UPDATE attempt SET ended_at = 1500, cause = 'returned' WHERE id = 3", rows=ANY)
+    )
     assert used("starts") == [(one, 2, 0), (other, 1, 1)]

@@ -11,6 +11,7 @@ import pytest
 from lodesman.errors import Unavailable
 from lodesman.store.database import ConnectionLost
 from lodesman.store.journal import Change, Journal
+from lodesman.store.statement import Statement
 
 pytestmark = pytest.mark.postgresql
 
@@ -35,8 +36,11 @@ def journal(database):
     db.close()
 
 
+INSERT = Statement(sql="INSERT INTO note (text) VALUES (?)", key=(0,))
+
+
 def note(tx, text, then=lambda: None):
-    tx.later("INSERT INTO note (text) VALUES (?)", (text,))
+    tx.later(INSERT, (text,))
     tx.flush()
     then()
     return text

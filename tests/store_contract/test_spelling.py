@@ -73,11 +73,20 @@ def test_an_update_by_key_takes_a_set_of_different_keys():
     assert form.is_keyed
 
 
+def test_an_update_by_several_values_takes_a_set_of_different_last_ones():
+    form = set_statement("UPDATE a SET b = ? WHERE c = ? AND id = ? AND d IS NULL")
+    assert form.text == (
+        "UPDATE a SET b = rows.c1 "
+        "FROM unnest($1::{}[], $2::{}[], $3::{}[]) AS rows (c1, c2, c3) WHERE c = rows.c2 AND id = rows.c3 AND d IS NULL"
+    )
+    assert form.is_keyed
+
+
 @pytest.mark.parametrize(
     "sql",
     [
         "DELETE FROM a WHERE b = ?",
-        "UPDATE a SET b = ? WHERE c = ? AND d = ?",
+        "UPDATE a SET b = ? WHERE c > ? AND d = ?",
         "UPDATE a SET b = b + 1 WHERE one = 1",
         "INSERT INTO a (b) VALUES (?) ON CONFLICT DO NOTHING",
     ],

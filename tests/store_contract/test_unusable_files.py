@@ -19,6 +19,7 @@ from lodesman.store.database import DatabaseGone
 from lodesman.store.files import DatabaseFiles
 from lodesman.store.journal import Change, Journal
 from lodesman.store.sqlite import refusal_of
+from lodesman.store.statement import Statement
 
 pytestmark = pytest.mark.sqlite
 
@@ -196,7 +197,7 @@ def test_a_full_disk_refuses_and_recovers(path):
         list(db.execute(f"PRAGMA max_page_count={pages}"))
 
         def big(tx):
-            tx.later("INSERT INTO note VALUES (?)", ("x" * 5_000_000,))
+            tx.later(Statement(sql="INSERT INTO note VALUES (?)"), ("x" * 5_000_000,))
 
         with pytest.raises(Unavailable, match="disk"):
             journal.call(Change(big))

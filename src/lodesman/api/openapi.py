@@ -33,6 +33,7 @@ REFUSALS = {
     413: ("TooLarge", "Something is over its limit, or would take too long."),
     422: ("Impossible", "No configured queue could ever run these jobs."),
     429: ("TooOften", "Too many requests without a good token came from this address."),
+    500: ("ServerFault", "The server failed by a fault of its own, which its log names; nothing was stored."),
     502: (
         "BatchSystemFault",
         "The batch system of a pilot does not answer, or not so that it can be understood.",
@@ -197,8 +198,8 @@ def _is_file(call: _AnyCall) -> bool:
 def refusals(call: _AnyCall) -> list[int]:
     """The statuses with which a call may be refused."""
     # 400: its path or its query string may be wrong.
-    # 429: a stranger asks too often.
-    found = {400, 429, 503, *call.refused}
+    # 429: a stranger asks too often. 500: the server fails by a fault of its own.
+    found = {400, 429, 500, 503, *call.refused}
     if call.who != "none":
         found |= {401, 403}
     if call.has_body or call.upload:

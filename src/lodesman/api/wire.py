@@ -36,6 +36,7 @@ STATUS = {
     "invalid-config": 400,
     "impossible": 422,
     "unavailable": 503,
+    "server-fault": 500,
     "too-often": 429,
     "backend": 502,
 }

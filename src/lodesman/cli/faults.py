@@ -15,6 +15,7 @@ BY_CODE = {
     "forbidden": 4,
     "unavailable": 5,
     "too-often": 5,
+    "server-fault": 5,
     "aborted": 5,
     "conflict": CONFLICT,
 }

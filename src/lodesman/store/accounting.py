@@ -12,6 +12,7 @@ from lodesman.errors import Conflict
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys, member
 from lodesman.store.read.upkeep import CHAIN, last_of_portion
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 RETURNED: Final = "returned"
@@ -43,13 +44,18 @@ _NOT_IN = f"""{CHAIN.format("attempt")} SELECT id FROM chain
 WHERE id > (SELECT done FROM usage_fold) OR id IN (SELECT attempt_id FROM usage_open)"""
 _LAST_END = f"{CHAIN.format('attempt')} SELECT max(ended_at) FROM attempt WHERE id IN (SELECT id FROM chain)"
 _KEY: Final = "day = ? AND owner = ? AND grp = ? AND vo = ? AND site = ? AND cause = ?"
-_ADD = """INSERT INTO usage_day
-(day, owner, grp, vo, site, cause, attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (day, owner, grp, vo, site, cause) DO UPDATE SET
-attempts = usage_day.attempts + excluded.attempts, jobs = usage_day.jobs + excluded.jobs,
-wall_ms = usage_day.wall_ms + excluded.wall_ms, core_ms = usage_day.core_ms + excluded.core_ms,
-cpu_ms = usage_day.cpu_ms + excluded.cpu_ms,
-measured_core_ms = usage_day.measured_core_ms + excluded.measured_core_ms"""
+_ADD = Statement(
+    sql="""INSERT INTO usage_day
+    (day, owner, grp, vo, site, cause, attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms)
+    VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (day, owner, grp, vo, site, cause) DO UPDATE SET
+    attempts = usage_day.attempts + excluded.attempts, jobs = usage_day.jobs + excluded.jobs,
+    wall_ms = usage_day.wall_ms + excluded.wall_ms, core_ms = usage_day.core_ms + excluded.core_ms,
+    cpu_ms = usage_day.cpu_ms + excluded.cpu_ms,
+    measured_core_ms = usage_day.measured_core_ms + excluded.measured_core_ms""",
+    key=(0, 1, 2, 3, 4, 5),
+)
+_INSERT_OPEN = Statement(sql="INSERT INTO usage_open (attempt_id) VALUES (?)", key=(0,))
+_DONE = "UPDATE usage_fold SET changes = changes + 1, done = ? WHERE one = 1"
 _SUMS: Final = "attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms"
 _ALL = f"SELECT day, owner, grp, vo, site, cause, {_SUMS} FROM usage_day"
 # What a reader distinguishes, as (owner, group, VO, site).
@@ -179,10 +185,10 @@ def add_usage(tx: Transaction, found: UsageAdded) -> None:
     if (now.done, now.changes) != (found.done, found.changes):
         raise Conflict("The usage of these attempts was added up, or changed, in between.")
     _put(tx, dict(found.sums))
-    tx.later_many("INSERT INTO usage_open (attempt_id) VALUES (?)", [(one,) for one in found.opened])
+    tx.later_many(_INSERT_OPEN, [(one,) for one in found.opened])
     if found.closed:
-        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(found.closed),))
-    tx.later("UPDATE usage_fold SET changes = changes + 1, done = ? WHERE one = 1", (found.last,))
+        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(found.closed),), rows=ANY)
+    tx.write(_DONE, (found.last,), rows=ONE)
 
 
 def take_out(tx: Transaction, attempt_id: int) -> None:
@@ -190,10 +196,10 @@ def take_out(tx: Transaction, attempt_id: int) -> None:
     if tx.read(_IS_IN, (attempt_id, attempt_id))[0][0]:
         sums = _added(_by_id(tx, [attempt_id]))
         _put(tx, {key: UsageSums(*(-one for one in amounts)) for key, amounts in sums.items()})
-        tx.later("INSERT INTO usage_open (attempt_id) VALUES (?)", (attempt_id,))
+        tx.later(_INSERT_OPEN, (attempt_id,))
         for key in sums:
-            tx.write(f"DELETE FROM usage_day WHERE {_KEY} AND attempts = 0", key)
-    tx.write("UPDATE usage_fold SET changes = changes + 1")
+            tx.write(f"DELETE FROM usage_day WHERE {_KEY} AND attempts = 0", key, rows=AT_MOST_ONE)
+    tx.write("UPDATE usage_fold SET changes = changes + 1", rows=ONE)
 
 
 def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
@@ -201,11 +207,11 @@ def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
     given = (keys(heads),)
     if missing := [row[0] for row in tx.read(_NOT_IN, given)]:
         _put(tx, _added(_by_id(tx, missing)))
-        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(missing),))
-        tx.write("UPDATE usage_fold SET changes = changes + 1")
+        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(missing),), rows=ANY)
+        tx.write("UPDATE usage_fold SET changes = changes + 1", rows=ONE)
     (last,) = tx.read(_LAST_END, given)[0]
     if last is not None:
-        tx.write(f"UPDATE usage_fold SET purged = {greatest('purged', '?')}", (last,))
+        tx.write(f"UPDATE usage_fold SET purged = {greatest('purged', '?')}", (last,), rows=ONE)
 
 
 def _by_id(tx: Transaction, ids: Sequence[int]) -> list[_Ended]:

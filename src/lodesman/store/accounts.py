@@ -9,6 +9,7 @@ import msgspec
 
 from lodesman.answers.accounts import EVERYBODY, Principal, Reach, TokenRow, UserRow
 from lodesman.store import Reader
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement, exactly
 from lodesman.store.transaction import Transaction
 
 _TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin, a.vo_admin,
@@ -100,8 +101,12 @@ def _principal(*row: Any) -> Principal:
 _PUT_USER = """INSERT INTO account (name, vo, groups, admin, vo_admin, created_at) VALUES (?,?,?,?,?,?)
 ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin,
 vo_admin = excluded.vo_admin"""
-_INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
-VALUES (?,?,?,?,?,?,?,?)"""
+_INSERT_TOKEN = Statement(
+    sql="""INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
+    VALUES (?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+_DELETE_TOKEN = Statement(sql="DELETE FROM token WHERE hash = ?", key=(0,))
 _INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
 _BETWEEN = f"""SELECT t.hash FROM token t WHERE t.hash BETWEEN ? AND ? AND t.kind IN ('user', 'site')
 AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}"""
@@ -131,12 +136,14 @@ def put_user(
     tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool, vo_admin: bool = False
 ) -> None:
     """Store a user, or what has changed of one."""
-    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, vo_admin, tx.now))
+    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, vo_admin, tx.now), rows=ONE)
 
 
 def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
     """The groups of a user, the usual one first."""
-    tx.write("UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name))
+    tx.write(
+        "UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name), rows=ONE
+    )
 
 
 def insert_token(
@@ -150,14 +157,18 @@ def insert_token(
 
 def set_service_token(tx: Transaction, digest: bytes) -> None:
     """The background process has this token, and no other one."""
-    tx.write("DELETE FROM token WHERE kind = 'service'")
-    tx.write(_INSERT_SERVICE, (digest, "background process", tx.now))
+    tx.write("DELETE FROM token WHERE kind = 'service'", rows=ANY)
+    tx.write(_INSERT_SERVICE, (digest, "background process", tx.now), rows=ONE)
 
 
 def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
     """Disable or enable a user; false if there is none."""
     return bool(
-        tx.write("UPDATE account SET disabled_at = ? WHERE name = ?", (tx.now if disabled else None, name))
+        tx.write(
+            "UPDATE account SET disabled_at = ? WHERE name = ?",
+            (tx.now if disabled else None, name),
+            rows=AT_MOST_ONE,
+        )
     )
 
 
@@ -187,7 +198,11 @@ def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -
     line = (digest, with_others)
     hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
     kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
-    tx.write(f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)", line)
+    tx.write(
+        f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)",
+        line,
+        rows=exactly(len(hashes)),
+    )
     return RevokedTokens(hashes, kept)
 
 
@@ -197,5 +212,5 @@ def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[b
     """
     hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
     for digest in hashes:
-        tx.later("DELETE FROM token WHERE hash = ?", (digest,))
+        tx.later(_DELETE_TOKEN, (digest,))
     return hashes

@@ -12,11 +12,14 @@ from msgspec import Struct
 from lodesman.answers.accounts import AuditAction, AuditEntry, AuditNote
 from lodesman.store import Reader
 from lodesman.store.journal import Command
+from lodesman.store.statement import ANY, Statement
 from lodesman.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-_INSERT = "INSERT INTO audit (at, action, subject, by, origin, count, detail) VALUES (?,?,?,?,?,?,?)"
+_INSERT = Statement(
+    sql="INSERT INTO audit (at, action, subject, by, origin, count, detail) VALUES (?,?,?,?,?,?,?)",
+)
 _LIST = """SELECT id, at, action, subject, by, origin, count, detail FROM audit
 WHERE id < ? AND at >= ? AND ? IN ('', action) AND ? IN ('', by) ORDER BY id DESC LIMIT ?"""
 _OLD = "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? LIMIT 10000)"
@@ -59,4 +62,4 @@ def entries(
 
 def delete_old(tx: Transaction, before: float) -> None:
     """Delete entries from before that time, not too many at once."""
-    tx.write(_OLD, (before,))
+    tx.write(_OLD, (before,), rows=ANY)

@@ -12,10 +12,17 @@ from functools import partial
 
 from lodesman.store import Reader, Writer
 from lodesman.store.dialect import greatest
+from lodesman.store.statement import AT_MOST_ONE, Statement
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.task_queues import set_waiting
 
-_SET_CURSOR = f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?"
+# A cohort that was purged is not there.
+_SET_CURSOR = Statement(
+    sql=f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_SET_CLAIMS_AT = Statement(sql="UPDATE leadership SET claims_at = ? WHERE one = 1")
 _LAST_ATTEMPT = "(SELECT coalesce(max(id), 0) FROM attempt)"
 _REPLAY = (
     """UPDATE task_queue_count
@@ -97,7 +104,7 @@ class ClaimLog:
         self._queues, self._written = set(), self.last_attempt
         for tq_id, n in waiting.items():
             set_waiting(tx, tq_id, n, as_of=self.last_attempt)
-        tx.later("UPDATE leadership SET claims_at = ? WHERE one = 1", (self.last_attempt,))
+        tx.later(_SET_CLAIMS_AT, (self.last_attempt,))
 
     def queues(self) -> frozenset[int]:
         """The task queues that were claimed from."""

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from lodesman.errors import Unavailable
+from lodesman.store.statement import Group, Row
 
 _T = TypeVar("_T")
 
@@ -109,14 +110,15 @@ class Writer(Reader):
         """Run one statement; returns the number of rows changed."""
         raise NotImplementedError
 
-    def change_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run one statement for each row, in their order, in as few steps as the database allows."""
+    def change_each(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run one statement for each row, in their order, in as few steps as the database allows; returns the number of rows
+        changed, those that triggers changed included.
+        """
         raise NotImplementedError
 
-    def change_all(self, changes: Mapping[str, Sequence[Sequence[Any]]]) -> None:
-        """Run statements one after the other, each for its rows."""
-        for sql, rows in changes.items():
-            self.change_each(sql, rows)
+    def change_all(self, groups: Iterable[Group]) -> None:
+        """Run statements one after the other, each for its rows. Raises WrongRows."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Often called. Raises DatabaseGone if what is written would be lost."""

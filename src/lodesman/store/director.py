@@ -15,6 +15,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.errors import NotFound
 from lodesman.store import Reader
 from lodesman.store.read.task_queues import queues_of_vo
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
@@ -100,8 +101,16 @@ ON CONFLICT (site, ce, queue) DO UPDATE SET reason = excluded.reason, closed_by 
 since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots"""
 _PUT_ORDER = """INSERT INTO breaker_order (site, ce, queue, state, reason, ordered_by, at)
 VALUES (?,?,?,?,?,?,?)"""
-_PUT_BREAKER = """INSERT INTO breaker (site, ce, queue, record) VALUES (?,?,?,?)
-ON CONFLICT (site, ce, queue) DO UPDATE SET record = excluded.record"""
+_PUT_BREAKER = Statement(
+    sql="""INSERT INTO breaker (site, ce, queue, record) VALUES (?,?,?,?)
+    ON CONFLICT (site, ce, queue) DO UPDATE SET record = excluded.record""",
+    key=(0, 1, 2),
+)
+_DROP_BREAKER = Statement(
+    sql="DELETE FROM breaker WHERE site = ? AND ce = ? AND queue = ?",
+    key=(0, 1, 2),
+    rows=AT_MOST_ONE,
+)
 _CHANGED = "UPDATE site_mask_state SET version = version + 1"
 # Of a site, or of the CE or queue of it that is named.
 _PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
@@ -114,12 +123,12 @@ AND drain_reason <> '' AND bound_job IS NULL AND site = ? AND ? IN ('', ce) AND 
 
 def insert_iteration(tx: Transaction, plan: str) -> int:
     """Store one iteration (JSON) and return its number; the oldest go when they are too many or too large together."""
-    number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan))[0][0]
+    number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan), changes=True)[0][0]
     size = 0
     for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
         size += plan_bytes
         if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= _KEEP_ANYWAY):
-            tx.write("DELETE FROM director_iteration WHERE id <= ?", (one,))
+            tx.write("DELETE FROM director_iteration WHERE id <= ?", (one,), rows=ANY)
             break
     return number
 
@@ -127,31 +136,31 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
 def put_breakers(tx: Transaction, changed: Sequence[StoredBreaker]) -> None:
     """Store the breakers of CE queues."""
     gone = [one[:3] for one in changed if not one.record]
-    tx.later_many("DELETE FROM breaker WHERE site = ? AND ce = ? AND queue = ?", gone)
+    tx.later_many(_DROP_BREAKER, gone)
     tx.later_many(_PUT_BREAKER, [tuple(one) for one in changed if one.record])
 
 
 def put_breaker_order(tx: Transaction, order: BreakerOrder) -> None:
     """Store an order, instead of the one that was there."""
     delete_breaker_order(tx, QueueId(order.site, order.ce, order.queue))
-    tx.write(_PUT_ORDER, msgspec.structs.astuple(order))
+    tx.write(_PUT_ORDER, msgspec.structs.astuple(order), rows=ONE)
 
 
 def delete_breaker_order(tx: Transaction, place: NodePath) -> None:
     """Let the breaker of a queue move by itself."""
-    tx.write("DELETE FROM breaker_order WHERE site = ? AND ce = ? AND queue = ?", place)
+    tx.write("DELETE FROM breaker_order WHERE site = ? AND ce = ? AND queue = ?", place, rows=AT_MOST_ONE)
 
 
 def put_closing(tx: Transaction, closing: Closing) -> None:
     """Store a closing, instead of the one that was there."""
-    tx.write(_CLOSE, msgspec.structs.astuple(closing))
-    tx.write(_CHANGED)
+    tx.write(_CLOSE, msgspec.structs.astuple(closing), rows=ONE)
+    tx.write(_CHANGED, rows=ONE)
 
 
 def delete_closing(tx: Transaction, node: NodePath) -> None:
     """Open a node again."""
-    tx.write("DELETE FROM site_mask WHERE site = ? AND ce = ? AND queue = ?", node)
-    tx.write(_CHANGED)
+    tx.write("DELETE FROM site_mask WHERE site = ? AND ce = ? AND queue = ?", node, rows=AT_MOST_ONE)
+    tx.write(_CHANGED, rows=ONE)
 
 
 def leaving_there(tx: Transaction, node: NodePath) -> list[tuple[int, QueueId, str]]:

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from lodesman.store.claim_log import ClaimLog
+from lodesman.store.statement import Statement
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.attempts import CLAIM_STATEMENTS
 from lodesman.store.write.jobs import WaitingJob
@@ -147,7 +148,9 @@ def _runs_of(tq_id: int, front: _Front) -> tuple[int, ...]:
     return tq_id, *front.last_run, _RUN_CHUNK
 
 
-def _read_first(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[str]) -> None:
+def _read_first(
+    tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[Statement]
+) -> None:
     found = tx.read(_FIRST, (*_rows_of(tq_id), *_runs_of(tq_id, front)), past=past)
     rows = [row[:-1] for row in found if row[-1] is None]
     _add_rows(tx, tq_id, front, rows)
@@ -162,7 +165,7 @@ def _add_rows(tx: Transaction, tq_id: int, front: _Front, found: list[Any]) -> N
 
 
 def _add_runs(
-    tx: Transaction, front: _Front, found: list[Any], claims: ClaimLog, past: frozenset[str]
+    tx: Transaction, front: _Front, found: list[Any], claims: ClaimLog, past: frozenset[Statement]
 ) -> None:
     for *row, has_holes in found:
         run = _OpenRun(row)

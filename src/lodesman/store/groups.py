@@ -6,9 +6,12 @@ from collections.abc import Collection
 
 from lodesman.answers.groups import GroupChange, GroupChangeKind
 from lodesman.store import Reader
+from lodesman.store.statement import Statement
 from lodesman.store.transaction import Transaction
 
-_NOTE = "INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (?,?,?,?,?,?,?)"
+_NOTE = Statement(
+    sql="INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (?,?,?,?,?,?,?)",
+)
 _CHANGES = """SELECT at, change, share, account, by, reason FROM group_change
 WHERE grp = ? ORDER BY id DESC LIMIT ?"""
 # The last word on the share of each group.

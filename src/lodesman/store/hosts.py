@@ -11,6 +11,7 @@ from lodesman.answers.hosts import HostName, HostRecord, HostState
 from lodesman.director.hosts import WINDOW_S, Failure, Tried, failed
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, keys
+from lodesman.store.statement import ANY, AT_MOST_ONE, Statement
 from lodesman.store.transaction import Transaction
 
 # More failures than these, or more attempts, say nothing new.
@@ -29,9 +30,15 @@ WHERE ended_at IS NULL AND node_host != '' AND ? IN ('', vo) GROUP BY site, node
 _ON_SHUT = """SELECT p.id FROM host h JOIN pilot p ON p.site = h.site AND p.node_host = h.name
 WHERE h.shut = 1 AND p.ended_at IS NULL"""
 _RECORDS = "SELECT site, name, record FROM host"
-_PUT = """INSERT INTO host (site, name, shut, record) VALUES (?,?,?,?)
-ON CONFLICT (site, name) DO UPDATE SET shut = excluded.shut, record = excluded.record"""
-_INSERT_FAILURE = "INSERT INTO quick_failure (at, site, host, tq_id, job_id, seconds) VALUES (?,?,?,?,?,?)"
+_PUT = Statement(
+    sql="""INSERT INTO host (site, name, shut, record) VALUES (?,?,?,?)
+    ON CONFLICT (site, name) DO UPDATE SET shut = excluded.shut, record = excluded.record""",
+    key=(0, 1),
+)
+_DROP = Statement(sql="DELETE FROM host WHERE site = ? AND name = ?", key=(0, 1), rows=AT_MOST_ONE)
+_INSERT_FAILURE = Statement(
+    sql="INSERT INTO quick_failure (at, site, host, tq_id, job_id, seconds) VALUES (?,?,?,?,?,?)",
+)
 
 _RECORD: Final = msgspec.json.Decoder(HostRecord)
 
@@ -87,13 +94,13 @@ def note_failure(tx: Transaction, failure: Failure) -> None:
 
 def forget_failures(tx: Transaction, number: int) -> None:
     """Forget those with numbers up to this one."""
-    tx.write("DELETE FROM quick_failure WHERE id <= ?", (number,))
+    tx.write("DELETE FROM quick_failure WHERE id <= ?", (number,), rows=ANY)
 
 
 def put_records(tx: Transaction, changed: Iterable[HostState]) -> None:
     """Store what is known of hosts from now on."""
     for host, record in changed:
         if record is None:
-            tx.later("DELETE FROM host WHERE site = ? AND name = ?", host)
+            tx.later(_DROP, host)
         else:
             tx.later(_PUT, (*host, int(record.shut), msgspec.json.encode(record).decode()))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lodesman.store import Reader, Writer
 from lodesman.store.dialect import greatest
+from lodesman.store.statement import AT_MOST_ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _TABLES = ("submission", "task_queue", "cohort", "template", "attempt", "event", "pilot")
@@ -16,6 +17,8 @@ _GREATEST = "coalesce((SELECT max(id) FROM {0}), 0)"
 _GREATEST_EVENT = greatest(_GREATEST.format("event"), _GREATEST.format("task_queue_event"))
 _MARK = """INSERT INTO id_mark (name, given) VALUES (?, {0})
 ON CONFLICT (name) DO UPDATE SET given = excluded.given WHERE excluded.given > id_mark.given"""
+
+_SET_NEXT_JOB = Statement(sql="UPDATE leadership SET next_job = ? WHERE one = 1", newest=True)
 
 
 def _greatest(table: str) -> str:
@@ -52,11 +55,11 @@ class Ids:
         """A contiguous block of `count` job ids; returns the first."""
         base = self.next_job
         self.next_job = base + count
-        tx.last("UPDATE leadership SET next_job = ? WHERE one = 1", 1, (self.next_job,))
+        tx.later(_SET_NEXT_JOB, (self.next_job,))
         return base
 
 
 def mark_ids(tx: Transaction, *tables: str) -> None:
     """Before rows are deleted: write down what was given out, for the next start."""
     for table in tables:
-        tx.write(_MARK.format(_greatest(table)), (table,))
+        tx.write(_MARK.format(_greatest(table)), (table,), rows=AT_MOST_ONE)

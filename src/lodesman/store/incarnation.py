@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from lodesman.store.database import Database, Reader, Writer
 from lodesman.store.ids import given_ids, raise_marks
+from lodesman.store.statement import ONE
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
         if newest is not None:
             commits, own_next = max(commits, newest.commits), max(own_next, newest.next_job)
             raise_marks(db, newest.given)
-        db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job), home))
+        renewed = db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job), home))
+        ONE.check(_RENEW, renewed)
         if is_other:
             db.change(_DELETE_TOKENS)
     note(db)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lodesman.jobclass import JobClass
 from lodesman.store import Reader
+from lodesman.store.statement import ONE
 from lodesman.store.transaction import Transaction
 
 _ALL = "SELECT name, text, disabled, revision FROM job_class ORDER BY name"
@@ -55,12 +56,12 @@ def classes_changed_by(tx: Transaction, user: str) -> set[str]:
 def put_class(tx: Transaction, job_class: JobClass, text: str, by: str) -> None:
     """A new class, or what it is from now on; `text` is the canonical one."""
     row = (job_class.name, text, _names(job_class.disabled), job_class.revision)
-    tx.write(_PUT, (*row, tx.now, by))
+    tx.write(_PUT, (*row, tx.now, by), rows=ONE)
 
 
 def switch_class(tx: Transaction, name: str, disabled: Collection[str], by: str) -> None:
     """The variants that are disabled from now on."""
-    tx.write(_SWITCH, (_names(disabled), tx.now, by, name))
+    tx.write(_SWITCH, (_names(disabled), tx.now, by, name), rows=ONE)
 
 
 def _names(variants: Collection[str]) -> str:
@@ -69,4 +70,4 @@ def _names(variants: Collection[str]) -> str:
 
 def drop_class(tx: Transaction, name: str) -> None:
     """The class is no more."""
-    tx.write("DELETE FROM job_class WHERE name = ?", (name,))
+    tx.write("DELETE FROM job_class WHERE name = ?", (name,), rows=ONE)

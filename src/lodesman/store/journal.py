@@ -3,7 +3,8 @@
 Commands that wait are applied in one transaction, committed once, and answered after the commit. A
 command checks its preconditions before it writes; when one fails with an error of ours, only that
 command is refused. When the database fails, or a command has a bug, the transaction is rolled back, changes in
-memory are undone, and the batch is replayed in halves until the faulty command stands alone.
+memory are undone, and the batch is replayed in halves until the faulty command stands alone. It is a bug, too, to refuse
+after a change, and to change more rows or less than a statement must (`store.statement`).
 
 The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
 command is answered and `died` is called: the server's process ends and is started again. Once a second it checks
@@ -21,10 +22,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
 
-from lodesman.errors import LodesmanError, Unavailable
+from lodesman.errors import LodesmanError, ServerFault, Unavailable
 from lodesman.jobs.followed import MovedInCommit
 from lodesman.store.database import CommitInDoubt, DatabaseGone, Writer
 from lodesman.store.doubt import STATE, was_committed
+from lodesman.store.statement import ONE
 from lodesman.store.transaction import Answer, Transaction
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,11 @@ P = ParamSpec("P")
 MAX_BATCH = 512
 _IDLE_SECONDS = 1.0
 _FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
+_NEXT_EPOCH = "UPDATE leadership SET epoch = epoch + 1"
+
+
+class RefusedTooLate(Exception):
+    """A command changed something and was refused afterwards: what it changed must not be stored."""
 
 
 class Command(Protocol):
@@ -102,11 +109,13 @@ class Journal:
         self._held: list[tuple[Answer, Any]] = []
         self.commits = 0
         self.commands = 0
+        # How many commands were rolled back by a bug, or since what is stored is not what it must be.
+        self.faults = 0
 
     def start(self) -> None:
         """Open a new epoch and start the writer."""
         with self._writer:
-            self._writer.change("UPDATE leadership SET epoch = epoch + 1")
+            ONE.check(_NEXT_EPOCH, self._writer.change(_NEXT_EPOCH))
         self._epoch, self._batch = self._writer.only(STATE)
         self._thread.start()
 
@@ -223,8 +232,9 @@ class Journal:
             command, answer = batch[0]
             name = command.change.__name__ if isinstance(command, Change) else type(command).__name__
             refusal = self._refusal(fault)
-            if "fault" in refusal.data:
+            if isinstance(refusal, ServerFault) or "fault" in refusal.data:
                 log.exception("a command failed in the database", extra={"command": name})
+                self.faults += 1
             else:
                 log.warning("a change is refused: %s", refusal, extra={"command": name})
             out = [(answer, refusal)]
@@ -240,7 +250,7 @@ class Journal:
             self.trouble = str(refusal)
             return refusal
         words = "The server failed to make this change; nothing was stored. Its log says why."
-        return Unavailable(words, fault=type(fault).__name__)
+        return ServerFault(words, fault=type(fault).__name__)
 
     def _release(self) -> None:
         """Hand over the answers of batches that are committed.
@@ -257,9 +267,12 @@ class Journal:
         for command, answer in batch:
             if not getattr(command, "brief", False):
                 self._release()
+            before = tx.changed + len(tx.undo)
             try:
                 result = command.apply(tx)
             except LodesmanError as refused:
+                if tx.changed + len(tx.undo) != before:
+                    raise RefusedTooLate(str(refused)) from refused
                 result = refused
             if result is not PARKED:
                 out.append((answer, result))

@@ -6,11 +6,16 @@ from typing import Final, NamedTuple
 
 from lodesman.store import Reader
 from lodesman.store.dialect import greatest
+from lodesman.store.statement import ONE, Statement
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.cohorts import CohortRow
 from lodesman.store.write.jobs import JobRow
 
 _COLUMNS: Final = "job_id, first, ok, last_job, last, by_index, cancel, submission_id, parent_id, base"
+_INSERT: Final = Statement(
+    sql=f"INSERT INTO dependency ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+    key=(0, 1, 2),
+)
 _OF_JOB: Final = f"""SELECT {_COLUMNS} FROM dependency
 WHERE submission_id = ? AND job_id <= ? AND last_job >= ? ORDER BY job_id, first"""
 # Members that were moved are elsewhere.
@@ -57,25 +62,25 @@ def waiting_without_parents(db: Reader, tq_id: int, *, most: int) -> list[range]
 
 def insert_dependency(tx: Transaction, row: DependencyRow) -> None:
     """Let jobs wait."""
-    tx.later(f"INSERT INTO dependency ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", tuple(map(int, row)))
+    tx.later(_INSERT, tuple(map(int, row)))
 
 
 def delete_dependency(tx: Transaction, row: DependencyRow) -> None:
     """These jobs wait no more."""
-    tx.write("DELETE FROM dependency WHERE job_id = ? AND first = ? AND ok = ?", row[:3])
+    tx.write("DELETE FROM dependency WHERE job_id = ? AND first = ? AND ok = ?", row[:3], rows=ONE)
 
 
 def change_queue(tx: Transaction, row: JobRow, tq_id: int) -> None:
     """A job belongs to another task queue; its reason goes if it waits."""
     reason = "" if row.state == "Waiting" else row.reason
-    tx.write("UPDATE job SET tq_id = ?, reason = ? WHERE id = ?", (tq_id, reason, row.id))
+    tx.write("UPDATE job SET tq_id = ?, reason = ? WHERE id = ?", (tq_id, reason, row.id), rows=ONE)
 
 
 def move_cursor(tx: Transaction, cohort: CohortRow, cursor: int) -> int:
     """The members of a run before the cursor are elsewhere; returns it as it is then: those behind it may be, too."""
     behind = "SELECT stop FROM hole WHERE cohort_id = ? AND start = ? AND state = 'Moved'"
     while found := tx.read(behind, (cohort.id, cursor)):
-        tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort.id, cursor))
+        tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort.id, cursor), rows=ONE)
         ((cursor,),) = found
-    tx.write("UPDATE cohort SET cursor = ? WHERE id = ?", (cursor, cohort.id))
+    tx.write("UPDATE cohort SET cursor = ? WHERE id = ?", (cursor, cohort.id), rows=ONE)
     return cursor

@@ -6,7 +6,7 @@ Only this module knows the library; `store.spelling` translates the statements, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from lodesman.store.postgresql_faults import refusal_of, refused_start
 from lodesman.store.postgresql_places import place, ways_in, without_passwords
 from lodesman.store.postgresql_values import NO_NUL, array
 from lodesman.store.spelling import set_statement, spelled, spelled_schema
+from lodesman.store.statement import Group, Row
 
 _OLDEST: Final = 140_000
 # Between two attempts to connect, at least; after one that took long, this many times as long.
@@ -250,35 +251,41 @@ class PostgresWriter(PostgresReader, Writer):
         """Run one statement; returns the number of rows changed."""
         return self._execute(sql, values).rowcount
 
-    def change_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run one statement for each row, in their order."""
-        self.change_all({sql: rows})
+    def change_each(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run one statement for each row, in their order; returns the number of rows changed."""
+        return self._change_all([(sql, rows)])[0]
 
-    def change_all(self, changes: Mapping[str, Sequence[Sequence[Any]]]) -> None:
-        """Run statements one after the other, each for its rows: as a set where that is the same, all of them in one go."""
-        for sql, rows in changes.items():
+    def change_all(self, groups: Iterable[Group]) -> None:
+        """Run statements one after the other, each for its rows: as a set where that is the same, all of them in one go.
+        Raises WrongRows if one changes more or less than it must.
+        """
+        given = list(groups)
+        changed = self._change_all([(statement.sql, rows) for statement, rows in given])
+        for (statement, rows), count in zip(given, changed, strict=True):
+            statement.rows.check(statement.sql, count, len(rows))
+
+    def _change_all(self, changes: Sequence[tuple[str, Sequence[Row]]]) -> list[int]:
+        for sql, rows in changes:
             if len(rows) > 1 and sql not in self._types and set_statement(sql) is not None:
                 self._types[sql] = self._types_of(sql)
         if self.connection.patience is not None:  # no migration
-            self.connection.expect_rows(sum(map(len, changes.values())))
+            self.connection.expect_rows(sum([len(rows) for _, rows in changes]))
         try:
             with self.connection.pipeline():
-                for sql, rows in changes.items():
-                    self._send(sql, rows)
+                sent = [self._send(sql, rows) for sql, rows in changes]
         except psycopg.OperationalError as fault:
             if self.connection.closed:
                 raise self.database.lost(fault) from None
             raise
+        return [sum([cursor.rowcount for cursor in cursors]) for cursors in sent]
 
-    def _send(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def _send(self, sql: str, rows: Sequence[Row]) -> list[psycopg.Cursor[Any]]:
         form = set_statement(sql) if len(rows) > 1 else None
         if form is None or (form.is_keyed and len({row[-1] for row in rows}) < len(rows)):
-            for row in rows:
-                self.connection.execute(spelled(sql), row)
-            return
+            return [self.connection.execute(spelled(sql), row) for row in rows]
         types = self._types[sql]
         given = [array(kind, column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
-        self.connection.execute(form.text.format(*types), given)
+        return [self.connection.execute(form.text.format(*types), given)]
 
     def _types_of(self, sql: str) -> list[str]:
         """The types of the values of a statement, as the database infers them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lodesman.store import Reader
+from lodesman.store.statement import ONE
 from lodesman.store.transaction import Transaction
 
 _ALL = "SELECT name, text, changed_at, changed_by FROM quota_set ORDER BY place, name"
@@ -30,9 +31,9 @@ def quota_sets(db: Reader) -> list[StoredQuotas]:
 
 def put_quotas(tx: Transaction, name: str, text: str, by: str) -> None:
     """A new set, or another text of one; it keeps its turn."""
-    tx.write(_PUT, (name, text, tx.now, by))
+    tx.write(_PUT, (name, text, tx.now, by), rows=ONE)
 
 
 def drop_quotas(tx: Transaction, name: str) -> None:
     """The set is no more."""
-    tx.write("DELETE FROM quota_set WHERE name = ?", (name,))
+    tx.write("DELETE FROM quota_set WHERE name = ?", (name,), rows=ONE)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, holds_text, keys
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _OWNER_OF_INPUT = f"""SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
@@ -130,9 +131,17 @@ def bodies_of_submission(db: Reader, submission: int) -> Iterator[str]:
 
 _RENEW = "UPDATE sandbox SET created_at = ?, unused_since = NULL WHERE owner = ? AND sha256 = ?"
 _INSERT = "INSERT INTO sandbox (owner, sha256, size, created_at) VALUES (?,?,?,?)"
-_ADD_USED = """INSERT INTO sandbox_usage (owner, files, bytes) VALUES (?,?,?) ON CONFLICT (owner) DO UPDATE
-SET files = sandbox_usage.files + excluded.files, bytes = sandbox_usage.bytes + excluded.bytes"""
-_USE = "INSERT INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?) ON CONFLICT DO NOTHING"
+_ADD_USED = Statement(
+    sql="""INSERT INTO sandbox_usage (owner, files, bytes) VALUES (?,?,?) ON CONFLICT (owner) DO UPDATE
+    SET files = sandbox_usage.files + excluded.files, bytes = sandbox_usage.bytes + excluded.bytes""",
+    key=(0,),
+)
+# Several jobs of a submission may name one file.
+_USE = Statement(
+    sql="INSERT INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?) ON CONFLICT DO NOTHING",
+    key=(0, 1, 2),
+    rows=AT_MOST_ONE,
+)
 _THESE = f"(owner, sha256) IN {GIVEN_TEXT_PAIRS}"
 _NAMED = "EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = sandbox.owner AND u.sha256 = sandbox.sha256)"
 _MARK = f"UPDATE sandbox SET unused_since = ? WHERE {_THESE} AND unused_since IS NULL AND created_at < ? AND NOT {_NAMED}"
@@ -148,13 +157,13 @@ _DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GI
 
 def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:
     """A file was uploaded once more; false if it is not there."""
-    return bool(tx.write(_RENEW, (tx.now, owner, sha256)))
+    return bool(tx.write(_RENEW, (tx.now, owner, sha256), rows=AT_MOST_ONE))
 
 
 def insert_input(tx: Transaction, owner: str, sha256: str, size: int) -> None:
     """Store that an owner has uploaded a file."""
-    tx.write(_INSERT, (owner, sha256, size, tx.now))
-    tx.write(_ADD_USED, (owner, 1, taken(size)))
+    tx.write(_INSERT, (owner, sha256, size, tx.now), rows=ONE)
+    tx.later(_ADD_USED, (owner, 1, taken(size)))
 
 
 def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: int) -> None:
@@ -168,12 +177,14 @@ def tidy_inputs(tx: Transaction, found: UnusedInputs) -> list[FileKey]:
     They are removed some time after the mark: a client asks whether a file is there, and submits a job that names it
     later. A marked file is not there for who asks; uploading it again takes the mark off.
     """
-    tx.write(_DROP_USES, (keys(found.done), _MOST_ROWS))
+    tx.write(_DROP_USES, (keys(found.done), _MOST_ROWS), rows=ANY)
     for submission, files in found.some:
-        tx.write(_DROP_SOME, (submission, keys(files)))
-    tx.write(_MARK, (tx.now, keys(found.mark), found.before))
-    tx.write(f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}", (keys(found.unmark),))
-    gone = tx.read(_REMOVE, (keys(found.remove), found.before))
+        tx.write(_DROP_SOME, (submission, keys(files)), rows=ANY)
+    tx.write(_MARK, (tx.now, keys(found.mark), found.before), rows=ANY)
+    tx.write(
+        f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}", (keys(found.unmark),), rows=ANY
+    )
+    gone = tx.read(_REMOVE, (keys(found.remove), found.before), changes=True)
     for owner, _, size in gone:
         tx.later(_ADD_USED, (owner, -1, -taken(size)))
     return [(owner, sha256) for owner, sha256, _ in gone]

@@ -12,6 +12,7 @@ from lodesman.broker.ad import AdVersion, SiteAd
 from lodesman.broker.gate import SiteMatch
 from lodesman.store import Reader
 from lodesman.store.dialect import by_index
+from lodesman.store.statement import ANY, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 KEPT_S: Final = 86_400.0
@@ -29,6 +30,7 @@ WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
 _PUT = """INSERT INTO site_ad (site, sequence, incarnation, lifetime, received_at, entry, text) VALUES (?,?,?,?,?,?,?)
 ON CONFLICT (site) DO UPDATE SET sequence = excluded.sequence, incarnation = excluded.incarnation,
 lifetime = excluded.lifetime, received_at = excluded.received_at, entry = excluded.entry, text = excluded.text"""
+_INSERT_ENTRY = Statement(sql="INSERT INTO site_ad_entry (site, received_at, entry) VALUES (?,?,?)")
 _FORGET = """DELETE FROM site_ad_entry WHERE id IN
 (SELECT id FROM site_ad_entry WHERE received_at < ? ORDER BY received_at LIMIT ?)"""
 
@@ -91,13 +93,10 @@ def put_ad(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
     """Store the text of an ad in place of the one before, and what it says in short for a day."""
     short = msgspec.json.encode(entry).decode()
     version = (ad.sequence, ad.incarnation, ad.lifetime_s, ad.received_at)
-    tx.write(_PUT, (ad.site, *version, short, text))
-    tx.later(
-        "INSERT INTO site_ad_entry (site, received_at, entry) VALUES (?,?,?)",
-        (ad.site, ad.received_at, short),
-    )
+    tx.write(_PUT, (ad.site, *version, short, text), rows=ONE)
+    tx.later(_INSERT_ENTRY, (ad.site, ad.received_at, short))
 
 
 def forget_old_ads(tx: Transaction) -> None:
     """Forget what was said more than a day ago, not too much of it at once."""
-    tx.write(_FORGET, (tx.now - KEPT_S, _MOST_AT_ONCE))
+    tx.write(_FORGET, (tx.now - KEPT_S, _MOST_AT_ONCE), rows=ANY)

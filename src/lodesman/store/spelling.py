@@ -53,7 +53,7 @@ _TYPES: Final = (
 
 _INSERT: Final = re.compile(r"\A(INSERT INTO .*?)\bVALUES\s*\(([^()]*)\)\s*\Z", re.DOTALL)
 # The last value is the key.
-_UPDATE: Final = re.compile(r"\A(UPDATE \w+ SET .*?)(\bWHERE \w+ = \?[^?]*)\Z", re.DOTALL)
+_UPDATE: Final = re.compile(r"\A(UPDATE \w+ SET .*?)(\bWHERE (?:\w+ = \? AND )*\w+ = \?[^?]*)\Z", re.DOTALL)
 
 
 @cache

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from itertools import chain, islice
@@ -28,6 +28,7 @@ from lodesman.errors import Unavailable
 from lodesman.store.database import Reader, Writer
 from lodesman.store.files import DatabaseFiles, is_read_only, lock_holder, own
 from lodesman.store.migrate import known_migrations, migrate
+from lodesman.store.statement import Group, Row
 
 log = logging.getLogger(__name__)
 
@@ -109,12 +110,32 @@ class SqliteWriter(SqliteReader, Writer):
         self.connection.execute(sql, values)
         return self.connection.changes()
 
-    def change_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run one statement for each row, in their order. An INSERT of one row is widened to take many at a time.
+    def change_all(self, groups: Iterable[Group]) -> None:
+        """Run statements one after the other, each for its rows. Raises WrongRows."""
+        execute, changes = self.connection.execute, self.connection.changes
+        for statement, rows in groups:
+            if len(rows) == 1:
+                execute(statement.sql, rows[0])
+                changed = changes()
+            elif statement.fires:  # what triggers change is not counted
+                changed = sum([self.change(statement.sql, row) for row in rows])
+            else:
+                changed = self.change_each(statement.sql, rows)
+            if changed != len(rows):
+                statement.rows.check(statement.sql, changed, len(rows))
+
+    def change_each(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run one statement for each row, in their order; returns the number of rows changed, those that triggers changed
+        included. An INSERT of one row is widened to take many at a time.
 
         Each step of a statement lets other threads run, and the writer waits until it has the interpreter again: a batch
         of claims with one step for each row waits longer than it works.
         """
+        before = self.connection.total_changes()
+        self._run_each(sql, rows)
+        return self.connection.total_changes() - before
+
+    def _run_each(self, sql: str, rows: Sequence[Row]) -> None:
         values = _values_of(sql) if len(rows) >= WIDTHS[-1] else None
         if values is None:
             self.connection.executemany(sql, rows)

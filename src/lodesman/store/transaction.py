@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, TypeVar
 
 from lodesman.jobs.followed import HOLDS_CHANGED, Moved
 from lodesman.store.database import Reader, Writer
+from lodesman.store.statement import Collection, Row, RowBounds, Statement
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,21 +19,34 @@ Answer = Callable[[Any], None]
 class Transaction:
     """What a command may use while it is applied.
 
-    `later` collects rows per statement and runs them as one executemany before anything is read and
-    before the commit. `undo` holds inverse operations on memory; `answer` answers a parked claim after the
+    `later` collects rows by statement; they are written before anything is read and before the commit, with the effect that
+    they have one by one (`Collection`). `undo` holds inverse operations on memory; `answer` answers a parked claim after the
     commit, and `afterwards` runs there. `now` is the time of the batch. `moves`: the changes of jobs' states, None if no
     client waits for jobs; `ended`: the jobs that have ended, as (submission, first, last).
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "ended", "moves", "now", "undo")
+    __slots__ = (
+        "_apart",
+        "_collected",
+        "afterwards",
+        "answers",
+        "changed",
+        "db",
+        "ended",
+        "moves",
+        "now",
+        "undo",
+    )
 
     def __init__(self, db: Writer, now: float, *, follows: bool = False) -> None:
         self.db = db
-        self.undo: list[Callable[[], object]] = []
         self.now = now
         self.moves: list[Moved] | None = [] if follows else None
-        self._pending: dict[str, list[Sequence[Any]]] = {}
-        self._final: dict[str, dict[int, Sequence[Any]]] = {}
+        self._collected = Collection()
+        self._apart = self._collected.apart
+        # How many rows were collected or changed.
+        self.changed = 0
+        self.undo: list[Callable[[], object]] = []
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
         self.ended: list[tuple[int, int, int]] = []
@@ -42,54 +56,50 @@ class Transaction:
         if self.moves is not None:
             self.moves.append(HOLDS_CHANGED)
 
-    def later(self, sql: str, row: Sequence[Any]) -> None:
-        """Add one row to the set statement `sql`."""
-        rows = self._pending.get(sql)
+    def later(self, statement: Statement, row: Row) -> None:
+        """Collect one row for a statement."""
+        self.changed += 1
+        rows = self._apart.get(statement)
         if rows is None:
-            self._pending[sql] = [row]
+            self._collected.add(statement, row)
         else:
             rows.append(row)
 
-    def later_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Add many rows to the set statement `sql`."""
-        self._pending.setdefault(sql, []).extend(rows)
-
-    def last(self, sql: str, key: int, row: Sequence[Any]) -> None:
-        """Add one row to `sql` of which only the newest per key is written (counters, cursors)."""
-        rows = self._final.get(sql)
-        if rows is None:
-            self._final[sql] = {key: row}
-        else:
-            rows[key] = row
+    def later_many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        """Collect rows for a statement."""
+        for row in rows:
+            self.later(statement, row)
 
     def flush(self) -> None:
-        """Run what was collected, in the order in which the statements were first used."""
-        if self._pending or self._final:
-            changes, self._pending = self._pending, {}
-            final, self._final = self._final, {}
-            for sql, newest in final.items():
-                changes.setdefault(sql, []).extend(newest.values())
-            self.db.change_all(changes)
+        """Write what was collected. Raises WrongRows."""
+        if self._collected.mask:
+            self.db.change_all(self._collected.take())
 
     def reader(self) -> Reader:
         """The database with all that this transaction has changed so far."""
         self.flush()
         return self.db
 
-    def read(self, sql: str, row: Sequence[Any] = (), *, past: AbstractSet[str] = frozenset()) -> list[Any]:
+    def read(
+        self, sql: str, row: Row = (), *, past: AbstractSet[Statement] = frozenset(), changes: bool = False
+    ) -> list[Any]:
         """All rows of a query, after what was collected has been written.
 
         `past`: statements whose rows cannot change what is read. While nothing else was collected, they go on waiting
-        for more of their kind.
+        for more of their kind. `changes`: it changes the rows that it returns.
         """
-        if not (past and self._pending.keys() <= past and self._final.keys() <= past):
+        if not (past and self._collected.is_of(past)):
             self.flush()
-        return list(self.db.execute(sql, row))
+        found = list(self.db.execute(sql, row))
+        self.changed += len(found) if changes else 0
+        return found
 
-    def write(self, sql: str, row: Sequence[Any] = ()) -> int:
-        """Run one statement now; returns the number of rows changed."""
+    def write(self, sql: str, row: Row = (), *, rows: RowBounds) -> int:
+        """Run one statement now; returns the number of rows changed. Raises WrongRows unless it is one of `rows`."""
         self.flush()
-        return self.db.change(sql, row)
+        changed = rows.check(sql, self.db.change(sql, row))
+        self.changed += changed
+        return changed
 
     # --- memory ----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.why import waiting_by_reason
+from lodesman.store.statement import ANY
 from lodesman.store.write.task_queues import store_reasons
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -264,9 +265,9 @@ def _touch(tx):
         tx.write(
             """INSERT OR REPLACE INTO job (id, submission_id, tq_id, template_id, state, queued, since)
             SELECT ?, s.id, c.tq_id, c.template_id, 'Waiting', 1, 5 FROM submission s JOIN cohort c ON c.submission_id = s.id
-            WHERE s.base = ?""", (number, number),
+            WHERE s.base = ?""", (number, number), rows=ANY,
         )  # fmt: skip
-    tx.write("UPDATE cohort SET cursor = stop")
+    tx.write("UPDATE cohort SET cursor = stop", rows=ANY)
 
 
 def test_jobs_are_counted_by_reason_most_first(judge, submit, base):

@@ -12,26 +12,55 @@ from lodesman.jobs.followed import Moved
 from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys
 from lodesman.store.ids import Ids
 from lodesman.store.read.upkeep import CHAIN
+from lodesman.store.statement import AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
 from lodesman.store.write.task_queues import SET_ROW_CURSOR
 
 # A member of a cohort has no row before it is claimed.
-_CLAIM_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
-last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
-_CLAIM_ROW = """UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
-last_attempt = ?, reason = '' WHERE id = ?"""
-_INSERT_ATTEMPT = """INSERT INTO attempt
-(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, shares, claimed_at)
-VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
+_CLAIM_MEMBER = Statement(
+    sql="""INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
+    last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+_CLAIM_ROW = Statement(
+    sql="""UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
+    last_attempt = ?, reason = '' WHERE id = ? AND state = 'Waiting'""",
+    key=(-1,),
+)
+_INSERT_ATTEMPT = Statement(
+    sql="""INSERT INTO attempt
+    (id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, shares, claimed_at)
+    VALUES (?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
-_END = f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
-exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
-message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
-_INSERT_OUTPUT = "INSERT INTO small_output (attempt_id, content) VALUES (?,?)"
-_NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
-WHERE id = ? AND wall_seconds IS NULL"""
+# Triggers add up what the outputs of a user take.
+_END = Statement(
+    sql=f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
+    exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
+    message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL""",
+    key=(-1,),
+    reads=("job", "submission"),
+    fires="sandbox_usage",
+)
+_INSERT_OUTPUT = Statement(sql="INSERT INTO small_output (attempt_id, content) VALUES (?,?)", key=(0,))
+_NOTE_LATE = Statement(
+    sql="""UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
+    WHERE id = ? AND wall_seconds IS NULL""",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_HAND_OUT = Statement(sql="UPDATE attempt SET claim_token = ? WHERE id = ?", key=(-1,))
+_SET_SITE = Statement(sql="UPDATE attempt SET site = ? WHERE id = ?", key=(-1,))
+# Its pilot may say so twice.
+_START = Statement(
+    sql="UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_ORDER_STOP = Statement(sql="UPDATE attempt SET stop_reason = ? WHERE id = ?", key=(-1,))
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
 _WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
@@ -172,23 +201,23 @@ def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:
 
 def hand_out(tx: Transaction, attempt_id: int | None, token: str) -> None:
     """A bound attempt is taken by its pilot, with this claim token."""
-    tx.later("UPDATE attempt SET claim_token = ? WHERE id = ?", (token, attempt_id))
+    tx.later(_HAND_OUT, (token, attempt_id))
 
 
 def set_site(tx: Transaction, attempt_id: int | None, site: str) -> None:
     """The pilot of a bound attempt runs at this site."""
-    tx.later("UPDATE attempt SET site = ? WHERE id = ?", (site, attempt_id))
+    tx.later(_SET_SITE, (site, attempt_id))
 
 
 def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
     """The payload of an attempt runs."""
-    tx.later("UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL", (at, attempt_id))
+    tx.later(_START, (at, attempt_id))
 
 
 def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, again: bool = False) -> None:
     """Store the end of a live attempt. `again`: that of a lost one is replaced by what its pilot reports after all."""
     if again:
-        tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,))
+        tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,), rows=ONE)
     values: tuple[Any, ...] = (
         end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
         end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
@@ -211,4 +240,4 @@ def lost_before_start(tx: Transaction, job: JobRow) -> int:
 
 def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:
     """Store the order to stop a live attempt."""
-    tx.later("UPDATE attempt SET stop_reason = ? WHERE id = ?", (reason, attempt_id))
+    tx.later(_ORDER_STOP, (reason, attempt_id))

@@ -7,20 +7,27 @@ from typing import Any
 from msgspec import Struct
 
 from lodesman.store.ids import Ids
+from lodesman.store.statement import ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _OVERLAPPING = """SELECT id, submission_id, tq_id, base, start, stop, cursor, template_id FROM cohort
 WHERE submission_id = ? AND start < ? AND stop > ? ORDER BY id"""
 _HOLES = """SELECT start, stop, state, reason, at, admin_held FROM hole
 WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
-_INSERT_HOLE = (
-    "INSERT INTO hole (cohort_id, start, stop, state, reason, at, admin_held) VALUES (?,?,?,?,?,?,?)"
+_INSERT_HOLE = Statement(
+    sql="INSERT INTO hole (cohort_id, start, stop, state, reason, at, admin_held) VALUES (?,?,?,?,?,?,?)",
+    key=(0, 1),
 )
-_CHANGE_HOLE = (
-    "UPDATE hole SET state = ?, reason = ?, at = ?, admin_held = ? WHERE cohort_id = ? AND start = ?"
+_CHANGE_HOLE = Statement(
+    sql="UPDATE hole SET state = ?, reason = ?, at = ?, admin_held = ? WHERE cohort_id = ? AND start = ?",
+    key=(-2, -1),
 )
-_INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
-VALUES (?,?,?,?,?,?,?,?)"""
+_DELETE_HOLE = "DELETE FROM hole WHERE cohort_id = ? AND start = ?"
+_INSERT_COHORT = Statement(
+    sql="""INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
+    VALUES (?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
 
 
 class CohortRow(Struct, frozen=True):
@@ -83,7 +90,7 @@ def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: 
         changed = (new["state"], new["reason"], tx.now, new.get("admin_held", 0))
         tx.later(_CHANGE_HOLE, (*changed, cohort_id, hole.start))
         return
-    tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort_id, hole.start))
+    tx.write(_DELETE_HOLE, (cohort_id, hole.start), rows=ONE)
     for left in (range(hole.start, run.start), range(run.stop, hole.stop)):
         if left:
             kept = (cohort_id, left.start, left.stop, hole.state, hole.reason, hole.at, hole.admin_held)

@@ -16,15 +16,30 @@ from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.dialect import by_index
 from lodesman.store.ids import Ids
 from lodesman.store.read.jobs import StoredTemplate
+from lodesman.store.statement import AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
-INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
-_INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
-max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
-_INSERT_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, max_attempts, reason)
-VALUES (?,?,?,?,?,1,?,?,?)"""
-_MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
-reason = ?, admin_held = coalesce(?, admin_held) WHERE id = ?"""
+INSERT_EVENT = Statement(
+    sql="INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)",
+    key=(0,),
+)
+_INSERT_WAITING = Statement(
+    sql="""INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
+    max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)""",
+    key=(0,),
+)
+_INSERT_MEMBER = Statement(
+    sql="""INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, max_attempts, reason)
+    VALUES (?,?,?,?,?,1,?,?,?)""",
+    key=(0,),
+)
+_MOVE_ROW = Statement(
+    sql="""UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
+    reason = ?, admin_held = coalesce(?, admin_held) WHERE state = ? AND id = ?""",
+    key=(-1,),
+)
+_ALLOW_ANOTHER = Statement(sql="UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", key=(-1,))
+_SET_LAST_EVENT = Statement(sql="UPDATE job SET last_event = ? WHERE id = ?", key=(-1,))
 # What was added for attempts that never began (`allow_another`) stays.
 _CHANGE_ROW = """UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ? + max_attempts
 - coalesce((SELECT t.max_attempts FROM template t WHERE t.id = job.template_id), max_attempts), last_event = ?
@@ -37,10 +52,16 @@ _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND que
 ROW = """j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
 j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo, j.admin_held"""
 SELECT_ROW = f"SELECT {ROW} FROM job j JOIN submission s ON s.id = j.submission_id"
-_INSERT_SUBMISSION = """INSERT INTO submission
-(id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
-last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
-_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body, retry) VALUES (?,?,?,?,?)"
+_INSERT_SUBMISSION = Statement(
+    sql="""INSERT INTO submission
+    (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
+    last_template, resolution) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+_INSERT_TEMPLATE = Statement(
+    sql="INSERT INTO template (id, expand, max_attempts, body, retry) VALUES (?,?,?,?,?)",
+    key=(0,),
+)
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
 # Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
@@ -169,18 +190,18 @@ def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState,
 
 def requeue_row(tx: Transaction, job_id: int) -> bool:
     """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
-    return bool(tx.write(_REQUEUE, (job_id,)))
+    return bool(tx.write(_REQUEUE, (job_id,), rows=AT_MOST_ONE))
 
 
 def allow_another(tx: Transaction, row: JobRow) -> JobRow:
     """The last attempt of a job never began: it does not count among those that the job may have."""
-    tx.later("UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", (row.id,))
+    tx.later(_ALLOW_ANOTHER, (row.id,))
     return msgspec.structs.replace(row, max_attempts=row.max_attempts + 1)
 
 
 def clear_last_attempt(tx: Transaction, job_id: int) -> None:
     """The last attempt that a row names does not exist."""
-    tx.write("UPDATE job SET last_attempt = NULL WHERE id = ?", (job_id,))
+    tx.write("UPDATE job SET last_attempt = NULL WHERE id = ?", (job_id,), rows=ONE)
 
 
 # --- events and moves ------------------------------------------------------------------------------------
@@ -210,7 +231,7 @@ def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: A
 def note_event(tx: Transaction, ids: Ids, row: JobRow, kind: str, **data: Any) -> None:
     """Append an event of a job that stays in its state."""
     event = add_event(tx, ids, row.id, kind, previous=row.last_event, **data)
-    tx.later("UPDATE job SET last_event = ? WHERE id = ?", (event, row.id))
+    tx.later(_SET_LAST_EVENT, (event, row.id))
 
 
 def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any) -> None:
@@ -246,7 +267,7 @@ def force_move(
     held = {JobState.HELD: admin, JobState.WAITING: False}.get(new)
     if new in TERMINAL:
         tx.ended.append((row.submission_id, row.id, row.id))
-    tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.id))
+    tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.state.value, row.id))
     if tx.moves is not None:
         tx.moves.append(Moved(row.id, row.id, row.state, new, data))
 
@@ -256,13 +277,13 @@ def change_row(
 ) -> None:
     """A job that waits or is held is another one from now on. A template that was made for it alone goes."""
     event = add_event(tx, ids, row.id, "Changed", previous=row.last_event, **data)
-    tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id))
-    tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id))
+    tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id), rows=ONE)
+    tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id), rows=AT_MOST_ONE)
 
 
 def forget_name(tx: Transaction, submission_id: int) -> None:
     """Jobs of a submission have names of their own from now on: those in their templates."""
-    tx.write("UPDATE submission SET name = '' WHERE id = ?", (submission_id,))
+    tx.write("UPDATE submission SET name = '' WHERE id = ?", (submission_id,), rows=ONE)
 
 
 # --- submissions -----------------------------------------------------------------------------------------

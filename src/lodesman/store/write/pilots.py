@@ -12,6 +12,7 @@ from lodesman.answers.service import NewPilot, PilotSeen
 from lodesman.answers.vocabulary import PilotState
 from lodesman.errors import NotFound
 from lodesman.store.read.pilots import PilotRow, pilot_by_id, pilot_by_stamp
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _P = PilotState
@@ -26,25 +27,43 @@ _PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
 }
 PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 
-_INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
-ce, queue, requirements, request, created_at, backend, bound_job, sent_to)
-VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
-_SET_NATIVE = "UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?"
+_INSERT_PILOT = Statement(
+    sql="""INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
+    ce, queue, requirements, request, created_at, backend, bound_job, sent_to)
+    VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+# A pilot that was purged meanwhile is not there.
+_SET_NATIVE = Statement(
+    sql="UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
 _SET_ID = "UPDATE pilot SET native_id = ?, submitted_at = COALESCE(joined_at, ?) WHERE id = ?"
-_SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
+_SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE state = ? AND id = ?"
 _SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ?, node_host = ? WHERE id = ?"
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
-_SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
+_SET_REQUEST = Statement(sql="UPDATE pilot SET request = ? WHERE id = ?", key=(-1,))
+_SET_SEEN = Statement(sql="UPDATE pilot SET last_seen = ? WHERE id = ?", key=(-1,), rows=AT_MOST_ONE)
+_COUNT_JOB = Statement(sql="UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?", key=(-1,))
 _DRAIN = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND ended_at IS NULL"
-_SET_DRAIN = "UPDATE pilot SET drain = ?, drain_reason = ? WHERE id = ?"
-_DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
+_SET_DRAIN = Statement(sql="UPDATE pilot SET drain = ?, drain_reason = ? WHERE id = ?", key=(-1,))
+_DRAIN_FOR = Statement(
+    sql="UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
 _OFFERS = """SELECT id, vo, site, ce, queue, request, CASE WHEN joined_at IS NOT NULL THEN node_host END
 FROM pilot WHERE ended_at IS NULL"""
 
-_INSERT_JOIN_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at)
-VALUES (?,'join','',?,?,?)"""
-_INSERT_PILOT_TOKEN = (
-    "INSERT INTO token (hash, kind, account, pilot_id, created_at) VALUES (?,'pilot','',?,?)"
+_INSERT_JOIN_TOKEN = Statement(
+    sql="""INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at)
+    VALUES (?,'join','',?,?,?)""",
+    key=(0,),
+)
+_INSERT_PILOT_TOKEN = Statement(
+    sql="INSERT INTO token (hash, kind, account, pilot_id, created_at) VALUES (?,'pilot','',?,?)",
+    key=(0,),
 )
 _JOIN_TOKEN = """SELECT pilot_id, expires_at, kind = 'joined', nonce FROM token
 WHERE hash = ? AND kind IN ('join', 'joined')"""
@@ -86,13 +105,13 @@ def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "")
     if new not in _PILOT_MOVES[row.state]:
         return False
     ended = tx.now if new in PILOT_ENDED else None
-    tx.write(_SET_STATE, (new.value, reason, ended, row.id))
+    tx.write(_SET_STATE, (new.value, reason, ended, row.state.value, row.id), rows=ONE)
     return True
 
 
 def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
     """Its batch system has accepted a pilot, before it joined."""
-    tx.write(_SET_ID, (native_id, tx.now, pilot_id))
+    tx.write(_SET_ID, (native_id, tx.now, pilot_id), rows=ONE)
 
 
 def set_seen_there(tx: Transaction, seen: Mapping[int, PilotSeen]) -> None:
@@ -102,7 +121,7 @@ def set_seen_there(tx: Transaction, seen: Mapping[int, PilotSeen]) -> None:
 
 def set_place(tx: Transaction, row: PilotRow) -> None:
     """Store where a pilot runs, and what it presents there."""
-    tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id))
+    tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id), rows=ONE)
 
 
 def live_offers(
@@ -121,7 +140,7 @@ def live_offers(
 
 def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
     """These pilots present something else from now on."""
-    tx.later_many("UPDATE pilot SET request = ? WHERE id = ?", [(request, pilot_id) for pilot_id in pilots])
+    tx.later_many(_SET_REQUEST, [(request, pilot_id) for pilot_id in pilots])
 
 
 def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
@@ -131,12 +150,12 @@ def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
 
 def count_job(tx: Transaction, pilot_id: int) -> None:
     """One more job ended in a pilot by itself."""
-    tx.later("UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?", (pilot_id,))
+    tx.later(_COUNT_JOB, (pilot_id,))
 
 
 def drain_pilot(tx: Transaction, pilot_id: int, reason: str = "") -> bool:
     """A pilot takes no more jobs; says whether it was still there. Without a reason, an administrator said so."""
-    return bool(tx.write(_DRAIN, (reason, pilot_id)))
+    return bool(tx.write(_DRAIN, (reason, pilot_id), rows=AT_MOST_ONE))
 
 
 def set_drain_reasons(tx: Transaction, reasons: Mapping[int, str]) -> None:
@@ -156,13 +175,13 @@ def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] |
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, host: str) -> None:
     """A pilot has joined, and reports this of its node."""
-    tx.write(_SET_JOINED, (tx.now, tx.now, node, host, pilot_id))
+    tx.write(_SET_JOINED, (tx.now, tx.now, node, host, pilot_id), rows=ONE)
 
 
 def exchange_token(tx: Transaction, pilot_id: int, *, digest: bytes, nonce: str, token: bytes) -> None:
     """A pilot has exchanged the join token `digest` for another one (`token` is its hash)."""
-    tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (nonce, digest))
-    tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,))
+    tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (nonce, digest), rows=ONE)
+    tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,), rows=ANY)
     tx.later(_INSERT_PILOT_TOKEN, (token, pilot_id, tx.now))
 
 
@@ -171,6 +190,6 @@ def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at
 
     `expires_at`: that one is good until then (UNIX seconds); None: as before.
     """
-    tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""))
+    tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""), rows=ANY)
     if expires_at is not None:
-        tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id))
+        tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id), rows=ANY)

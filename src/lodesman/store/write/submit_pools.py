@@ -7,31 +7,72 @@ from collections.abc import Iterable, Mapping
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Cleaning, Difference
 from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, greatest, keys, member
+from lodesman.store.statement import ANY, AT_MOST_ONE, Statement
 from lodesman.store.transaction import Transaction
 
 # A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
-_STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)
-ON CONFLICT (id) DO UPDATE SET unused_since = NULL, queues = excluded.queues,
-  evaluated_at = coalesce(submit_pool_bits.evaluated_at, excluded.evaluated_at)
-WHERE submit_pool_bits.unused_since IS NOT NULL OR submit_pool_bits.evaluated_at IS NULL
-  OR submit_pool_bits.queues != excluded.queues"""
+_STORE = Statement(
+    sql="""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)
+    ON CONFLICT (id) DO UPDATE SET unused_since = NULL, queues = excluded.queues,
+      evaluated_at = coalesce(submit_pool_bits.evaluated_at, excluded.evaluated_at)
+    WHERE submit_pool_bits.unused_since IS NOT NULL OR submit_pool_bits.evaluated_at IS NULL
+      OR submit_pool_bits.queues != excluded.queues""",
+    key=(0,),
+    rows=AT_MOST_ONE,
+)
 # Made again: its queues are not known before the next pass.
-_STORE_AGAIN = f"""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at)
-SELECT pool_id, {member("key", "vo")}, requirements, ?, ? FROM task_queue WHERE id = ? AND pool_id != ''
-ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE submit_pool_bits.unused_since IS NOT NULL"""
+_STORE_AGAIN = Statement(
+    sql=f"""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at)
+    SELECT pool_id, {member("key", "vo")}, requirements, ?, ? FROM task_queue WHERE id = ? AND pool_id != ''
+    ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE submit_pool_bits.unused_since IS NOT NULL""",
+    rows=AT_MOST_ONE,
+    reads=("task_queue",),
+)
 # One with the new identifier may be there already: it keeps its queues, and is needed as the old one may have been.
-_RENAME = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
-SELECT ?, vo, ?, queues, created_at, evaluated_at FROM submit_pool_bits WHERE id = ?
-ON CONFLICT (id) DO UPDATE SET unused_since = NULL"""
-_SET_QUEUES = "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?"
-_MARK = "UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL"
-_UNMARK = "UPDATE submit_pool_bits SET unused_since = NULL WHERE id = ?"
+_RENAME = Statement(
+    sql="""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
+    SELECT ?, vo, ?, queues, created_at, evaluated_at FROM submit_pool_bits WHERE id = ?
+    ON CONFLICT (id) DO UPDATE SET unused_since = NULL""",
+    rows=AT_MOST_ONE,
+)
+# A pool may have been removed since it was evaluated.
+_SET_QUEUES = Statement(
+    sql="UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_MARK = Statement(
+    sql="UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_UNMARK = Statement(
+    sql="UPDATE submit_pool_bits SET unused_since = NULL WHERE id = ?",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
 _REMOVE = f"""DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}
 AND unused_since IS NOT NULL AND unused_since <= ? RETURNING id"""
-_ANSWER = f"UPDATE submit_pool_state SET answered = {greatest('answered', '?')} WHERE one = 1"
-_INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, changed, held, released, seconds)
-VALUES (?,?,?,?,?,?,0,0,?)"""
-_COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?"
+_ANSWER = Statement(
+    sql=f"UPDATE submit_pool_state SET answered = {greatest('answered', '?')} WHERE one = 1",
+)
+_ASK = Statement(sql="UPDATE submit_pool_state SET asked = asked + 1 WHERE one = 1", newest=True)
+_NEXT_VERSION = Statement(
+    sql="UPDATE submit_pool_state SET version = version + 1 WHERE one = 1",
+    newest=True,
+)
+_INSERT_BIT = Statement(sql="INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)", key=(0,))
+_INSERT_PASS = Statement(
+    sql="""INSERT INTO submit_pool_pass (id, at, cause, config, pools, changed, held, released, seconds)
+    VALUES (?,?,?,?,?,?,0,0,?)""",
+    key=(0,),
+)
+_FORGET_PASSES = Statement(sql="DELETE FROM submit_pool_pass WHERE id <= ?", rows=ANY)
+_COUNT_JOBS = Statement(
+    sql="UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
 _PASSES_KEPT = 1_000
 
 
@@ -51,35 +92,35 @@ def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
 def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
     """Store pools under other identifiers: old one -> new one and text of the Requirements."""
     tx.later_many(_RENAME, [(new, requirements, old) for old, (new, requirements) in pools.items()])
-    tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}", (keys(pools),))
+    tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}", (keys(pools),), rows=ANY)
 
 
 def insert_bits(tx: Transaction, bits: Mapping[QueueId, int]) -> None:
     """Give CE queues their bits."""
     rows = [(bit, *queue) for queue, bit in bits.items()]
-    tx.later_many("INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)", rows)
+    tx.later_many(_INSERT_BIT, rows)
 
 
 def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
     """Free bits of CE queues."""
-    tx.write(f"DELETE FROM pool_queue WHERE bit IN {GIVEN}", (keys(bits),))
+    tx.write(f"DELETE FROM pool_queue WHERE bit IN {GIVEN}", (keys(bits),), rows=ANY)
 
 
 def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
     """Mark pools that no job needs, or needs again; returns those that were removed, since they were still marked."""
     tx.later_many(_MARK, [(tx.now, pool) for pool in found.mark])
     tx.later_many(_UNMARK, [(pool,) for pool in found.unmark])
-    return [row[0] for row in tx.read(_REMOVE, (keys(found.remove), found.unused_before))]
+    return [row[0] for row in tx.read(_REMOVE, (keys(found.remove), found.unused_before), changes=True)]
 
 
 def ask_for_pass(tx: Transaction) -> None:
     """Let the background process evaluate all pools soon."""
-    tx.last("UPDATE submit_pool_state SET asked = asked + 1 WHERE one = 1", 1, ())
+    tx.later(_ASK, ())
 
 
 def pools_changed(tx: Transaction) -> None:
     """Let those who keep a copy of the pools read them again."""
-    tx.last("UPDATE submit_pool_state SET version = version + 1 WHERE one = 1", 1, ())
+    tx.later(_NEXT_VERSION, ())
 
 
 def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[str, int]) -> None:
@@ -88,7 +129,7 @@ def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[
     tx.later(
         _INSERT_PASS, (number, tx.now, found.cause, found.config, found.pools, len(masks), found.seconds)
     )
-    tx.later("DELETE FROM submit_pool_pass WHERE id <= ?", (number - _PASSES_KEPT,))
+    tx.later(_FORGET_PASSES, (number - _PASSES_KEPT,))
     tx.later(_ANSWER, (found.answers,))
 
 

@@ -8,21 +8,54 @@ from lodesman.answers.service import Judged
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.dialect import GIVEN, GIVEN_TEXTS, by_index, keys, least
 from lodesman.store.ids import mark_ids
+from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
-SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
-_INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
-_SET_WAITING = "UPDATE task_queue_count SET waiting = ?, emptied_at = ?, as_of = ? WHERE tq_id = ?"
-_LOWER_CURSOR = f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', '?')} WHERE tq_id = ?"
-_HOLD = """INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
-ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason"""
-_INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
-_PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, next_reason, next_jobs, next_before, since)
-VALUES (?,?,?,?,?,?,?) ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
-next_reason = excluded.next_reason, next_jobs = excluded.next_jobs, next_before = excluded.next_before,
-since = CASE WHEN task_queue_reason.reason = excluded.reason THEN task_queue_reason.since ELSE excluded.since END"""
-_REASONS_JUDGED = """INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
-ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at"""
+SET_ROW_CURSOR = Statement(
+    sql="UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?",
+    key=(-1,),
+    newest=True,
+)
+_INSERT_QUEUE = Statement(
+    sql="INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)",
+    key=(0,),
+)
+_INSERT_COUNT = Statement(sql="INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)", key=(0,))
+_SET_WAITING = Statement(
+    sql="UPDATE task_queue_count SET waiting = ?, emptied_at = ?, as_of = ? WHERE tq_id = ?",
+    key=(-1,),
+    newest=True,
+)
+_LOWER_CURSOR = Statement(
+    sql=f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', '?')} WHERE tq_id = ?",
+    key=(-1,),
+)
+_HOLD = Statement(
+    sql="""INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
+    ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason""",
+    key=(0,),
+)
+_INSERT_EVENT = Statement(
+    sql="INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)",
+    key=(0,),
+)
+_PUT_REASON = Statement(
+    sql="""INSERT INTO task_queue_reason (tq_id, reason, detail, next_reason, next_jobs, next_before, since)
+    VALUES (?,?,?,?,?,?,?) ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
+    next_reason = excluded.next_reason, next_jobs = excluded.next_jobs, next_before = excluded.next_before,
+    since = CASE WHEN task_queue_reason.reason = excluded.reason THEN task_queue_reason.since
+    ELSE excluded.since END""",
+    key=(0,),
+)
+_DROP_REASON = Statement(sql="DELETE FROM task_queue_reason WHERE tq_id = ?", key=(0,), rows=AT_MOST_ONE)
+_REASONS_JUDGED = Statement(
+    sql="""INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
+    ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at""",
+)
+_NEXT_REKEYED = Statement(
+    sql="UPDATE submit_pool_state SET rekeyed = rekeyed + 1 WHERE one = 1",
+    newest=True,
+)
 
 # Whoever joins a task queue changes its counter and the time when it was emptied.
 _STILL_EMPTY = """SELECT 1 FROM task_queue_count c WHERE c.tq_id = ? AND c.waiting = 0 AND c.emptied_at = ?
@@ -46,17 +79,17 @@ _JOIN_CURSORS = f"""UPDATE task_queue_count SET row_cursor = {
 def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
     """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
     tx.later(_INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
-    tx.later("INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)", (number, 0))
+    tx.later(_INSERT_COUNT, (number, 0))
 
 
 def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> None:
     """Store the counter as it is after the claims up to attempt `as_of`; the last of a batch is written."""
-    tx.last(_SET_WAITING, tq_id, (waiting, None if waiting else tx.now, as_of, tq_id))
+    tx.later(_SET_WAITING, (waiting, None if waiting else tx.now, as_of, tq_id))
 
 
 def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
     """No row before this one waits in the task queue."""
-    tx.last(SET_ROW_CURSOR, tq_id, (job_id, tq_id))
+    tx.later(SET_ROW_CURSOR, (job_id, tq_id))
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
@@ -75,7 +108,7 @@ def hold_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> N
 
 def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
     """Its jobs wait again; without an event if there are none."""
-    tx.write("DELETE FROM task_queue_hold WHERE tq_id = ?", (tq_id,))
+    tx.write("DELETE FROM task_queue_hold WHERE tq_id = ?", (tq_id,), rows=AT_MOST_ONE)
     if event is not None:
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
 
@@ -84,7 +117,7 @@ def store_reasons(tx: Transaction, changed: Mapping[int, Judged | None], facts_a
     """Store the reasons of task queues that changed, None for one whose jobs wait no more."""
     for tq_id, reason in changed.items():
         if reason is None:
-            tx.later("DELETE FROM task_queue_reason WHERE tq_id = ?", (tq_id,))
+            tx.later(_DROP_REASON, (tq_id,))
         else:
             tx.later(_PUT_REASON, (tq_id, *reason, tx.now))
     tx.later(_REASONS_JUDGED, (tx.now, facts_at))
@@ -99,9 +132,9 @@ def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
     """Delete task queues with all that is known of them."""
     mark_ids(tx, "task_queue", "event")
     given = keys(ids)
-    tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (given,))
+    tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (given,), rows=ANY)
     for what in ("count", "hold", "event", "reason"):
-        tx.write(f"DELETE FROM task_queue_{what} WHERE tq_id IN {GIVEN}", (given,))
+        tx.write(f"DELETE FROM task_queue_{what} WHERE tq_id IN {GIVEN}", (given,), rows=ANY)
 
 
 def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, TaskQueueKey, str]]:
@@ -117,12 +150,14 @@ def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
 
 def set_key(tx: Transaction, tq_id: int, key: str, requirements: str) -> None:
     """Give a task queue another key, which no other has."""
-    tx.write("UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?", (key, requirements, tq_id))
+    tx.write(
+        "UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?", (key, requirements, tq_id), rows=ONE
+    )
 
 
 def keys_changed(tx: Transaction) -> None:
     """Let those who keep keys of task queues read them again."""
-    tx.last("UPDATE submit_pool_state SET rekeyed = rekeyed + 1 WHERE one = 1", 1, ())
+    tx.later(_NEXT_REKEYED, ())
 
 
 def join_queues(tx: Transaction, gone: int, keep: int) -> None:
@@ -131,8 +166,12 @@ def join_queues(tx: Transaction, gone: int, keep: int) -> None:
     Counters and cursors must have been written: else they follow from attempts of the old one.
     """
     for start, stop in tx.read("SELECT base + start, base + stop FROM cohort WHERE tq_id = ?", (gone,)):
-        tx.write("UPDATE job SET tq_id = ? WHERE id >= ? AND id < ? AND tq_id = ?", (keep, start, stop, gone))
+        tx.write(
+            "UPDATE job SET tq_id = ? WHERE id >= ? AND id < ? AND tq_id = ?",
+            (keep, start, stop, gone),
+            rows=ANY,
+        )
     for statement in _MOVES:
-        tx.write(statement, (keep, gone))
-    tx.write(_JOIN_CURSORS, (gone, keep))
+        tx.write(statement, (keep, gone), rows=ANY)
+    tx.write(_JOIN_CURSORS, (gone, keep), rows=ONE)
     delete_queues(tx, [gone])

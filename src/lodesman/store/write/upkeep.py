@@ -9,6 +9,7 @@ from lodesman.store import accounting, audit
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.read.upkeep import CHAIN, ENDED_STATES, OLD_JOBS, OldJob
+from lodesman.store.statement import ANY, exactly
 from lodesman.store.transaction import Transaction
 
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
@@ -48,12 +49,16 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
     accounting.add_before_purge(tx, [head for head in last["attempt"] if head is not None])
     small = f"{CHAIN.format('attempt')} DELETE FROM small_output WHERE attempt_id IN (SELECT id FROM chain)"
-    tx.write(small, (keys(head for head in last["attempt"] if head is not None),))
+    tx.write(small, (keys(head for head in last["attempt"] if head is not None),), rows=ANY)
     for table, heads in last.items():
         sql = f"{CHAIN.format(table)} DELETE FROM {table} WHERE id IN (SELECT id FROM chain)"
-        tx.write(sql, (keys(head for head in heads if head is not None),))
-    tx.write(_CHANGED, (keys(job.id for job in jobs),))
-    tx.write(f"DELETE FROM job WHERE id IN {GIVEN}", (keys(job.id for job in jobs),))
+        tx.write(sql, (keys(head for head in heads if head is not None),), rows=ANY)
+    tx.write(_CHANGED, (keys(job.id for job in jobs),), rows=ANY)
+    tx.write(
+        f"DELETE FROM job WHERE id IN {GIVEN}",
+        (keys(job.id for job in jobs),),
+        rows=exactly(len(jobs)),
+    )
 
 
 def delete_left(tx: Transaction, old: Old) -> None:
@@ -62,10 +67,10 @@ def delete_left(tx: Transaction, old: Old) -> None:
     """
     audit.delete_old(tx, old.before)
     if old.holes:
-        tx.write(_HOLES, (keys(old.holes), old.before))
+        tx.write(_HOLES, (keys(old.holes), old.before), rows=ANY)
     if old.templates:
         mark_ids(tx, "template")
-        tx.write(f"DELETE FROM template WHERE id IN {GIVEN}", (keys(old.templates),))
+        tx.write(f"DELETE FROM template WHERE id IN {GIVEN}", (keys(old.templates),), rows=ANY)
     if old.pilots:
         mark_ids(tx, "pilot")
         ended = f"SELECT id FROM pilot WHERE id IN {GIVEN} AND ended_at < ?"
@@ -73,7 +78,7 @@ def delete_left(tx: Transaction, old: Old) -> None:
             f"DELETE FROM token WHERE pilot_id IN ({ended})",
             f"DELETE FROM pilot WHERE id IN ({ended})",
         ):
-            tx.write(sql, (keys(old.pilots), old.before))
+            tx.write(sql, (keys(old.pilots), old.before), rows=ANY)
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
@@ -84,7 +89,7 @@ def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
     empty = keys(row[0] for row in tx.read(_EMPTY, (keys(ids),)))
     mark_ids(tx, "submission", "cohort", "template", "event")
     for statement in _BELONGINGS:
-        if tx.write(statement, (empty, most)) >= most:
+        if tx.write(statement, (empty, most), rows=ANY) >= most:
             return False
-    tx.write(f"DELETE FROM submission WHERE id IN {GIVEN}", (empty,))
+    tx.write(f"DELETE FROM submission WHERE id IN {GIVEN}", (empty,), rows=ANY)
     return True

@@ -1,0 +1,198 @@
+"""Statements that change rows, what each promises of them, and the order in which collected ones are run.
+
+Two changes may change places unless both touch one row, or one reads what the other inserts. A statement therefore says
+whose rows it touches, and by which key; `Collection` brings a row of it forward only past changes that touch others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+Row = Sequence[Any]
+"""The values of one run of a statement."""
+
+
+class WrongRows(Exception):
+    """A statement changed another number of rows than it must: a fault of this program, or of what is stored."""
+
+
+class RowBounds(NamedTuple):
+    """How many rows one run of a statement changes; `most` None: any number."""
+
+    least: int
+    most: int | None
+
+    def check(self, sql: str, changed: int, runs: int = 1) -> int:
+        """Returns `changed`, the rows that all runs together have changed. Raises WrongRows."""
+        if changed < self.least * runs or (self.most is not None and changed > self.most * runs):
+            wanted = self.least if self.least == self.most else f"{self.least} to {self.most}"
+            raise WrongRows(f"{changed} rows were changed in {runs} runs, not {wanted} in each: {sql}")
+        return changed
+
+
+_NUMBERS: Final = count()
+# It costs less to run so many groups one by one than to compare the keys of their rows.
+_FEW: Final = 8
+_VERB: Final = re.compile(r"\A(INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+ONE: Final = RowBounds(1, 1)
+AT_MOST_ONE: Final = RowBounds(0, 1)
+ANY: Final = RowBounds(0, None)
+
+
+def exactly(count: int) -> RowBounds:
+    """A number of rows, no more and no fewer."""
+    return RowBounds(count, count)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Statement:
+    """A statement that is run once for each of many rows of values, together with others of its kind."""
+
+    sql: str
+    # Where the primary key of the row that a run changes is among the values; (): it may change any row.
+    key: tuple[int, ...] = ()
+    rows: RowBounds = ONE
+    # Other tables of which it, or a trigger, reads rows; none that another collected statement changes.
+    reads: tuple[str, ...] = ()
+    # The table that a trigger of it changes.
+    fires: str = ""
+    # Only the newest row of each key is written (counters, cursors).
+    newest: bool = False
+    key_of: Callable[[Row], Hashable] = field(init=False, repr=False)
+    table: str = field(init=False)
+    # What it touches: rows of tables, and `TABLE+`, which rows there are. Of what is in `whole` it may touch any row.
+    touches: frozenset[str] = field(init=False, repr=False)
+    whole: frozenset[str] = field(init=False, repr=False)
+    mask: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        verb, table = _VERB.findall(self.sql)[0]
+        own = {table} if verb == "UPDATE" else {table, f"{table}+"}
+        others = {*(f"{name}+" for name in self.reads), *filter(None, [self.fires])}
+        self._set("table", table)
+        self._set("touches", frozenset(own | others))
+        self._set("whole", frozenset(others if self.key else own | others))
+        self._set("mask", sum(1 << _number(name) for name in self.touches))
+        self._set("key_of", itemgetter(*self.key) if self.key else _no_key)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def newest_of(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Those of the rows that are written."""
+        if not self.newest or len(rows) == 1:
+            return rows
+        return [*{self.key_of(row): row for row in rows}.values()]
+
+
+@cache
+def _number(_name: str) -> int:
+    """Another one for each name."""
+    return next(_NUMBERS)
+
+
+def _no_key(_row: Row) -> None:
+    return None
+
+
+Group = tuple[Statement, Sequence[Row]]
+"""A statement and the rows that it is run for, one after the other."""
+
+
+class Collection:
+    """Rows that are collected for statements: in few groups, with the effect that they have one by one as they came.
+
+    Groups are run segment by segment, in a segment in the order in which their statements came. A row that would pass one of
+    another statement that touches the same row begins the next segment. `apart`: statements of which none touches a table
+    that another one touches; rows of the `_checked` ones are compared by their keys, from when they met.
+    """
+
+    __slots__ = ("_checked", "_groups", "_newest", "_shared", "apart", "mask")
+
+    def __init__(self) -> None:
+        self.apart: dict[Statement, list[Row]] = {}
+        self._checked: dict[Statement, list[Row]] = {}
+        # What several statements of the segment touch: by key, which of them does.
+        self._shared: dict[str, dict[Hashable, Statement]] = {}
+        # What the segment touches; 0: nothing is collected.
+        self.mask = 0
+        # Those of earlier segments.
+        self._groups: list[Group] = []
+        # Whether there are statements of which only the newest rows count.
+        self._newest = False
+
+    def is_of(self, statements: AbstractSet[Statement]) -> bool:
+        """Whether there are rows of these statements alone."""
+        here = self.apart.keys() <= statements and self._checked.keys() <= statements
+        return here and all(statement in statements for statement, _ in self._groups)
+
+    def add(self, statement: Statement, row: Row) -> None:
+        """Add a row of a statement that is not among those apart."""
+        if self.mask & statement.mask and self._joins(statement, row):
+            self._checked[statement].append(row)
+            return
+        self.apart[statement] = [row]
+        self.mask |= statement.mask
+        if statement.newest:
+            self._newest = True
+
+    def take(self) -> list[Group]:
+        """All groups in their order; the collection is empty afterwards."""
+        self._end_segment()
+        groups, self._groups = self._groups, []
+        if self._newest:
+            groups = [(statement, statement.newest_of(rows)) for statement, rows in groups]
+            self._newest = False
+        return groups
+
+    def _joins(self, statement: Statement, row: Row) -> bool:
+        """Whether a row joins this segment, where others touch the same table. If it may not, the segment ends."""
+        if statement not in self._checked and (len(self._groups) < _FEW or not self._share(statement)):
+            self._end_segment()
+            return False
+        key = statement.key_of(row)
+        for name in statement.touches:
+            users = self._shared.get(name)
+            if users is not None and users.setdefault(key, statement) is not statement:
+                self._end_segment()
+                return False
+        return True
+
+    def _end_segment(self) -> None:
+        """What comes from now on is run after all that was collected."""
+        self._groups += self.apart.items()
+        self.apart.clear()
+        if self._checked:
+            self._groups += [group for group in self._checked.items() if group[1]]
+            self._checked.clear()
+            self._shared.clear()
+        self.mask = 0
+
+    def _share(self, statement: Statement) -> bool:
+        """Let a statement into the segment of which others touch the same table: the keys of their rows are compared from
+        now on. False if one of them touches all rows.
+        """
+        users = {
+            name: [one for one in (*self.apart, *self._checked) if name in one.touches]
+            for name in statement.touches
+        }
+        if any(name in one.whole for name, some in users.items() for one in (statement, *some) if some):
+            return False
+        # The rows that are there come first, whatever they touch: those that come later are compared.
+        for name, some in users.items():
+            if some:
+                self._shared.setdefault(name, {})
+            for one in some:
+                if one in self.apart:
+                    self._checked[one] = self.apart.pop(one)
+        self._checked[statement] = []
+        self.mask |= statement.mask
+        self._newest = self._newest or statement.newest
+        return True
