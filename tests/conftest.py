@@ -263,6 +263,7 @@ def all_suspects(db) -> Suspects:
     return Suspects(
         jobs=sorted(n for one in found for n in one.jobs),
         queues=sorted(n for one in found for n in one.queues),
+        attempts=sorted(n for one in found for n in one.attempts),
     )
 
 

@@ -9,13 +9,14 @@ import apsw
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import StoredBreaker
+from lodesman.answers.service import StoredBreaker, Suspects
 from lodesman.answers.vocabulary import BreakerState, StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.director.limits import Breaker
-from lodesman.errors import Unavailable
+from lodesman.errors import Conflict, Unavailable
 from lodesman.store.director import put_breakers
 from lodesman.store.journal import Change
 
@@ -258,6 +259,37 @@ def test_a_bug_in_one_command_ends_neither_the_writer_nor_the_others(house, faul
         house.do(Broken())
     assert house.submitted() == before + 1
     assert house.get("/health", "")["status"] == "ok"
+
+
+def test_a_refusal_after_a_change_is_a_fault_of_the_server(house, monkeypatch):
+    """Nothing of it is stored, the answer is no refusal, and an administrator hears of it."""
+
+    def refuse(*_):
+        raise Conflict("Too late.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lodesman.commands.submit.use_inputs", refuse)
+        answer = house.submit()
+    assert (answer.status, answer.code) == (500, "server-fault")
+    assert answer.json["error"]["data"] == {"fault": "RefusedTooLate"}
+    assert house.get("/v1/jobs?all=true", "admin")["jobs"] == []
+    words = "Changes that the server failed to make, and rolled back: 1."
+    assert (house.get("/health", "")["status"], house.get("/health", "")["faults"]) == ("ok", [words])
+    assert house.submitted() > 0
+
+
+def test_health_says_what_was_mended(house):
+    assert house.get("/health", "")["faults"] == []
+    house.submitted({"Parameters": 2})
+    claimed = house.claim(house.pilot(), 2)
+    with house._writer as db:
+        db.change("DELETE FROM job WHERE id = ?", (claimed[0]["id"],))
+        db.change("UPDATE job SET state = 'Waiting', attempt = 0, last_attempt = NULL")
+    assert house.post(inner_calls.RECONCILE, Suspects(attempts=[1, 2])).attempts_not_named == 1
+    assert house.get("/health", "")["faults"] == [
+        "Attempts that lived without a job: 1, mended.",
+        "Attempts that lived though their jobs did not name them: 1, mended.",
+    ]
 
 
 def test_health_names_why_the_database_refused_the_last_change(house):

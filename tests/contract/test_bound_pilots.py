@@ -346,7 +346,7 @@ def test_any_number_of_pilots_that_never_come_costs_no_attempt(house, push):
 def test_a_bound_job_whose_pilot_is_gone_is_found(house, push):
     job, pilot = push.one()
     spoil(house, "UPDATE pilot SET ended_at = 5, state = 'Lost' WHERE id = ?", pilot)
-    assert house.reconcile() == GHOSTS
+    assert house.reconcile() == {**CLEAN, "attempts_of_ended_pilots": 1}
     waits_untouched(house, job, "that pilot had ended")
 
 

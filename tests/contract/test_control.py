@@ -5,11 +5,13 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from lodesman.answers.jobs import NotChanged
+from lodesman.answers.service import Repaired
 from lodesman.errors import InvalidRequest, NotFound
 
-CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
+CLEAN = asdict(Repaired())
 
 
 def test_a_slice_of_an_array_is_killed_at_once(house):

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from lodesman.answers.jobs import NotChanged
 from lodesman.answers.pilots import ReportResult
-from lodesman.answers.service import Old
+from lodesman.answers.service import Old, Repaired
 from lodesman.background import upkeep
 from lodesman.background.upkeep import DAY, _weighed_portions
 from lodesman.commands import upkeep as purging
@@ -25,7 +26,7 @@ from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id
 
 KEEP = 10.0
-CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
+CLEAN = asdict(Repaired())
 TABLES = (
     "job", "event", "attempt", "template", "submission", "cohort", "hole", "sandbox_use", "small_output", "task_queue",
     "pilot",

@@ -127,9 +127,7 @@ def test_requirements_that_no_queue_fulfils_after_a_change(house):
     house.refresh(SMALL)
     assert (house.state(job), house.state(other)) == ("Held", "Waiting")
     assert "Requirements.Memory excludes 1 of 1" in house.job(job).reason
-    assert house.reconcile() == dict.fromkeys(
-        ("waiting_without_queue", "active_without_attempt", "wrong_counters"), 0
-    )
+    assert not any(house.reconcile().values())
     house.refresh(policy(memory=8000))
     assert house.state(job) == "Waiting"
     assert len(house.claim(house.pilot(), 5)) == 2

@@ -4,7 +4,9 @@ import json
 import threading
 
 import pytest
+from msgspec.structs import asdict
 
+from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.claim import unpark
 from lodesman.commands.pilots import hash_token, join_pilot
@@ -19,7 +21,7 @@ from lodesman.store.journal import Change
 from lodesman.store.read.task_queues import queues_with_jobs
 from lodesman.store.transaction import Transaction
 
-CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
+CLEAN = asdict(Repaired())
 
 
 def test_one_job_from_submission_to_done(house):

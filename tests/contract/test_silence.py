@@ -1,10 +1,12 @@
 """Pilots that say nothing for long: their jobs are Stalled, and what becomes of them then; and output being handed in."""
 
 import pytest
+from msgspec.structs import asdict
 from tests.conftest import query_plan
 
 from lodesman.answers.jobs import Event, NotChanged
 from lodesman.answers.pilots import ReportResult
+from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.report import note_heartbeat, note_silence
 from lodesman.store.journal import Change
@@ -12,7 +14,7 @@ from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.pilots import pilots_with_stalled_jobs
 from lodesman.store.transaction import Transaction
 
-CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
+CLEAN = asdict(Repaired())
 
 
 def running(house, count=1, **more):

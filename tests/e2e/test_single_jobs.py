@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import Counter
 
 import pytest
+
+from lodesman.store.dialect import GIVEN, keys
 
 JOBS = int(os.environ.get("LODE_TEST_SINGLE_JOBS", "1500"))
 LATE = 30 * 60.0
@@ -77,3 +80,40 @@ def test_jobs_that_come_one_by_one_while_pilots_wait_run_once(server, clients, p
     states = Counter(server.states(min(load.ids), max(load.ids)).values())
     assert states == {"Done": JOBS}
     assert not any(server.reconcile().values())
+    assert server.get("/health")["faults"] == []
+
+
+def test_what_an_older_server_left_is_mended_at_the_start(make_server):
+    """Jobs that wait while their attempts live: pilots that live go on, other jobs are Held, and nothing runs twice."""
+    server = make_server(**SERVER_SETTINGS).start()
+    server.user("ann", "physics")
+    pilot, other = server.fake_pilot(), server.fake_pilot()
+    first = server.submit(*[{"Site": "Bench"}] * 6)
+    jobs = pilot.claim(count=4)
+    assert len(jobs) == 4
+    gone = other.claim(count=2)
+    server.stop()
+    with contextlib.closing(server.database.writer()) as db, db:
+        forget = "UPDATE job SET state = 'Waiting', attempt = 0, last_attempt = NULL, pilot_id = NULL, last_event = NULL"
+        db.change(f"{forget} WHERE id IN {GIVEN}", (keys(one["id"] for one in (*jobs[:2], *gone)),))
+        db.change("UPDATE pilot SET state = 'Done', ended_at = 5 WHERE id = ?", (other.id,))
+        db.change("DELETE FROM job WHERE id = ?", (jobs[3]["id"],))
+    server.start()
+    assert server.get("/health")["faults"] == [
+        "Attempts that lived without a job: 1, mended.",
+        "Attempts that lived though their jobs did not name them: 4, mended.",
+    ]
+    assert Counter(server.states(first, first + 5).values()) == {"Matched": 3, "Held": 2}
+    assert [pilot.report(job, exit_code=0)["accepted"] for job in jobs] == [True, True, True, False]
+    assert pilot.claim() == []
+    body = {"action": "release", "ranges": [[first, first + 5]]}
+    reply = server.ask("POST", "/v1/jobs/control", body, token="ann")
+    assert reply.status == 200, reply.body
+    assert sorted((job["id"], job["attempt"]) for job in pilot.claim(count=4)) == [
+        (one["id"], 2) for one in gone
+    ]
+    assert not any(server.reconcile().values())
+    server.stop()
+    server.start()
+    assert server.get("/health")["faults"] == []
+    server.stop()

@@ -273,10 +273,13 @@ class Tidied(Struct):
 
 
 class Suspects(Struct, frozen=True, kw_only=True):
-    """Jobs that may lack a task queue or a live attempt, and task queues that may be miscounted."""
+    """Jobs that may lack a task queue or a live attempt, task queues that may be miscounted, and live attempts that their
+    jobs may not name, or whose pilots may have ended.
+    """
 
     jobs: list[int] = []
     queues: list[int] = []
+    attempts: list[int] = []
 
 
 class Repaired(Struct):
@@ -285,6 +288,9 @@ class Repaired(Struct):
     waiting_without_queue: int = 0
     active_without_attempt: int = 0
     wrong_counters: int = 0
+    attempts_without_job: int = 0
+    attempts_not_named: int = 0
+    attempts_of_ended_pilots: int = 0
 
 
 class LimitsChecked(Struct):

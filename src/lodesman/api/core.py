@@ -20,6 +20,7 @@ from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.hosts import HostState
 from lodesman.answers.jsv import JsvSection, Verified, VerifyBody
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
+from lodesman.answers.service import Suspects
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
@@ -32,6 +33,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.quotas import QuotaRules, open_delays
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.commands.templates import Templates
+from lodesman.commands.upkeep import reconcile
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
@@ -42,6 +44,7 @@ from lodesman.store.audit import note_all
 from lodesman.store.hosts import records
 from lodesman.store.journal import Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow, pilots_in_queues
+from lodesman.store.read.upkeep import stray_attempts
 from lodesman.store.transaction import Answer
 from lodesman.why.verdict import span
 
@@ -59,6 +62,7 @@ _RESTARTS_WITHIN: Final = 900.0
 _JUMP_SECONDS: Final = 5.0
 # Pilots fall silent, and their lives get shorter, without a word.
 _INHABITED_SECONDS: Final = 5.0
+_MOST_STRAYS: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -321,6 +325,19 @@ class Core:
         """Whether a pilot that is there has not been heard of for a whole lease."""
         session = self.sessions.get(pilot_id)
         return session is not None and session.last_seen < self.ticks() - self.lease_seconds
+
+    async def mend_strays(self) -> None:
+        """At the start: mend live attempts that their jobs do not name, or whose pilots have ended. A fault costs one of
+        them alone, and is in the log.
+        """
+        strays = stray_attempts(self.reader, _MOST_STRAYS)
+        commands = [self.command(Change(reconcile, self.live, Suspects(attempts=[one]))) for one in strays]
+        done = await asyncio.gather(*commands, return_exceptions=True)
+        if strays:
+            mended = sum(not isinstance(one, BaseException) for one in done)
+            log.error(
+                "stray attempts were found at the start", extra={"found": len(strays), "mended": mended}
+            )
 
     async def note(self, notes: list[AuditNote]) -> None:
         """Add to the audit trail. What cannot be stored now is lost: it must not stop what it is about."""

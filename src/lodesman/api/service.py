@@ -73,6 +73,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
         local_pilots=core.local_pilots(count_accounts(core.reader)),
         trouble=core.journal.trouble,
         warnings=_warnings(core),
+        faults=_faults(core),
     )
 
 
@@ -87,6 +88,27 @@ def _warnings(core: Core) -> list[str]:
     failing -= opened | orders.keys()
     found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
     return [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+
+
+# By the kind of a repair.
+_MENDED = {
+    "waiting_without_queue": "Jobs that waited in no task queue",
+    "active_without_attempt": "Jobs that ran without an attempt",
+    "wrong_counters": "Task queues that counted other jobs than wait in them",
+    "attempts_without_job": "Attempts that lived without a job",
+    "attempts_not_named": "Attempts that lived though their jobs did not name them",
+    "attempts_of_ended_pilots": "Attempts that lived though their pilots had ended",
+}
+
+
+def _faults(core: Core) -> list[str]:
+    """What went wrong in the server itself since its start; its log names each."""
+    repaired, failed = core.live.repaired, core.journal.faults
+    mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
+    return [
+        *mended,
+        *([f"Changes that the server failed to make, and rolled back: {failed}."] if failed else []),
+    ]
 
 
 def _queues(places: Collection[QueueId]) -> str:

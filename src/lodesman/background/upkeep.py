@@ -27,7 +27,13 @@ from lodesman.background import portions
 from lodesman.store import Reader, sandboxes
 from lodesman.store.read import upkeep as old
 from lodesman.store.read.jobs import known_jobs, was_given_out
-from lodesman.store.read.upkeep import SubmissionSpan, last_of_portion, suspect_jobs, wrong_counts
+from lodesman.store.read.upkeep import (
+    SubmissionSpan,
+    last_of_portion,
+    stray_attempts,
+    suspect_jobs,
+    wrong_counts,
+)
 from lodesman.store.shelf import Shelf
 
 log = logging.getLogger(__name__)
@@ -94,7 +100,7 @@ class Reconciler(_Passes):
 
     def _run(self) -> Iterator[None]:
         for found in find_suspects(self.db):
-            if found.jobs or found.queues:
+            if found.jobs or found.queues or found.attempts:
                 self._note(asdict(self.post(inner_calls.RECONCILE, found)))
             yield
         self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
@@ -109,6 +115,7 @@ class Reconciler(_Passes):
 
 def find_suspects(db: Reader) -> Iterator[Suspects]:
     """One pass, a portion a step."""
+    yield Suspects(attempts=stray_attempts(db, _SUSPECTS_AT_ONCE))
     done = 0
     while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
         while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from msgspec.structs import asdict
+
 from lodesman.answers.accounts import LimitSection
+from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import Waking
 from lodesman.commands.bookings import AHEAD, Attempt, Bookings, Held
 from lodesman.commands.dependents import Dependents
@@ -167,7 +171,15 @@ class Live:
         self.hosts = HostLoads(row.node for row in joined_pilots(db))
         self.order = Dependents(db)
         self.bookings = Bookings(self.queues.index, self.pilots.held)
+        # What was found wrong in what is stored, and mended, since the start: by kind.
+        self.repaired: Counter[str] = Counter()
         self.bookings.read(db)
+
+    def note_repaired(self, tx: Transaction, repaired: Repaired) -> None:
+        """Count what was mended, when it is committed."""
+        found = asdict(repaired)
+        if any(found.values()):
+            tx.afterwards.append(partial(self.repaired.update, found))
 
     def attempts(self, wanted: int) -> int:
         """How many attempts a job may have that asks for `wanted`."""

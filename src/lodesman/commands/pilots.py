@@ -17,9 +17,10 @@ from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState, Waking
 from lodesman.commands.bound import bind, settle, unbind
 from lodesman.commands.live import Live
-from lodesman.commands.report import LOST, end_all_attempts
+from lodesman.commands.report import LOST
 from lodesman.commands.sessions import configured_part, rewritten
 from lodesman.commands.site_mask import why_drained
+from lodesman.commands.strays import end_all_attempts
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId

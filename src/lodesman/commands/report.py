@@ -234,24 +234,7 @@ def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
     return True
 
 
-def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
-    """End every live attempt of a pilot that is gone; their jobs go back. `why`: for the one bound to it, if it was not
-    taken. Returns how many.
-    """
-    found = attempts.live_attempts_of(tx, pilot_id)
-    known = attempts.with_last(tx, [job_id for job_id, _ in found])
-    for job_id, number in found:
-        if live.pilots.bound.get(pilot_id) == (job_id, number):
-            take_back(live, tx, pilot_id, why or cause)
-            continue
-        row = _never_started(tx, known[job_id].row)
-        end = AttemptReport(id=job_id, attempt=number, state="Released", cause=cause)
-        end_attempt(live, tx, row, end, pilot_id=pilot_id)
-    live.pilots.ended(tx, pilot_id)
-    return len(found)
-
-
-def _never_started(tx: Transaction, row: JobRow) -> JobRow:
+def never_started(tx: Transaction, row: JobRow) -> JobRow:
     """A job whose pilot is gone: an attempt that was not reported as Running is not one of those that it may have, but only
     some of them.
     """
@@ -275,7 +258,7 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
             ended += take_back(live, tx, pilot_id, "it did not ask for it in three heartbeats")
         elif row is not None and row.attempt == number and (job_id, number) in held:
             end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
-            row = _never_started(tx, row)
+            row = never_started(tx, row)
             end_attempt(live, tx, row, end, pilot_id=pilot_id)
             ended += 1
     return ended
@@ -324,5 +307,5 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[At
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
     """The jobs of a pilot's live attempts."""
-    found = attempts.with_last(tx, [job_id for job_id, _ in attempts.live_attempts_of(tx, pilot_id)])
+    found = attempts.with_last(tx, [one.job_id for one in attempts.live_attempts_of(tx, pilot_id)])
     return [row for row, _ in found.values()]

@@ -8,7 +8,8 @@ from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.order import free_forgotten
-from lodesman.commands.report import NOT_TAKEN, take_back
+from lodesman.commands.report import NOT_TAKEN
+from lodesman.commands.strays import mend_strays
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
 from lodesman.store import claim_log
@@ -18,23 +19,21 @@ from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs, task_queues, upkeep
 from lodesman.store.write.attempts import AttemptRow
 from lodesman.store.write.jobs import JobRow
-from lodesman.store.write.pilots import has_ended
 
 log = logging.getLogger(__name__)
 
 _GHOST = "it was active without a live attempt"
-_BOUND_TO_NONE = "that pilot had ended"
 
 
 def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
     """Repair what is wrong with the suspects, and report it: no job waits without a task queue, none is
-    active without a live attempt, or bound to a pilot that has ended (counted with those), counters are what they count.
-    Returns how many of each fault were repaired.
+    active without a live attempt, counters are what they count, no attempt lives that its job does not name, or that is of a
+    pilot that has ended. Returns how many of each fault were repaired.
     """
     # Claims that are in the attempts alone so far: counters are compared after them.
     live.queues.write_claims(tx)
-    repaired = Repaired()
-    queues = set(suspects.queues)
+    repaired, queues = Repaired(), set(suspects.queues)
+    mend_strays(tx, live, suspects.attempts, repaired)
     for job_id in suspects.jobs:
         row = jobs.row_by_id(tx, job_id)
         if row is None:
@@ -53,6 +52,7 @@ def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
             live.queues.known_again(tx, tq_id)
             live.queues.correct_count(tx, tq_id, counted)
             repaired.wrong_counters += 1
+    live.note_repaired(tx, repaired)
     return repaired
 
 
@@ -60,7 +60,7 @@ def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
     """An active job without a live attempt goes where the end of that attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
-        return _unbind_lost(tx, live, row, attempt)
+        return False
     new = _after(row, attempt)
     log.error(
         "a job was active without a live attempt",
@@ -72,15 +72,6 @@ def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
     if new is JobState.WAITING:
         live.queues.came_back(tx, row.tq_id, row.id)
     return True
-
-
-def _unbind_lost(tx: Transaction, live: Live, row: JobRow, attempt: AttemptRow) -> bool:
-    """A job that is bound to a pilot which has ended waits again."""
-    bound = live.pilots.bound.get(attempt.pilot_id) == (row.id, row.attempt)
-    if not bound or not has_ended(tx, attempt.pilot_id):
-        return False
-    log.error("a job was bound to a pilot that has ended", extra={"job": row.id, "pilot": attempt.pilot_id})
-    return take_back(live, tx, attempt.pilot_id, _BOUND_TO_NONE)
 
 
 def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:

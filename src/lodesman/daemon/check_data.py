@@ -37,13 +37,17 @@ def check_data(config: ServerConfig) -> list[str]:
 
 
 def _counters(db: Reader) -> Iterator[str]:
-    jobs, queues = [], []
+    jobs, queues, attempts = [], [], []
     for found in find_suspects(db):
         jobs += found.jobs
         queues += found.queues
+        attempts += found.attempts
     repair = "; the server repairs this by itself when it runs"
     if jobs:
         yield f"{len(jobs)} jobs lack a task queue or a live attempt ({_some(jobs)}){repair}."
+    if attempts:
+        words = "attempts live that their jobs do not name, or whose pilots have ended"
+        yield f"{len(attempts)} {words} ({_some(attempts)}){repair}."
     if queues:
         yield f"The counters of {len(queues)} task queues are wrong ({_some(queues)}){repair}."
 

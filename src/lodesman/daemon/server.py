@@ -148,6 +148,7 @@ class Server:
         self._writer.start_upkeep()
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
             await self._leases.end(pilot.id, "the database was restored or copied")
+        await self.core.mend_strays()
         self._offered = await self._offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._serving = asyncio.create_task(self._inner.serve(), name="inner")

@@ -43,7 +43,10 @@ def test_files_that_are_missing_or_cut_are_counted_and_named(config, db):
     shelf.output_path(2, 1).unlink()
     shelf.output_path(3, 1).write_bytes(b"ab")
     db.close()
-    outputs, inputs = check_data(config)
+    strays, outputs, inputs = check_data(config)
+    assert strays.startswith(
+        "4 attempts live that their jobs do not name, or whose pilots have ended (1, 2, 3, 4)"
+    )
     assert outputs.startswith("2 outputs are missing or have another size (")
     assert "2.1.tar.gz" in outputs
     assert inputs.startswith("1 input files are missing")

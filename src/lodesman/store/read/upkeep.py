@@ -7,15 +7,16 @@ from typing import Any, Literal, NamedTuple
 
 from lodesman.jobs.spec import ACTIVE, TERMINAL
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, greatest, keys
+from lodesman.store.dialect import GIVEN, by_index, greatest, keys
 
 _ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _SUSPECT_JOBS = f"""SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ?
 AND ((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({_ON_A_NODE})
-AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL))
-OR (j.state = 'Matched' AND EXISTS (SELECT 1 FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
-WHERE a.id = j.last_attempt AND a.ended_at IS NULL AND a.claim_token = '' AND (p.id IS NULL OR p.ended_at IS NOT NULL))))
+AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL)))
 ORDER BY j.id LIMIT ?"""
+_STRAY_ATTEMPTS = f"""SELECT a.id FROM attempt a {by_index("attempt_live")} LEFT JOIN job j ON j.id = a.job_id
+LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND (j.id IS NULL OR j.last_attempt IS NULL
+OR j.last_attempt != a.id OR j.state = 'Waiting' OR p.id IS NULL OR p.ended_at IS NOT NULL) ORDER BY a.id LIMIT ?"""
 # What waits in some task queues as rows, and as members of runs that nobody touched.
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
@@ -44,10 +45,13 @@ def last_of_portion(
 
 
 def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
-    """Jobs with after < id <= last that wait in no task queue, are active without a live attempt, or bound to a pilot that
-    has ended.
-    """
+    """Jobs with after < id <= last that wait in no task queue, or are active without a live attempt."""
     return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
+
+
+def stray_attempts(db: Reader, limit: int) -> list[int]:
+    """Live attempts that their jobs do not name, or whose pilots have ended."""
+    return [row[0] for row in db.execute(_STRAY_ATTEMPTS, (limit,))]
 
 
 def wrong_counts(db: Reader, first: int, last: int) -> list[tuple[int, int, int]]:

@@ -61,6 +61,10 @@ _START = Statement(
     rows=AT_MOST_ONE,
 )
 _ORDER_STOP = Statement(sql="UPDATE attempt SET stop_reason = ? WHERE id = ?", key=(-1,))
+_LIVE_OF = "SELECT id, job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
+_STRAYS = f"""SELECT a.id, a.job_id, a.number, a.pilot_id, a.started_at IS NOT NULL,
+p.id IS NOT NULL AND p.ended_at IS NULL AS lives FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
+WHERE a.id IN {GIVEN} AND a.ended_at IS NULL ORDER BY lives DESC, a.id"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
 _WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
@@ -101,6 +105,25 @@ class AttemptRow(NamedTuple):
     outcome: str | None
     cause: str | None
     stop_reason: str | None
+
+
+class PilotAttempt(NamedTuple):
+    """A live attempt, by its id, and as its pilot knows it."""
+
+    id: int
+    job_id: int
+    number: int
+
+
+class Stray(NamedTuple):
+    """A live attempt that may be stray. `started`: it was reported as Running."""
+
+    id: int
+    job_id: int
+    number: int
+    pilot_id: int
+    started: bool
+    pilot_lives: bool
 
 
 class WithLast(NamedTuple):
@@ -194,9 +217,21 @@ def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
     return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
 
 
-def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:
-    """(job, number) of the attempts that a pilot has."""
-    return tx.read("SELECT job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL", (pilot_id,))
+def live_attempts_of(tx: Transaction, pilot_id: int) -> list[PilotAttempt]:
+    """The attempts that a pilot has."""
+    return [PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
+
+
+def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
+    """Those of these attempts that live, of pilots that live first."""
+    return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
+
+
+def delete_attempt(tx: Transaction, attempt_id: int) -> None:
+    """Delete a live attempt that no job has."""
+    tx.write("DELETE FROM small_output WHERE attempt_id = ?", (attempt_id,), rows=AT_MOST_ONE)
+    tx.write("DELETE FROM usage_open WHERE attempt_id = ?", (attempt_id,), rows=AT_MOST_ONE)
+    tx.write("DELETE FROM attempt WHERE id = ? AND ended_at IS NULL", (attempt_id,), rows=ONE)
 
 
 def hand_out(tx: Transaction, attempt_id: int | None, token: str) -> None:

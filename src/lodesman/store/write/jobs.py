@@ -39,6 +39,12 @@ _MOVE_ROW = Statement(
     key=(-1,),
 )
 _ALLOW_ANOTHER = Statement(sql="UPDATE job SET max_attempts = max_attempts + 1 WHERE id = ?", key=(-1,))
+_NAME_ATTEMPT = Statement(sql="UPDATE job SET attempt = ?, last_attempt = ? WHERE id = ?", key=(-1,))
+_ADOPT = Statement(
+    sql="""UPDATE job SET state = ?, pilot_id = ?, since = ?, last_event = ?, reason = ''
+    WHERE id = ? AND state = 'Waiting'""",
+    key=(-1,),
+)
 _SET_LAST_EVENT = Statement(sql="UPDATE job SET last_event = ? WHERE id = ?", key=(-1,))
 # What was added for attempts that never began (`allow_another`) stays.
 _CHANGE_ROW = """UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ? + max_attempts
@@ -268,6 +274,21 @@ def force_move(
     if new in TERMINAL:
         tx.ended.append((row.submission_id, row.id, row.id))
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.state.value, row.id))
+    if tx.moves is not None:
+        tx.moves.append(Moved(row.id, row.id, row.state, new, data))
+
+
+def name_attempt(tx: Transaction, row: JobRow, number: int, attempt_id: int) -> JobRow:
+    """The last attempt of a job is this one: it lived, and the job did not name it."""
+    tx.later(_NAME_ATTEMPT, (number, attempt_id, row.id))
+    return msgspec.structs.replace(row, attempt=number, last_attempt=attempt_id)
+
+
+def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: int) -> None:
+    """A waiting job goes on with its last attempt, which a pilot has."""
+    data = {"attempt": row.attempt, "pilot": pilot_id, "by": "reconciler"}
+    event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
+    tx.later(_ADOPT, (new.value, pilot_id, tx.now, event, row.id))
     if tx.moves is not None:
         tx.moves.append(Moved(row.id, row.id, row.state, new, data))
 

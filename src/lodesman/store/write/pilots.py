@@ -80,12 +80,6 @@ def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "")
     return row
 
 
-def has_ended(tx: Transaction, pilot_id: int) -> bool:
-    """Whether a pilot has ended, or is not known any more."""
-    row = pilot_by_id(tx.reader(), pilot_id)
-    return row is None or row.ended_at is not None
-
-
 def insert_pilot(
     tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any], *, bound_job: int | None = None
 ) -> None:
