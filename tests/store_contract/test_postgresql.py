@@ -17,10 +17,11 @@ from lodesman.store import SqliteDatabase, database_at, incarnation
 from lodesman.store.database import CommitInDoubt, ConnectionLost
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Change, Journal
+from lodesman.store.statement import Statement
 
 pytestmark = pytest.mark.postgresql
 
-NOTE = "INSERT INTO note (text) VALUES (?)"
+NOTE = Statement(sql="INSERT INTO note (text) VALUES (?)", key=(0,))
 
 
 @pytest.fixture
