@@ -1,11 +1,16 @@
-"""A batch has the effect that its commands have one by one: a model of the store plays both, and compares all tables."""
+"""A batch has the effect that its commands have one by one: a model of the store plays both, and compares all tables.
+
+Some commands fail first, after they changed all that they change: nothing of that may be left, in the database or in memory.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import re
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,7 +38,7 @@ from lodesman.commands.report import give_back, note_heartbeat, note_silence, ta
 from lodesman.commands.site_mask import close_site, open_site
 from lodesman.commands.submit import register_input
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
-from lodesman.errors import LodesmanError, ServerFault
+from lodesman.errors import Conflict, LodesmanError, ServerFault
 from lodesman.jobs.order import ParentRange
 from lodesman.store.journal import PARKED, Change
 from lodesman.store.sandboxes import tidy_inputs
@@ -91,6 +96,39 @@ class Together:
         return found
 
 
+class Failing:
+    """A command that fails after it changed all that it changes: `late` as a refusal, or as a bug would."""
+
+    def __init__(self, command, late):
+        self.command = command
+        self.late = late
+
+    def apply(self, tx):
+        self.command.apply(tx)
+        if self.late:
+            tx.changed += 1
+            raise Conflict("too late")
+        raise RuntimeError("a bug")
+
+
+def memory(house):
+    """What the writer keeps in memory."""
+    queues, pilots = house.live.queues, house.live.pilots
+    return {
+        "waiting": sorted((tq_id, waiting) for tq_id, _, waiting in queues.index.queues() if waiting),
+        "open": sorted((tq_id, queues.index.is_open(tq_id)) for tq_id, _, waiting in queues.index.queues() if waiting),
+        "loads": [queues.index.load(owner).waiting for owner in ("ann", "bob")],
+        "queues held": sorted(queues.held.items()),
+        "cursors": sorted(queues.claims._cursors.items()),
+        "parked": sorted(queues.parked._claims),
+        "held": sorted((pilot, name, *one[:2]) for pilot, held in pilots.held.items() for name, one in held.items()),
+        "running": sorted(pilots.running), "silent": sorted(pilots.silent), "bound": sorted(pilots.bound.items()),
+        "orders": sorted((pilot, sorted(orders.items())) for pilot, orders in pilots.stop_orders.items() if orders),
+        "last claims": sorted((pilot, token, sorted(claimed)) for pilot, (token, claimed) in pilots.last_claims.items()),
+        "dependents": (len(house.live.order), len(house.live.order.settling)), "ahead": len(house.live.ahead),
+    }  # fmt: skip
+
+
 class Batches(RuleBasedStateMachine):
     """Two houses in which the same commands are given: in one of them one by one, in the other all in one transaction."""
 
@@ -118,10 +156,9 @@ class Batches(RuleBasedStateMachine):
                     house.close()
 
     def both(self, work):
-        """Something done in both houses that has the same result in both."""
-        one, other = map(work, self.houses)
-        assert one == other
-        return one
+        """Something done in all houses that has the same result in each."""
+        first, *others = map(work, self.houses)
+        assert all(other == first for other in others)
 
     def give(self, make):
         """One command more in the batch; `make` makes it for a house."""
@@ -315,6 +352,25 @@ class Batches(RuleBasedStateMachine):
             house.live.rng = rng
 
 
+class FailingBatches(Batches):
+    """One house, in which each command is given twice: first it fails, and leaves nothing."""
+
+    @precondition(lambda self: self.given)
+    @rule()
+    def play(self):
+        given, self.given = self.given, []
+        (house,) = self.houses
+        for make in given:
+            for how in ("late", "by a bug", "at the end of the batch"):
+                before, stored = memory(house), content(house)
+                assert isinstance(house.fail(make(house), how), LodesmanError)
+                assert memory(house) == before
+                assert content(house) == stored
+            answer = house.do_or_park(make(house))
+            assert not isinstance(answer, ServerFault), "refused too late, or the wrong number of rows"
+        house.clock += 10.0
+
+
 def differences(alone, together):
     """What the one has and the other has not."""
     return [pair for pair in itertools.zip_longest(alone, together) if pair[0] != pair[1]]
@@ -348,37 +404,66 @@ def captured(house, work):
 
 
 class BatchHouse(House):
-    """A house in which a claim may wait."""
+    """A house in which a claim may wait, and a command fail."""
+
+    def fail(self, command, how):
+        """The answer to a command that is made to fail."""
+        at_end = self.journal._at_end
+        if how == "at the end of the batch":
+
+            def fails(tx):
+                at_end(tx)
+                raise RuntimeError("a bug")
+
+            self.journal._at_end = fails
+        answer = self.do_or_park(command if how.startswith("at") else Failing(command, how == "late"))
+        self.journal._at_end = at_end
+        return answer
 
     def do_or_park(self, command):
         """The answer to a command, which may be a refusal; PARKED if it waits."""
         found = []
         self.journal.post(command, found.append)
-        self.do(Change(lambda _: None))
+        with contextlib.suppress(ServerFault):  # the end of that batch fails, too
+            self.do(Change(lambda _: None))
         return found[0] if found else PARKED
 
 
-@pytest.mark.parametrize(
+EXAMPLES = pytest.mark.parametrize(
     "examples", [pytest.param(5, marks=pytest.mark.postgresql), pytest.param(50, marks=pytest.mark.slow)]
 )
-def test_a_batch_does_what_its_commands_do_one_by_one(maker, new_database, tmp_path, examples):
+
+
+@pytest.fixture
+def play(maker, new_database, tmp_path):
+    """Plays a machine with this number of houses."""
     numbers, last = itertools.count(), []
 
-    def make_houses():
+    def make_houses(count):
         while last:
             maker.drop(last.pop())
-        for name in ("alone", "together"):
-            folder = tmp_path / f"{next(numbers)}-{name}"
+        for _ in range(count):
+            folder = tmp_path / str(next(numbers))
             folder.mkdir()
             last.append(new_database(folder))
         return [BatchHouse(database) for database in last]
 
-    class Machine(Batches):
-        pass
+    def play(machine, count, examples):
+        own = type(machine.__name__, (machine,), {"make_houses": staticmethod(partial(make_houses, count))})
+        # To look for the shortest example takes minutes: add Phase.shrink for that.
+        phases = Phase.reuse, Phase.generate
+        run_state_machine_as_test(
+            own, settings=settings(at_most(examples), stateful_step_count=40, phases=phases)
+        )
 
-    Machine.make_houses = staticmethod(make_houses)
-    # To look for the shortest example takes minutes: add Phase.shrink for that.
-    phases = Phase.reuse, Phase.generate
-    run_state_machine_as_test(
-        Machine, settings=settings(at_most(examples), stateful_step_count=40, phases=phases)
-    )
+    return play
+
+
+@EXAMPLES
+def test_a_batch_does_what_its_commands_do_one_by_one(play, examples):
+    play(Batches, 2, examples)
+
+
+@EXAMPLES
+def test_a_command_that_fails_leaves_nothing(play, examples):
+    play(FailingBatches, 1, examples // 2)

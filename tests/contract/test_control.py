@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from lodesman.answers.jobs import NotChanged
 from lodesman.answers.service import Repaired
+from lodesman.commands.control import Control
 from lodesman.errors import InvalidRequest, NotFound
 
 CLEAN = asdict(Repaired())
@@ -199,3 +200,21 @@ def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_f
         assert sum(counts.values()) == 8
         seen.append((answers, states))
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("action", ["release", "kill"])
+@pytest.mark.parametrize("single", [6, 9, 2])
+def test_a_range_and_a_single_job_of_one_hole(house, action, single):
+    """What the range leaves of the hole is read before the single job is changed."""
+    house.submit(12)
+    house.control("hold", 1, 12)
+    ranges = (
+        (range(3, 6), range(single, single + 1)) if single > 5 else (range(single, single + 1), range(3, 6))
+    )
+    out = house.do(Control(house.live, action, ranges, "because", lambda *_: True))
+    assert (out.changed, out.refused) == (4, 0)
+    assert house.counts() == {"Held": 8, "Waiting" if action == "release" else "Killed": 4}
+    house.control("release", 1, 12)
+    claimed = {one.job_id for one in house.claim(house.pilot(), 12)}
+    assert claimed == {*range(1, 13)} - (set() if action == "release" else {3, 4, 5, single})
+    assert house.reconcile() == CLEAN

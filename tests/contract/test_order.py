@@ -363,6 +363,22 @@ def test_the_reconciler_frees_nothing_that_waits_or_has_ended(house, seed, caplo
     assert "jobs waited for none" not in caplog.text
 
 
+@pytest.mark.parametrize("by_index", [False, True])
+def test_a_parent_ends_whose_children_were_purged(house, by_index):
+    """They were killed long ago: nothing waits for it any more."""
+    house.submit(count=2)
+    child, pilot = house.after((1, 2), count=2, by_index=by_index), house.pilot()
+    house.control("kill", child, child + 1)
+    settled(house)
+    later(house, 91)
+    forget_all(house, keep=90)
+    assert (len(house.live.order), dependencies(house.reader)) == (0, [])
+    for one in house.claim(pilot, 2):
+        assert house.report(pilot, one, exit_code=0).accepted
+    assert states(house, 1, 2) == ["Done", "Done"]
+    assert house.journal.faults == 0
+
+
 def test_nothing_is_left_when_all_is_purged(house):
     house.submit(count=2)
     child, pilot = house.after((1, 2), by_index=True, count=2), house.pilot()

@@ -22,9 +22,9 @@ last_event = (SELECT min(id) FROM event WHERE job_id = job.id) WHERE id = ?"""
 NAMES = ("attempts_without_job", "attempts_not_named", "attempts_of_ended_pilots")
 
 
-def forgotten(house, *, started=False, count=1):
+def forgotten(house, *, started=False, count=1, at_most=0):
     """Jobs of one pilot that wait, and whose attempts live all the same: what was claimed."""
-    house.submit(count, rows=True)
+    house.submit(count, rows=True, key=house.key(at_most=at_most))
     pilot = house.pilot()
     claimed = house.claim(pilot, count)
     for one in claimed:
@@ -42,8 +42,10 @@ def begin(house):
     assert stray_attempts(house.reader, 9) == []
     rules = QuotaRules(house.live, [], None)
     assert house.do(Change(check_limits, rules))
-    counted = {name: house.live.repaired[name] for name in found}
-    assert counted == found
+    assert {name: house.live.repaired[name] for name in found} == found
+    live = house.reader.execute("SELECT pilot_id, job_id, number FROM attempt WHERE ended_at IS NULL")
+    held = {(pilot, *name) for pilot, some in house.live.pilots.held.items() for name in some}
+    assert held == {tuple(row) for row in live}
     return {name: found[name] for name in NAMES if found[name]}
 
 
@@ -65,9 +67,10 @@ def test_a_job_goes_on_with_the_attempt_that_its_pilot_has(house, started, caplo
     assert house.events(1)[-2:] == ["Running" if started else "Matched", "Done"]
 
 
+@pytest.mark.parametrize("at_most", [0, 1])
 @pytest.mark.parametrize("ended", ["Done", "Lost", "gone"])
-def test_a_job_whose_pilot_has_ended_is_held_and_runs_again_only_if_a_user_says_so(house, ended):
-    pilot, _ = forgotten(house)
+def test_a_job_whose_pilot_has_ended_is_held_and_runs_again_only_if_a_user_says_so(house, ended, at_most):
+    pilot, _ = forgotten(house, at_most=at_most)
     if ended == "gone":
         spoil(house, "DELETE FROM pilot WHERE id = ?", pilot)
     else:
@@ -155,6 +158,60 @@ def test_a_pilot_with_stray_attempts_can_end(house, jobs_are_there):
     assert house.counts() == ({"Held": 3} if jobs_are_there else {"Held": 1})
     assert house.live.repaired["attempts_not_named"] == (3 if jobs_are_there else 1)
     assert house.reconcile() == CLEAN
+
+
+def test_a_server_starts_though_job_and_task_queue_were_purged(house):
+    """Limits cannot count an attempt of which nothing is known any more."""
+    forgotten(house)
+    spoil(house, "DELETE FROM job")
+    spoil(house, "DELETE FROM task_queue")
+    assert begin(house) == {"attempts_without_job": 1}
+
+
+@pytest.mark.parametrize(
+    ("alive", "state"), [((1, 2), "Matched"), ((2,), "Matched"), ((1,), "Held"), ((), "Held")]
+)
+def test_of_two_strays_of_one_job_the_last_number_counts(house, alive, state):
+    pilot, _ = forgotten(house)
+    other = house.pilot()
+    assert (pilot, other) == (1, 2)
+    columns = "tq_id, claim_token, site, claimed_at"
+    spoil(
+        house,
+        f"INSERT INTO attempt (id, job_id, number, pilot_id, {columns}) SELECT 2, 1, 2, 2, {columns} FROM attempt",
+    )
+    for number in {1, 2} - {*alive}:
+        spoil(house, "UPDATE pilot SET state = 'Lost', ended_at = 5 WHERE id = ?", number)
+    assert begin(house) == {"attempts_not_named": 2}
+    job = house.job(1)
+    assert (job.state, job.attempt) == (state, 2)
+    live = house.reader.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL")[0]
+    assert live == (1 if state == "Matched" else 0)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_a_held_job_keeps_its_hold_and_loses_its_attempt(house, lives):
+    house.submit(rows=True)
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    spoil(house, "UPDATE job SET state = 'Held', reason = 'by hand'")
+    if not lives:
+        spoil(house, "UPDATE pilot SET state = 'Lost', ended_at = 5")
+    assert begin(house) == {"attempts_not_named": 1}
+    assert (house.state(1), house.job(1).reason) == ("Held", "by hand")
+    assert house.report(pilot, claimed, exit_code=0).accepted, "a late result counts"
+
+
+@pytest.mark.sqlite
+def test_many_strays_are_mended_in_a_moment(house):
+    """The jobs of a task queue are counted once for all of them."""
+    forgotten(house, count=8)
+    house.submit(3)
+    counts = []
+    house.writer.connection.trace_v2(1, lambda event: counts.append("sum(n) AS jobs" in event["sql"]))
+    house.do(Change(reconcile, house.live, Suspects(attempts=list(range(1, 9)))))
+    house.writer.connection.trace_v2(0, None)
+    assert sum(counts) == 1
 
 
 def test_nothing_that_is_right_is_mended(house):

@@ -32,7 +32,7 @@ def test_bugs_cost_one_request_and_a_dead_writer_starts_anew(make_server, tmp_pa
     bug = server.ask(
         "POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "JobName": "bug"}]}, token="ann"
     )
-    assert bug.status == 503
+    assert bug.status == 500
     assert "nothing was stored" in bug.json["error"]["message"]
     second = server.submit({"JobName": "good"})
 

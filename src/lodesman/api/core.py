@@ -63,6 +63,7 @@ _JUMP_SECONDS: Final = 5.0
 # Pilots fall silent, and their lives get shorter, without a word.
 _INHABITED_SECONDS: Final = 5.0
 _MOST_STRAYS: Final = 100_000
+_STRAYS_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True)
@@ -331,13 +332,19 @@ class Core:
         them alone, and is in the log.
         """
         strays = stray_attempts(self.reader, _MOST_STRAYS)
-        commands = [self.command(Change(reconcile, self.live, Suspects(attempts=[one]))) for one in strays]
-        done = await asyncio.gather(*commands, return_exceptions=True)
+        for begun in range(0, len(strays), _STRAYS_AT_ONCE):
+            some = strays[begun : begun + _STRAYS_AT_ONCE]
+            if not await self._mend(some):
+                for one in some:
+                    await self._mend([one])
         if strays:
-            mended = sum(not isinstance(one, BaseException) for one in done)
-            log.error(
-                "stray attempts were found at the start", extra={"found": len(strays), "mended": mended}
-            )
+            log.error("stray attempts were found at the start", extra={"found": len(strays)})
+
+    async def _mend(self, strays: list[int]) -> bool:
+        with suppress(LodesmanError):
+            await self.command(Change(reconcile, self.live, Suspects(attempts=strays)))
+            return True
+        return False
 
     async def note(self, notes: list[AuditNote]) -> None:
         """Add to the audit trail. What cannot be stored now is lost: it must not stop what it is about."""

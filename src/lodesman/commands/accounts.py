@@ -85,15 +85,16 @@ def issue_token(
         raise Conflict(f"User {account} is not an administrator.")
     if user.disabled_at is not None:
         raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
+    _check_parent(tx, parent)
     if most and accounts.count_tokens(tx, account) >= most:
-        while accounts.delete_expired(tx, tx.now, account):
-            tx.flush()
-        if accounts.count_tokens(tx, account) >= most:
+        if accounts.count_tokens(tx, account, good_at=tx.now) >= most:
             raise TooLarge(
                 f"User {account} has {most:,} tokens, and may have no more.",
                 hint="Revoke some: lode token ls, lode token revoke. Administrators set tokens in [limits].",
                 limit=most,
             )
+        while accounts.delete_expired(tx, tx.now, account):
+            tx.flush()
     return _insert(tx, account, scopes, note=note, seconds=seconds, parent=parent)
 
 
@@ -103,15 +104,19 @@ def issue_site_token(
     """Make a token with which a site may advertise itself; answers its text, which is stored nowhere. `parent`: the hash of
     the one that is used. Raises Unauthorized if that was revoked meanwhile.
     """
+    _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
+
+
+def _check_parent(tx: Transaction, parent: bytes | None) -> None:
+    if parent is not None and principal_of(tx.reader(), parent) is None:
+        raise Unauthorized("This token was revoked.")
 
 
 def _insert(
     tx: Transaction, account: str, scopes: Collection[str], *, kind: str = "user", note: str, seconds: float | None,
     parent: bytes | None,
 ) -> str:  # fmt: skip
-    if parent is not None and principal_of(tx.reader(), parent) is None:
-        raise Unauthorized("This token was revoked.")
     token = secrets.token_urlsafe(32)
     accounts.insert_token(
         tx, hash_token(token), account, scopes, kind=kind, note=note,

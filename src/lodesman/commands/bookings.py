@@ -90,7 +90,9 @@ class Bookings:
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
         self._held.clear()
         for one in found:
-            key = keys[one.tq_id]
+            key = keys.get(one.tq_id)
+            if key is None:  # purged with the job: such attempts are mended after the start
+                continue
             of_pilot = self._held.setdefault(one.pilot, {})
             known = before.get((one.pilot, one.attempt))  # it may be handed in
             # Which attempts were given ahead is not stored: of those that have not started the pilot knows.

@@ -142,7 +142,9 @@ class RangeAction:
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
                 portion = self.ranges[at : at + _AT_ONCE]
-                self._singles = single_jobs(tx, [one[0] for one in portion if len(one) == 1])
+                # What a range changes is read after it.
+                are_single = all(len(one) == 1 for one in portion)
+                self._singles = single_jobs(tx, [one[0] for one in portion] if are_single else [])
             out.ranges.append(RangeControlled(ids[0], ids[-1]))
             done, room = self._in_range(tx, out, ids, room)
             if done < ids.stop:

@@ -6,7 +6,7 @@ anew then, and is stored nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -109,6 +109,13 @@ class Dependents:
         """No job waits by it any more."""
         self._leave(gone)
         tx.undo.append(partial(self._enter, gone))
+
+    def forget(self, tx: Transaction, submissions: Collection[int]) -> None:
+        """The jobs of these submissions were purged: they wait for nothing."""
+        waiters = [one for some in self._of_waiter.values() for one in some] if self._of_waiter else []
+        for one in waiters:
+            if one.row.submission_id in submissions:
+                self.end(tx, one)
 
     def _enter(self, new: Dependency) -> None:
         self._of_parent.setdefault(new.row.parent_id, {})[new] = True

@@ -104,11 +104,13 @@ def remove_members(
     """Take users out of a group: all or none. Their jobs stay. Raises NotFound, Conflict for the only group of a user,
     Forbidden for a user out of reach.
     """
-    for user in _users(tx, users, reach):
+    members = _users(tx, users, reach)
+    for user in members:
         if group not in user.groups:
             raise NotFound(f"User {user.name} is not in group {group}.", hint=f"See: lode group show {group}")
         if user.groups == [group]:
             raise Conflict(f"User {user.name} needs at least one group.", hint="Add another one before.")
+    for user in members:
         _put(tx, user, [one for one in user.groups if one != group], by=by, reason=reason)
 
 

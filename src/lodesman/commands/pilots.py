@@ -24,7 +24,7 @@ from lodesman.commands.strays import end_all_attempts
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.read.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow, pilot_by_stamp
 from lodesman.store.read.why import pilots_of_queue
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import pilots
@@ -87,8 +87,10 @@ def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[st
     and its pilot may be there all the same.
     """
     for stamp, (native_id, reason) in outcome.items():
-        row = pilots.need_pilot(tx, stamp=stamp)
-        if native_id is not None:
+        row = pilot_by_stamp(tx.reader(), stamp)
+        if row is None:
+            log.warning("a pilot was submitted that is not known", extra={"stamp": stamp})
+        elif native_id is not None:
             pilots.set_native_id(tx, row.id, native_id)
             pilots.set_state(tx, row, PilotState.SUBMITTED)
         elif row.state is PilotState.PREPARED:

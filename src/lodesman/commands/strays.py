@@ -14,6 +14,7 @@ from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import LOST, end_attempt, never_started, take_back
+from lodesman.jobs.spec import ACTIVE, IDLE
 from lodesman.store.read.upkeep import wrong_counts
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs
@@ -49,6 +50,7 @@ def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int], repaire
     A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run. They
     are counted in `repaired`.
     """
+    changed = set[int]()
     for stray in attempts.strays(tx, attempt_ids):
         row = jobs.row_by_id(tx, stray.job_id)
         details = {"job": stray.job_id, "attempt": stray.number, "pilot": stray.pilot_id}
@@ -56,14 +58,18 @@ def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int], repaire
             _forget(tx, live, stray)
             log.error("an attempt lived without its job", extra=details)
             repaired.attempts_without_job += 1
-        elif row.last_attempt != stray.id or row.state is JobState.WAITING:
+        elif row.last_attempt != stray.id or row.state in IDLE:
             new = _name(tx, live, stray, row)
             log.error("an attempt lived that its job did not name", extra={**details, "becomes": new.value})
             repaired.attempts_not_named += 1
+            if row.state is JobState.WAITING:
+                changed.add(row.tq_id)
         elif not stray.pilot_lives:
             _end(tx, live, stray.pilot_id, row, LOST, why=_ENDED)
             log.error("an attempt of a pilot that has ended lived", extra=details)
             repaired.attempts_of_ended_pilots += 1
+    if changed:
+        _recount(tx, live, sorted(changed))
 
 
 def _end(tx: Transaction, live: Live, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
@@ -82,7 +88,7 @@ def _forget(tx: Transaction, live: Live, stray: Stray) -> None:
 
 def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
     """The job names the attempt from now on, unless it has had a later one; returns the state of the job."""
-    is_last = stray.number > row.attempt or row.last_attempt == stray.id
+    is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
     if is_last:
         row = jobs.name_attempt(tx, row, stray.number, stray.id)
     if is_last and stray.pilot_lives and row.state is JobState.WAITING:
@@ -98,13 +104,17 @@ def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
             new, row = JobState.HELD, jobs.allow_another(tx, row)
             reason = _HELD.format(stray.number)
             jobs.move(tx, live.ids, row, new, reason=reason, attempt=stray.number, by="reconciler")
-    if new is not row.state:  # whether it was counted as waiting is not known
-        live.queues.write_claims(tx)
-        live.queues.forget_front(tx, row.tq_id)
-        for _, _, counted in wrong_counts(tx.reader(), row.tq_id, row.tq_id):
-            live.queues.known_again(tx, row.tq_id)
-            live.queues.correct_count(tx, row.tq_id, counted)
     return new
+
+
+def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
+    """Whether the jobs that wait no more were counted as waiting is not known."""
+    live.queues.write_claims(tx)
+    for tq_id in queues:
+        live.queues.forget_front(tx, tq_id)
+        for _, _, counted in wrong_counts(tx.reader(), tq_id, tq_id):
+            live.queues.known_again(tx, tq_id)
+            live.queues.correct_count(tx, tq_id, counted)
 
 
 def _let_go(tx: Transaction, live: Live, stray: Stray) -> None:

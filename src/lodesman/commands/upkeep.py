@@ -115,6 +115,8 @@ def purge(tx: Transaction, live: Live, old: Old) -> Purged:
         upkeep.delete_jobs(tx, found)
     upkeep.delete_left(tx, old)
     done = not old.submissions or upkeep.delete_submissions(tx, old.submissions, _MOST_ROWS)
+    if old.submissions and done:
+        live.order.forget(tx, upkeep.those_gone(tx, old.submissions))
     gone = [
         tq_id
         for tq_id, emptied_at in old.queues

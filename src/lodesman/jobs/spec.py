@@ -153,6 +153,8 @@ _MOVES: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
 TERMINAL = frozenset({_S.DONE, _S.FAILED, _S.KILLED, _S.DELETED})
 # A pilot has it: there is a live attempt.
 ACTIVE = frozenset({_S.MATCHED, _S.RUNNING, _S.STALLED, _S.COMPLETING})
+# States of jobs that no pilot has.
+IDLE = frozenset(_S) - TERMINAL - ACTIVE
 
 
 def may_move(old: JobState, new: JobState) -> bool:

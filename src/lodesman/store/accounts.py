@@ -121,6 +121,9 @@ JOIN line l ON t.parent = l.hash WHERE t.hash NOT IN (SELECT hash FROM line)"""
 _EXPIRED = """SELECT hash FROM token t WHERE kind IN ('user', 'site') AND expires_at < ?
 AND ? IN ('', CASE kind WHEN 'user' THEN account END)
 AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
+_COUNT_TOKENS = """SELECT count(*) FROM token t WHERE account = ? AND kind = 'user'
+AND (CAST(? AS REAL) IS NULL OR expires_at IS NULL OR expires_at >= ?
+OR EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash))"""
 _MOST_AT_ONCE = 1_000
 _HASH_DIGITS = 64
 
@@ -172,9 +175,11 @@ def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
     )
 
 
-def count_tokens(tx: Transaction, account: str) -> int:
-    """How many tokens a user has, those that expired included."""
-    count: int = tx.read("SELECT count(*) FROM token WHERE account = ? AND kind = 'user'", (account,))[0][0]
+def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:
+    """How many tokens a user has, those that expired included; `good_at`: without those that expire before then and made no
+    others.
+    """
+    count: int = tx.read(_COUNT_TOKENS, (account, good_at, good_at))[0][0]
     return count
 
 

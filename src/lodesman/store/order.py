@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from lodesman.store import Reader
 from lodesman.store.dialect import greatest
-from lodesman.store.statement import ONE, Statement
+from lodesman.store.statement import AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 from lodesman.store.write.cohorts import CohortRow
 from lodesman.store.write.jobs import JobRow
@@ -66,8 +66,8 @@ def insert_dependency(tx: Transaction, row: DependencyRow) -> None:
 
 
 def delete_dependency(tx: Transaction, row: DependencyRow) -> None:
-    """These jobs wait no more."""
-    tx.write("DELETE FROM dependency WHERE job_id = ? AND first = ? AND ok = ?", row[:3], rows=ONE)
+    """These jobs wait no more. They may have been purged."""
+    tx.write("DELETE FROM dependency WHERE job_id = ? AND first = ? AND ok = ?", row[:3], rows=AT_MOST_ONE)
 
 
 def change_queue(tx: Transaction, row: JobRow, tq_id: int) -> None:

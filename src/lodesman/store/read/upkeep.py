@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from lodesman.jobs.spec import ACTIVE, TERMINAL
+from lodesman.jobs.spec import ACTIVE, IDLE, TERMINAL
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, greatest, keys
 
 _ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+_AT_REST = ", ".join(f"'{state}'" for state in sorted(IDLE))
 _SUSPECT_JOBS = f"""SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ?
 AND ((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({_ON_A_NODE})
 AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL)))
 ORDER BY j.id LIMIT ?"""
 _STRAY_ATTEMPTS = f"""SELECT a.id FROM attempt a {by_index("attempt_live")} LEFT JOIN job j ON j.id = a.job_id
 LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND (j.id IS NULL OR j.last_attempt IS NULL
-OR j.last_attempt != a.id OR j.state = 'Waiting' OR p.id IS NULL OR p.ended_at IS NOT NULL) ORDER BY a.id LIMIT ?"""
+OR j.last_attempt != a.id OR j.state IN ({_AT_REST}) OR p.id IS NULL OR p.ended_at IS NOT NULL)
+ORDER BY a.number DESC, a.id LIMIT ?"""
 # What waits in some task queues as rows, and as members of runs that nobody touched.
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""

@@ -46,6 +46,7 @@ _END = Statement(
     fires="sandbox_usage",
 )
 _INSERT_OUTPUT = Statement(sql="INSERT INTO small_output (attempt_id, content) VALUES (?,?)", key=(0,))
+_DROP_OUTPUT = "DELETE FROM small_output WHERE attempt_id = ?"
 _NOTE_LATE = Statement(
     sql="""UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
     WHERE id = ? AND wall_seconds IS NULL""",
@@ -64,7 +65,7 @@ _ORDER_STOP = Statement(sql="UPDATE attempt SET stop_reason = ? WHERE id = ?", k
 _LIVE_OF = "SELECT id, job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
 _STRAYS = f"""SELECT a.id, a.job_id, a.number, a.pilot_id, a.started_at IS NOT NULL,
 p.id IS NOT NULL AND p.ended_at IS NULL AS lives FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
-WHERE a.id IN {GIVEN} AND a.ended_at IS NULL ORDER BY lives DESC, a.id"""
+WHERE a.id IN {GIVEN} AND a.ended_at IS NULL ORDER BY a.number DESC, lives DESC, a.id"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
 _WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
@@ -223,13 +224,13 @@ def live_attempts_of(tx: Transaction, pilot_id: int) -> list[PilotAttempt]:
 
 
 def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
-    """Those of these attempts that live, of pilots that live first."""
+    """Those of these attempts that live; of one job the last number first, and of one number that of a pilot that lives."""
     return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
 
 
 def delete_attempt(tx: Transaction, attempt_id: int) -> None:
     """Delete a live attempt that no job has."""
-    tx.write("DELETE FROM small_output WHERE attempt_id = ?", (attempt_id,), rows=AT_MOST_ONE)
+    tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
     tx.write("DELETE FROM usage_open WHERE attempt_id = ?", (attempt_id,), rows=AT_MOST_ONE)
     tx.write("DELETE FROM attempt WHERE id = ? AND ended_at IS NULL", (attempt_id,), rows=ONE)
 
@@ -253,6 +254,7 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
     """Store the end of a live attempt. `again`: that of a lost one is replaced by what its pilot reports after all."""
     if again:
         tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,), rows=ONE)
+        tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
     values: tuple[Any, ...] = (
         end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
         end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,

@@ -81,6 +81,13 @@ def delete_left(tx: Transaction, old: Old) -> None:
             tx.write(sql, (keys(old.pilots), old.before), rows=ANY)
 
 
+def those_gone(tx: Transaction, ids: Sequence[int]) -> set[int]:
+    """Those of the submissions that are not there any more."""
+    return {*ids} - {
+        row[0] for row in tx.read(f"SELECT id FROM submission WHERE id IN {GIVEN}", (keys(ids),))
+    }
+
+
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
     """Delete submissions of which no job is left, with all that belongs to them; false if there is more to delete.
 
