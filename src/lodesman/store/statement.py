@@ -65,6 +65,8 @@ class Statement:
     fires: str = ""
     # Only the newest row of each key is written (counters, cursors).
     newest: bool = False
+    # Many rows come together with rows of another statement for the same table: their keys are compared from the first.
+    mixes: bool = False
     key_of: Callable[[Row], Hashable] = field(init=False, repr=False)
     table: str = field(init=False)
     # What it touches: rows of tables, and `TABLE+`, which rows there are. Of what is in `whole` it may touch any row.
@@ -106,6 +108,14 @@ Group = tuple[Statement, Sequence[Row]]
 """A statement and the rows that it is run for, one after the other."""
 
 
+class _Checked(NamedTuple):
+    """The rows of a statement that touches what others of its segment touch: by key, which of them does."""
+
+    rows: list[Row]
+    key_of: Callable[[Row], Hashable]
+    users: list[dict[Hashable, Statement]]
+
+
 class Collection:
     """Rows that are collected for statements: in few groups, with the effect that they have one by one as they came.
 
@@ -114,13 +124,15 @@ class Collection:
     that another one touches; rows of the `_checked` ones are compared by their keys, from when they met.
     """
 
-    __slots__ = ("_checked", "_groups", "_newest", "_shared", "apart", "mask")
+    __slots__ = ("_checked", "_groups", "_kinds", "_newest", "_shared", "apart", "mask")
 
     def __init__(self) -> None:
         self.apart: dict[Statement, list[Row]] = {}
-        self._checked: dict[Statement, list[Row]] = {}
-        # What several statements of the segment touch: by key, which of them does.
+        self._checked: dict[Statement, _Checked] = {}
+        # What several statements of the segment touch.
         self._shared: dict[str, dict[Hashable, Statement]] = {}
+        # The statements of all segments.
+        self._kinds: set[Statement] = set()
         # What the segment touches; 0: nothing is collected.
         self.mask = 0
         # Those of earlier segments.
@@ -130,69 +142,80 @@ class Collection:
 
     def is_of(self, statements: AbstractSet[Statement]) -> bool:
         """Whether there are rows of these statements alone."""
-        here = self.apart.keys() <= statements and self._checked.keys() <= statements
-        return here and all(statement in statements for statement, _ in self._groups)
+        return self._kinds <= statements
 
     def add(self, statement: Statement, row: Row) -> None:
         """Add a row of a statement that is not among those apart."""
-        if self.mask & statement.mask and self._joins(statement, row):
-            self._checked[statement].append(row)
-            return
+        checked = self._checked.get(statement)
+        if checked is None and self.mask & statement.mask:
+            checked = self._share(statement)
+        if checked is not None:
+            rows, key_of, all_users = checked
+            key = key_of(row)
+            for users in all_users:
+                if users.setdefault(key, statement) is not statement:
+                    self._end_segment()
+                    break
+            else:
+                rows.append(row)
+                return
         self.apart[statement] = [row]
-        self.mask |= statement.mask
-        if statement.newest:
-            self._newest = True
+        self._begin(statement)
 
     def take(self) -> list[Group]:
         """All groups in their order; the collection is empty afterwards."""
         self._end_segment()
         groups, self._groups = self._groups, []
+        self._kinds.clear()
         if self._newest:
             groups = [(statement, statement.newest_of(rows)) for statement, rows in groups]
             self._newest = False
         return groups
 
-    def _joins(self, statement: Statement, row: Row) -> bool:
-        """Whether a row joins this segment, where others touch the same table. If it may not, the segment ends."""
-        if statement not in self._checked and (len(self._groups) < _FEW or not self._share(statement)):
-            self._end_segment()
-            return False
-        key = statement.key_of(row)
-        for name in statement.touches:
-            users = self._shared.get(name)
-            if users is not None and users.setdefault(key, statement) is not statement:
-                self._end_segment()
-                return False
-        return True
+    def _begin(self, statement: Statement) -> None:
+        """The segment has rows of this statement."""
+        self.mask |= statement.mask
+        self._kinds.add(statement)
+        if statement.newest:
+            self._newest = True
 
     def _end_segment(self) -> None:
         """What comes from now on is run after all that was collected."""
         self._groups += self.apart.items()
         self.apart.clear()
         if self._checked:
-            self._groups += [group for group in self._checked.items() if group[1]]
+            self._groups += [(statement, one.rows) for statement, one in self._checked.items() if one.rows]
             self._checked.clear()
             self._shared.clear()
         self.mask = 0
 
-    def _share(self, statement: Statement) -> bool:
-        """Let a statement into the segment of which others touch the same table: the keys of their rows are compared from
-        now on. False if one of them touches all rows.
+    def _share(self, statement: Statement) -> _Checked | None:
+        """Let a statement into the segment, where others touch the same table: the keys of their rows are compared from now
+        on. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
         """
         users = {
             name: [one for one in (*self.apart, *self._checked) if name in one.touches]
             for name in statement.touches
         }
-        if any(name in one.whole for name, some in users.items() for one in (statement, *some) if some):
-            return False
+        touches_all = any(
+            name in one.whole for name, some in users.items() for one in (statement, *some) if some
+        )
+        if touches_all or (len(self._groups) < _FEW and not statement.mixes):
+            self._end_segment()
+            return None
         # The rows that are there come first, whatever they touch: those that come later are compared.
         for name, some in users.items():
-            if some:
-                self._shared.setdefault(name, {})
-            for one in some:
-                if one in self.apart:
-                    self._checked[one] = self.apart.pop(one)
-        self._checked[statement] = []
-        self.mask |= statement.mask
-        self._newest = self._newest or statement.newest
-        return True
+            if some and name not in self._shared:
+                keys = self._shared[name] = {}
+                for one in some:
+                    self._check(one).users.append(keys)
+        checked = self._check(statement)
+        checked.users.extend(self._shared[name] for name, some in users.items() if some)
+        self._begin(statement)
+        return checked
+
+    def _check(self, statement: Statement) -> _Checked:
+        """What is compared of a statement."""
+        if statement not in self._checked:
+            self._checked[statement] = _Checked(self.apart.pop(statement, []), statement.key_of, [])
+        return self._checked[statement]

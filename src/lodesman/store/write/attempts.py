@@ -22,11 +22,13 @@ _CLAIM_MEMBER = Statement(
     sql="""INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
     last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)""",
     key=(0,),
+    mixes=True,
 )
 _CLAIM_ROW = Statement(
     sql="""UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
     last_attempt = ?, reason = '' WHERE id = ? AND state = 'Waiting'""",
     key=(-1,),
+    mixes=True,
 )
 _INSERT_ATTEMPT = Statement(
     sql="""INSERT INTO attempt
