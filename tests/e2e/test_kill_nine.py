@@ -17,6 +17,7 @@ from collections import Counter
 from http.client import HTTPException
 
 import pytest
+from tests.e2e.conftest import wait_until
 
 JOBS = 24
 BOUND = 180.0
@@ -116,9 +117,9 @@ class SingleJobs(Workload):
                 self.known.append(self._submit("ann", 1))
 
     def check(self) -> None:
+        wait_until(lambda: len(self.known) > JOBS, "enough jobs", patience=self.left())
         self._ends.set()
         self._client.join()
-        assert len(self.known) > JOBS
         self.last = max(job["id"] for job in self.server.get("/v1/jobs?all=true&limit=10000")["jobs"])
         super().check()
 
