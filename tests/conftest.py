@@ -22,6 +22,8 @@ import apsw
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
+from tests.cost import CostWatch
+from tests.selection import Selection, add_options
 
 from lodesman.answers.service import Suspects
 from lodesman.background.upkeep import find_suspects
@@ -34,11 +36,6 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-KINDS = ("sqlite", "postgresql")
-_HERE = Path(__file__).parent
-_E2E = _HERE / "e2e"
-# None of these tests starts a server or a batch system.
-_ALONE = {_HERE / name for name in ("fuzz", "house", "scenario", "store_contract", "unit")}
 _USUAL = 100
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -51,14 +48,17 @@ settings.register_profile("long", _CALM, max_examples=5_000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--store", choices=(*KINDS, "both"), default="sqlite", help="the database of most tests")
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     usual = "ci" if os.environ.get("CI") else "default"
     wanted = os.environ.get("HYPOTHESIS_PROFILE") or usual
-    fast = "not slow" in config.option.markexpr and wanted != "long"
-    settings.load_profile("fast" if fast else wanted)
+    is_quick = "not slow" in config.option.markexpr and wanted != "long"
+    settings.load_profile("fast" if is_quick else wanted)
+    config.pluginmanager.register(Selection(config))
+    if is_quick and not config.getoption("--cov", default=None):
+        config.pluginmanager.register(CostWatch())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -111,44 +111,6 @@ def at_most(examples: int) -> settings:
         max_examples=min(examples, usual) if usual < _USUAL else examples,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Nothing of a folder is read of which no test would run."""
-    marks = config.option.markexpr
-    useless = {_E2E} if "not e2e" in marks else _ALONE if marks.startswith(("e2e", "engines")) else ()
-    return True if collection_path in useless else None
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With `--store both`, what uses a database is a test for each, unless it is about one of them."""
-    if metafunc.config.option.store == "both" and "database_kind" in metafunc.fixturenames:
-        about = [kind for kind in KINDS if metafunc.definition.get_closest_marker(kind)]
-        metafunc.parametrize("database_kind", about or KINDS, indirect=True, scope="session")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nothing is run that is about the other database, and nothing on PostgreSQL that uses no database."""
-    store = config.option.store
-    gone = [item for item in items if not _belongs(item, store)]
-    if gone:
-        config.hook.pytest_deselected(items=gone)
-        items[:] = [item for item in items if _belongs(item, store)]
-
-
-def _belongs(item: pytest.Item, store: str) -> bool:
-    if store == "postgresql" and "database_kind" not in getattr(item, "fixturenames", ()):
-        return item.get_closest_marker(store) is not None
-    return not any(item.get_closest_marker(kind) for kind in KINDS if store not in (kind, "both"))
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if _E2E in item.path.parents:
-        item.add_marker("e2e")
-    elif _ALONE & {*item.path.parents} and (
-        item.get_closest_marker("e2e") or item.get_closest_marker("engines")
-    ):
-        raise pytest.UsageError(f"{item.nodeid} starts processes: it belongs to tests/e2e or tests/engines")
 
 
 def _free_port() -> int:

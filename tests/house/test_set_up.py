@@ -175,16 +175,11 @@ def test_a_system_with_an_old_python_gets_a_message(machine):
     assert "Python 3.11 or newer is needed" in done.stderr
 
 
-def test_check_runs_every_tool_and_names_what_failed(machine):
+def test_check_hands_its_arguments_on(machine):
     machine.has_python()
-    for tool in ("ruff", "lint-imports", "mypy"):
-        write_program(machine.tools / tool, f'#!/bin/sh\necho "{tool} $*" >>"$CALLS"\n[ {tool} != mypy ]\n')
-    done = machine.run("check", "--fast")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "Failed: types"
-    tools = [line.split()[0] for line in machine.noted() if not line.startswith("<")]
-    assert tools == ["ruff", "ruff", "lint-imports", "mypy"]
-    assert "<-m><pytest>" in machine.noted()[-1]
+    assert machine.run("check", "--local", "--since", "HEAD~3").returncode == 0
+    assert machine.noted()[-1] == "<-m><scripts.run_check><--local><--since><HEAD~3>"
+    assert machine.run("check", FAILS="-m").returncode == 5
 
 
 @pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--nonsense", 1)])

@@ -1,0 +1,60 @@
+"""What tests cost: a quick one that costs more than it may fails the run, however fast the machine is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from time import process_time
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+MOST_CPU_SECONDS = 1 / 3
+_MEASURE_ROUNDS = 200_000
+# What `_measure` takes on the machine for which the limit is meant.
+_MEASURE_SECONDS = 0.0085
+_MARKS = ("slow", "thorough", "e2e", "engines")
+
+
+class CostWatch:
+    """Fails each unmarked test that costs more CPU time than a quick one may, its processes included.
+
+    What is done once for many tests (imports, caches, fixtures of a session) is no cost of the test that comes first: a
+    test over the limit is run again, and the second run counts. On a slow or a loaded machine the limit is higher.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        begun = _cpu_seconds()
+        result = yield
+        if _cpu_seconds() - begun > MOST_CPU_SECONDS and not any(map(item.get_closest_marker, _MARKS)):
+            begun = _cpu_seconds()
+            runtestprotocol(item, log=False, nextitem=nextitem)
+            spent = _cpu_seconds() - begun
+            if spent > MOST_CPU_SECONDS * max(1.0, _measure() / _MEASURE_SECONDS):
+                self._report(item, spent)
+        return result
+
+    @staticmethod
+    def _report(item: pytest.Item, spent: float) -> None:
+        said = f"{item.nodeid} takes {spent:.2f} s of CPU time: make it cheaper, or mark it slow"
+        item.ihook.pytest_runtest_logreport(
+            report=pytest.TestReport(
+                nodeid=item.nodeid, location=item.location, keywords={}, outcome="failed", longrepr=said, when="teardown"
+            )
+        )  # fmt: skip
+
+
+def _cpu_seconds() -> float:
+    own, others = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def _measure() -> float:
+    """How long this machine computes now for a piece of work that is always the same: the least of three."""
+    tries = []
+    for _ in range(3):
+        begun = process_time()
+        sum(number % 7 for number in range(_MEASURE_ROUNDS))
+        tries.append(process_time() - begun)
+    return min(tries)

@@ -1,0 +1,176 @@
+"""The steps of ./check: lanes, what is told of them, what is repeated, and which tests a change reaches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from scripts import reach, run_check
+from scripts.reach import changed_files, reached_tests
+from scripts.run_check import Check, Plan, Step, read_arguments
+
+PYTEST = (sys.executable, "-m", "pytest", "--quiet")
+
+
+def made_tests(folder: Path, text: str, *words: str) -> Step:
+    """A step of tests that may be repeated."""
+    path = folder / "test_made.py"
+    path.write_text(dedent(text), encoding="utf-8")
+    alone = ("-p", "no:cacheprovider", f"--rootdir={folder}", f"--confcutdir={folder}")
+    return Step(name="processes", argv=(*PYTEST, *alone, *words, str(path)), may_repeat=True)
+
+
+def shell(name: str, line: str) -> Step:
+    return Step(name=name, argv=("sh", "-c", line))
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    place = tmp_path / "said"
+    place.mkdir()
+    return Check(place)
+
+
+def test_all_steps_run_and_those_that_failed_are_shown(check, capsys):
+    check.run(
+        [
+            [shell("first", "echo wrong here; exit 3"), shell("second", "echo unseen")],
+            [shell("beside", "true")],
+        ]
+    )
+    assert [step.name for step in check.failed] == ["first"]
+    said = capsys.readouterr().out
+    assert "first: FAILED" in said
+    assert "wrong here" in said
+    assert "second: ok" in said
+    assert "unseen" not in said
+    assert "beside: ok" in said
+
+
+def test_the_lanes_run_at_once(check, tmp_path):
+    meet = "touch {0}; until [ -e {1} ]; do sleep 0.05; done"
+    here, there = tmp_path / "here", tmp_path / "there"
+    check.run([[shell("one lane", meet.format(here, there))], [shell("another", meet.format(there, here))]])
+    assert check.failed == []
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_beside_others_and_passes_alone_is_named_loudly(check, tmp_path, capsys):
+    flag = tmp_path / "flag"
+    text = f"""
+        from pathlib import Path
+        def test_shaky():
+            flag = Path({str(flag)!r})
+            was_there = flag.exists()
+            flag.touch()
+            assert was_there
+        """
+    check.run([[made_tests(tmp_path, text)]])
+    assert [step.name for step in check.failed] == ["processes"]
+    check.repeat_failed()
+    assert check.failed == []
+    said = capsys.readouterr().out
+    assert "RUN AGAIN, ALONE: 1 of processes" in said
+    assert "test_made.py::test_shaky" in said
+    assert "PASSED ALONE" in said
+
+
+@pytest.mark.slow
+def test_what_fails_twice_has_failed(check, tmp_path):
+    check.run([[made_tests(tmp_path, "def test_wrong():\n    assert False\n")]])
+    check.repeat_failed()
+    assert [step.name for step in check.failed] == ["processes", "processes, again"]
+
+
+@pytest.mark.slow
+def test_a_step_without_tests_has_not_failed(check, tmp_path, capsys):
+    check.run([[made_tests(tmp_path, "def test_right(): pass\n", "-m", "nothing")]])
+    assert check.failed == []
+    assert "processes: there are none" in capsys.readouterr().out
+
+
+def test_a_stop_ends_the_processes_of_all_steps(check, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # Each of its processes holds the FIFO open: a reader comes to its end when the last one has ended.
+    steps = [
+        shell("long", f"exec >{fifo}; echo here; sleep 1000; true"),
+        shell("next", f"touch {fifo}.next"),
+    ]
+    runner = threading.Thread(target=check.run, args=([steps],))
+    runner.start()
+    with fifo.open() as said:
+        assert said.readline() == "here\n"
+        check.stop()
+        assert said.read() == ""
+    runner.join(60.0)
+    assert not runner.is_alive()
+    assert not Path(f"{fifo}.next").exists()
+
+
+def names_of(*words: str) -> list[list[str]]:
+    return [[step.name for step in lane] for lane in Plan(read_arguments(words), {}).lanes()]
+
+
+def test_what_each_call_runs(monkeypatch, capsys):
+    monkeypatch.setattr(run_check, "has_postgresql", lambda: True)
+    monkeypatch.setattr(run_check, "changed_files", lambda since: [since] if since else [])
+    static = ["format", "lint", "imports", "types"]
+    computing = ["quick tests", "slow tests", "tests on PostgreSQL"]
+    assert names_of("--fast") == [["quick tests"], static]
+    assert names_of() == [[*static, *computing], ["real batch systems", "end to end"]]
+    assert names_of("--local") == [[*static, *computing], ["end to end"]]
+    assert names_of("--all") == [[*static, *computing, "long fuzzing"], ["real batch systems", "end to end"]]
+    _, waiting = names_of("--since", "src/lodesman/quota/values.py")
+    assert waiting[-1] == "thorough tests of the change"
+    with pytest.raises(SystemExit, match="not both"):
+        read_arguments(["--fast", "--all"])
+
+
+def test_a_change_reaches_the_tests_that_import_it():
+    reached = reached_tests(["src/lodesman/quota/__init__.py"])
+    assert any(path.startswith("tests/unit/quota/") for path in reached)
+    assert "tests/house/test_house.py" in reached
+    assert not any(path.startswith("tests/unit/jobs/") for path in reached)
+    # By way of a kit, and of a fixture that the test names.
+    assert "tests/contract/test_backend_contract.py" in reached_tests(["tests/kits/local_kit.py"])
+    assert "tests/unit/commands/test_templates.py" in reached_tests(["tests/unit/conftest.py"])
+    # What is no module belongs to its package.
+    statements = reached_tests(["src/lodesman/store/migrations/0001_initial.sql"])
+    assert "tests/store_contract/test_statements.py" in statements
+    assert {path.split("/")[1] for path in reached_tests(["docs/glossary.md"])} == {"docs", "house"}
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/conftest.py", "pyproject.toml", "requirements/dev.txt", "src/lodesman/__init__.py"]
+)
+def test_a_change_of_a_foundation_reaches_all(path):
+    assert reached_tests([path]) is None
+
+
+def test_what_git_says_is_changed(tmp_path, monkeypatch):
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+        subprocess.run(
+            ["git", "-C", str(tmp_path), *identity, *words], check=True, capture_output=True, timeout=60
+        )
+
+    monkeypatch.setattr(reach, "ROOT", tmp_path)
+    git("init")
+    for name in ("kept", "changed", "committed"):
+        (tmp_path / name).write_text(name)
+    git("add", "-A")
+    git("commit", "-m", "first")
+    (tmp_path / "committed").write_text("anew")
+    git("commit", "-am", "second")
+    (tmp_path / "changed").write_text("anew")
+    (tmp_path / "unknown").write_text("anew")
+    assert changed_files() == ["changed", "unknown"]
+    assert changed_files("HEAD~1") == ["changed", "committed", "unknown"]
+    with pytest.raises(SystemExit, match="there is no commit nonsense"):
+        changed_files("nonsense")
