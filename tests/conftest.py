@@ -113,6 +113,14 @@ def at_most(examples: int) -> settings:
     )
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """No test sees in a batch system what another one left there."""
+    if item.get_closest_marker("engines"):
+        from tests.kits.shared_engines import empty_all  # noqa: PLC0415 - few tests need it
+
+        empty_all()
+
+
 def _free_port() -> int:
     """A port of this machine for a server that is about to start.
 

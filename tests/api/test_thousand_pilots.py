@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 from tests.kits import slurm_kit
-from tests.kits.backend_kit import emptied
 from tests.kits.shell_pilots import PROGRAM
 
 from lodesman.background.launch import PilotSettings, SubmissionPools
@@ -77,4 +76,3 @@ def test_a_thousand_pilots_are_two_submissions_at_most(house, record_property):
     stored = live_pilots(house.side.db)
     assert len({one.native_id for one in stored if one.native_id}) == 1_000
     assert runner.programs.count("sbatch") <= 2
-    emptied(backend, lambda: time.sleep(0.2), 60.0)

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 from tests.e2e.conftest import wait_until
 from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
-from tests.kits.backend_kit import emptied
 from tests.kits.sshd import sshd_of_this_session
 
 from lodesman.batch.backend import Backend, NativeState
@@ -40,7 +39,6 @@ class Engine:
     queue: str
     service: Callable[[str], object]
     push: Callable[[], object] = lambda: None
-    shared: bool = True
 
 
 def slurm(_request: Any) -> Engine:
@@ -83,7 +81,7 @@ def arc(request: Any) -> Engine:
         "url": service["LODE_TEST_ARC"],
     }
     act = partial(arc_kit.run_service, service)
-    return Engine({"type": "arc", **files}, "pilots", act, now_and_then(lambda: act("refresh")), shared=False)
+    return Engine({"type": "arc", **files}, "pilots", act, now_and_then(lambda: act("refresh")))
 
 
 def now_and_then(push: Callable[[], object]) -> Callable[[], None]:
@@ -110,20 +108,9 @@ ENGINES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def used(tmp_path):
-    """The engines of a test; it leaves those that tests share empty, since pilots outlive their server for a while."""
-    engines: list[Engine] = []
-    yield engines
-    for one in engines:
-        if one.shared:
-            emptied(backend_of(one, tmp_path / "left"), lambda: threading.Event().wait(0.2), PATIENCE)
-
-
 @pytest.fixture(params=ENGINES)
-def engine(request, used):
-    used.append(request.param(request))
-    return used[-1]
+def engine(request):
+    return request.param(request)
 
 
 def start(make_server, engine: Engine, *, total: int = 2, **settings: Any):
@@ -321,9 +308,8 @@ def faults(server) -> bool:
 
 
 @pytest.mark.engines
-def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server, used):
+def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server):
     engine = replace(slurm(None), queue="down")
-    used.append(engine)
     server = start(
         make_server,
         engine,

@@ -16,8 +16,6 @@ from tests.kits.shell_pilots import shell_spec
 from lodesman.batch.backend import Backend, NativeState, NativeStatus, PilotSpec
 from lodesman.resources import QueueId
 
-_OVER = {NativeState.ENDED, NativeState.UNKNOWN}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
@@ -67,15 +65,6 @@ class Kit:
         os.mkfifo(path)
         path.chmod(0o666)
         return path
-
-
-def emptied(backend: Backend, advance: Callable[[], object], patience: float) -> None:
-    """Cancel what a test left in a batch system that tests share, and wait for its end: the next one needs the slots."""
-    left, deadline = backend.census(), time.monotonic() + patience
-    backend.cancel(left)
-    while left and not {one.state for one in backend.status(left).values()} <= _OVER:
-        assert time.monotonic() < deadline, f"still there: {backend.status(left)}"
-        advance()
 
 
 def missing(service: str, install: str) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import secrets
 import subprocess
 import tempfile
 import threading
@@ -13,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.kits.backend_kit import Kit, emptied, missing
+from tests.kits.backend_kit import Kit, missing
+from tests.kits.shared_engines import SharedEngine, share
 
 from lodesman.batch.gridengine import GridEngineBackend
 from lodesman.batch.run.here import Here
@@ -66,7 +68,18 @@ def the_gridengine() -> Mapping[str, str]:
     """One for all tests of this process, which ends with it."""
     stack = ExitStack()
     atexit.register(stack.close)
-    return stack.enter_context(started_gridengine())
+    found = stack.enter_context(started_gridengine())
+    run = Here(environment=found).run
+    share(
+        SharedEngine(
+            name="Grid Engine",
+            left=lambda: (
+                said.out if not (said := run(["qstat", "-u", "*"])).code else said.err or "no answer"
+            ),
+            clear=lambda kill: run(["qdel", *(["-f"] * kill), "-u", "*"]),
+        )
+    )
+    return found
 
 
 def run_service(action: str) -> None:
@@ -84,17 +97,16 @@ def gridengine_backend(service: Mapping[str, str]) -> GridEngineBackend:
 def gridengine_kit(root: Path) -> Iterator[Kit]:
     """A kit; folders of pytest are closed to the account of the jobs."""
     service = the_gridengine()
-    with tempfile.TemporaryDirectory(prefix="lode-place-") as place:
-        Path(place).chmod(0o777)
-        kit = Kit(
-            backend=gridengine_backend(service),
-            queue=QUEUE,
-            place=Path(place),
-            again=lambda: gridengine_backend(service),
-            advance=lambda: threading.Event().wait(0.2),
-        )
-        yield kit
-        emptied(kit.backend, kit.advance, kit.patience)
+    place = Path(service["SGE_ROOT"]).parent / "places" / secrets.token_hex(4)
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+    yield Kit(
+        backend=gridengine_backend(service),
+        queue=QUEUE,
+        place=place,
+        again=lambda: gridengine_backend(service),
+        advance=lambda: threading.Event().wait(0.2),
+    )
 
 
 GRIDENGINE_KITS = [pytest.param(gridengine_kit, id="gridengine", marks=pytest.mark.engines)]

@@ -10,26 +10,46 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.kits.backend_kit import Kit, missing
+from tests.kits.shared_engines import SharedEngine, share
 
 from lodesman.batch.htcondor import HTCondorBackend
 from lodesman.batch.run.here import Here
 from lodesman.resources import QueueId
 
 SERVICE = Path(__file__).parents[1] / "services" / "htcondor"
+# A schedd that does not answer is no empty one.
+_LEFT = """
+condor_q -allusers -af:j Owner 'JobStatus == 4 ? "completed" : JobStatus' || echo no queue
+condor_status -constraint 'State != "Unclaimed" && State != "Owner"' -af Name State Activity JobId
+"""
+_CLEAR = """
+condor_rm -all
+"""
+# A slot may be claimed for a job that was removed at that moment; HTCondor itself frees it after half an hour.
+_KILL = """
+condor_rm -forcex -all
+condor_vacate -fast -all
+"""
 
 
 @functools.cache
 def service() -> Path:
     """The folder of a pool that runs until this process ends, or of the one that the environment names."""
-    if "LODE_TEST_HTCONDOR" in os.environ:
-        return Path(os.environ["LODE_TEST_HTCONDOR"])
-    return started()
+    given = os.environ.get("LODE_TEST_HTCONDOR")
+    pool = Path(given) if given else started()
+    share(
+        SharedEngine(
+            name="HTCondor",
+            left=lambda: runner("root", pool).run(["sh", "-c", _LEFT]).out,
+            clear=lambda kill: runner("root", pool).run(["sh", "-c", _CLEAR + _KILL * kill]),
+        )
+    )
+    return pool
 
 
 def started() -> Path:
@@ -70,24 +90,6 @@ def htcondor_kit(root: Path) -> Iterator[Kit]:
         advance=lambda: threading.Event().wait(0.3),
         patience=120.0,
     )
-    _clear()
-
-
-def _clear() -> None:
-    """Remove what a test left, and wait for its slots: the next test needs both.
-
-    A slot may be claimed for a job that was removed at that moment; HTCondor itself frees it after half an hour.
-    """
-    begun = time.monotonic()
-    runner().run(["condor_rm", "-all"])
-    while "Claimed" in (
-        slots := runner().run(["condor_status", "-af", "Name", "State", "Activity", "JobId"]).out
-    ):
-        waited = time.monotonic() - begun
-        assert waited < 120.0, f"{slots}{runner().run(['condor_q', '-all', '-nobatch']).out}"
-        if waited > 5.0:
-            runner("root").run(["condor_vacate", "-all"])
-        threading.Event().wait(0.5)
 
 
 HTCONDOR_KITS = [pytest.param(htcondor_kit, id="htcondor", marks=pytest.mark.engines)]

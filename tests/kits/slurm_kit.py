@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import getpass
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.kits.backend_kit import Kit, emptied, missing
+from tests.kits.backend_kit import Kit, missing
+from tests.kits.shared_engines import SharedEngine, share
 from tests.kits.sshd import sshd_of_this_session
 
 from lodesman.batch.run import Runner
@@ -22,6 +24,10 @@ from lodesman.batch.slurm import SlurmBackend
 from lodesman.resources import QueueId
 
 SCRIPT = Path(__file__).parents[1] / "services" / "slurm"
+# All jobs are those of the account that started it.
+_LEFT = ["squeue", "--all", "--noheader", "--format=%i %u %T %P %r"]
+_CLEAR = ["scancel", "--quiet", "--user", getpass.getuser()]
+_KILL = ["scancel", "--quiet", "--full", "--signal=KILL", "--user", getpass.getuser()]
 
 
 @contextmanager
@@ -53,6 +59,14 @@ def slurm_of_this_session(*options: str) -> Path:
     stack = ExitStack()
     folder = stack.enter_context(started_slurm(*options))
     atexit.register(stack.close)
+    run = Here(environment=environment(folder)).run
+    share(
+        SharedEngine(
+            name=" ".join(["Slurm", *options]),
+            left=lambda: found.out if not (found := run(_LEFT)).code else found.err or "no answer",
+            clear=lambda kill: [run(words) for words in (_CLEAR, *([_KILL] * kill))],
+        )
+    )
     return folder
 
 
@@ -83,7 +97,6 @@ def _kit(root: Path, runner: Runner) -> Iterator[Kit]:
         advance=lambda: time.sleep(0.05),
     )
     yield kit
-    emptied(kit.backend, kit.advance, kit.patience)
 
 
 marks = pytest.mark.engines
