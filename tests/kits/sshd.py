@@ -57,6 +57,8 @@ def _serving(folder: Path) -> Iterator[int]:
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
         "PermitRootLogin prohibit-password\n"
+        # A bash that is no first one reads no .bashrc, which may compute for a second.
+        "SetEnv SHLVL=1\n"
     )
     known = (folder / "host.pub").read_text()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known}")
