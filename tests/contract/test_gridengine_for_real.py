@@ -154,11 +154,8 @@ def test_a_thousand_pilots_take_one_command(kit):
     runner = Counting()
     kit.backend.runner = runner
     spec = kit.spec(f"read line < {kit.gate()}", count=1000)
-    before = time.monotonic()
     pilots = kit.backend.submit(spec).accepted
-    seconds = time.monotonic() - before
     assert (len(pilots), runner.count("qsub")) == (1000, 1)
-    assert seconds < 3.0
     kit.running(pilots, 2)
     del runner.words[:]
     states = [status.state for status in kit.backend.status(pilots).values()]

@@ -185,9 +185,8 @@ def test_options_reach_the_job(kit):
 
 
 def test_a_thousand_pilots_are_one_submission(kit):
-    began = time.monotonic()
     pilots = kit.submit("true", count=1_000, cores=64)
-    assert time.monotonic() - began < 10.0, "measured: 0.6 s"
+    assert len({native_id.partition(".")[0] for native_id in pilots.values()}) == 1
     load = kit.backend.loads([kit.queue])[kit.queue]
     assert (load.waiting, load.running) == (1_000, 0)
     assert set(kit.backend.cancel(pilots).values()) == {CancelOutcome.REMOVED}
@@ -230,6 +229,7 @@ def test_an_engine_that_is_away_loses_no_pilot(kit):
     assert (kit.place / "ran").exists()
 
 
+@pytest.mark.thorough
 def test_a_schedd_that_dies_is_no_empty_queue_and_its_pilots_go_on(kit):
     gate = kit.gate()
     pilots = kit.submit(f"read line < {gate}; exit 4")

@@ -8,6 +8,7 @@ import pwd
 import subprocess
 import sys
 import threading
+from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from lodesman.submission.native import record_of
 from lodesman.submission.resolution import JsvView
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+thorough = partial(pytest.param, marks=pytest.mark.thorough)
 
 # Writes down what it gets; it accepts.
 RECORDER = """#!/usr/bin/python3
@@ -155,7 +157,7 @@ def host_of(recorded: str) -> str:
     return line.rpartition("@")[2]
 
 
-@pytest.mark.parametrize("stock", ["jsv.sh", "jsv.pl", "jsv_reject_all.sh"])
+@pytest.mark.parametrize("stock", [thorough("jsv.sh"), "jsv.pl", thorough("jsv_reject_all.sh")])
 def test_stock_scripts_see_and_say_the_same(folder, stock):
     bed = Bed(folder, stock)
     try:
@@ -199,7 +201,7 @@ def plain(recorded: str) -> list[str]:
     return [line for line in recorded.splitlines() if not line.startswith("ENV ADD ") or "FOO" in line]
 
 
-@pytest.mark.parametrize("stock", ["jsv.sh", "jsv.pl", "jsv_reject_all.sh"])
+@pytest.mark.parametrize("stock", [thorough("jsv.sh"), thorough("jsv.pl"), "jsv_reject_all.sh"])
 def test_stock_scripts_decide_the_same_with_our_libraries(folder, stock):
     bed = Bed(folder, stock)
     texts = []
@@ -291,6 +293,7 @@ def seen(recorded: str) -> list[str]:
     return [line.split()[0] if line.split()[0] in OTHERWISE else line for line in lines]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stock", ["jsv.sh", "jsv.pl", "jsv_reject_all.sh"])
 def test_lode_submit_ends_as_qsub_does(folder, server, stock):
     """Parameters in the same order, same text, same exit code."""

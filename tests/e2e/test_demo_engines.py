@@ -180,10 +180,7 @@ def check_report(demo: Demo) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("backend", "named"),
     [
-        ("slurm", "slurm"),
-        ("gridengine", "gridengine"),
-        ("htcondor", "htcondor"),
-        ("arc", "arc"),
+        *(pytest.param(one, one, marks=pytest.mark.thorough) for one in ALL.split("+")),
         ("all", ALL),
     ],
     indirect=["named"],
@@ -199,6 +196,7 @@ def test_the_demo_ends_as_the_readme_says_and_leaves_no_pilot(start, named, back
     wait_until(lambda: not named.left(), f"an empty list: {named.left()}", patience=GONE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("backend", "named", "seed"),
     [*(("slurm", "slurm", seed) for seed in (1, 2, 3, 4, 5)), *(("all", ALL, seed) for seed in (6, 7))],
@@ -214,6 +212,7 @@ def test_ctrl_c_at_any_moment_leaves_no_pilot(start, named, backend, seed):
     wait_until(lambda: not named.left(), f"an empty list: {named.left()}", patience=GONE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("word", ["examples.demo", "slurmctld", "lodesman.daemon", "pilot.pyz"])
 def test_ctrl_c_while_a_slurm_of_its_own_starts_or_runs_leaves_nothing_of_it(start, private_slurm, word):
     demo = start("slurm", private_slurm)
@@ -223,6 +222,7 @@ def test_ctrl_c_while_a_slurm_of_its_own_starts_or_runs_leaves_nothing_of_it(sta
     assert demo.ended() in (130, -signal.SIGINT), demo.said()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("named", ["slurm"], indirect=True)
 def test_a_demo_that_is_killed_leaves_no_pilot(start, named):
     demo = start("slurm", named.environment)

@@ -103,9 +103,12 @@ def arc_service():
         yield found
 
 
-ENGINES = [
-    pytest.param(make, marks=pytest.mark.engines) for make in (slurm, slurm_by_ssh, gridengine, htcondor, arc)
-]
+def engines(*made: Callable[[Any], Engine], thorough: bool = True) -> list[Any]:
+    marks = [pytest.mark.engines, *([pytest.mark.thorough] * thorough)]
+    return [pytest.param(make, marks=marks) for make in made]
+
+
+ENGINES = engines(slurm, slurm_by_ssh, gridengine, htcondor, arc)
 
 
 @pytest.fixture(params=ENGINES)
@@ -154,6 +157,11 @@ def pilots_of(server) -> list[dict[str, Any]]:
     return server.get("/v1/pilots?all=true")["pilots"]
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [*engines(slurm_by_ssh, gridengine, htcondor, thorough=False), *engines(slurm, arc)],
+    indirect=True,
+)
 def test_jobs_run_on_a_real_batch_system_and_nothing_is_left_there(server, engine):
     first = server.submit(*[job(0)] * 4, job(7))
 
@@ -270,7 +278,7 @@ def test_a_kill_between_stored_and_submitted_loses_no_pilot_and_sends_none_twice
     assert {one["attempt"] for one in server.get("/v1/jobs?all=true&limit=1000")["jobs"]} == {1}
 
 
-@pytest.mark.parametrize("engine", [one for one in ENGINES if one.values != (slurm_by_ssh,)], indirect=True)
+@pytest.mark.parametrize("engine", engines(slurm, gridengine, htcondor, arc), indirect=True)
 def test_an_engine_that_is_away_under_load(make_server, engine):
     server = start(make_server, engine, total=6, **{"pilots.idle_seconds": 1})
     first = server.submit(*[{**job(0), "Arguments": ["-c", "sleep 4"]}] * 40)
@@ -308,6 +316,7 @@ def faults(server) -> bool:
 
 
 @pytest.mark.engines
+@pytest.mark.thorough
 def test_a_queue_that_accepts_and_never_runs_keeps_its_caps_and_gives_pilots_back(make_server):
     engine = replace(slurm(None), queue="down")
     server = start(

@@ -169,7 +169,7 @@ def jobs_there(folder: Path) -> list[str]:
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("by_ssh", [False, True])
+@pytest.mark.parametrize("by_ssh", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_sites_on_slurm(make_server, tmp_path, by_ssh):
     """A good queue, one that is down, and one that is not there."""
     folder, outputs, where = slurm_kit.slurm_of_this_session(), tmp_path / "outputs", {}
@@ -197,6 +197,7 @@ def test_sites_on_slurm(make_server, tmp_path, by_ssh):
 
 
 @pytest.mark.engines
+@pytest.mark.thorough
 def test_a_slurm_that_is_stopped(make_server, tmp_path):
     with slurm_kit.started_slurm() as folder:
         server = on_slurm(make_server, folder, tmp_path / "outputs")

@@ -29,7 +29,7 @@ from lodesman.classad import evaluate, parse_ad
 from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.resources import QueueId
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough]
 PATIENCE_S = 60.0
 OURS = f"ad{secrets.token_hex(6)}"
 SLEEP = "exec sleep 300"

@@ -13,7 +13,7 @@ from tests.kits.slurm_kit import environment, slurm_of_this_session
 
 from lodesman.batch.run.here import Here
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough]
 until = partial(wait_until, patience=120.0)
 # Does not end by the signal that asks it to.
 STUBBORN = "trap '' TERM; sleep 300 & while :; do wait; done"

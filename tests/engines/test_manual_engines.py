@@ -24,7 +24,7 @@ from tests.kits.htcondor_kit import started
 from lodesman.daemon.bootstrap import build_zipapp
 
 pytestmark = [
-    pytest.mark.e2e, pytest.mark.engines, pytest.mark.vacate,
+    pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,
     pytest.mark.skipif(os.getuid() != 0, reason="prologs run as root"),
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]

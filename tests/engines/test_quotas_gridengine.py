@@ -38,7 +38,7 @@ from lodesman.gridengine.values import write_value
 from lodesman.resources import load_resources
 from lodesman.store.journal import Change
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.quota]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.quota]
 
 WORLDS = int(os.environ.get("LODESMAN_QUOTA_SETS", "200"))
 JOBS, PARTS = 10, max(1, WORLDS // 20)

@@ -21,7 +21,7 @@ from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.jobstatus.vacating import main
 
 pytestmark = [
-    pytest.mark.e2e, pytest.mark.engines, pytest.mark.vacate,
+    pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,
     pytest.mark.skipif(os.getuid() != 0, reason="prologs run as root"),
 ]  # fmt: skip
 SCRIPTS = Path(__file__).parents[2] / "examples" / "jobstatus"

@@ -24,7 +24,7 @@ from tests.unit.pilot.test_python39 import oldest_python
 from lodesman.batch.run.here import Here
 from lodesman.daemon.bootstrap import build_zipapp
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.vacate]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate]
 PATIENCE_S = 120.0
 # PLACE CORES COMMITS SECONDS [ID]: publishes, commits all the time or never, and ends when it reads that it shall.
 JOB = """\

@@ -27,7 +27,7 @@ from lodesman.jobstatus.applying import OLD_S, Applier
 from lodesman.jobstatus.surveying import survey
 
 pytestmark = [
-    pytest.mark.e2e, pytest.mark.engines, pytest.mark.vacate,
+    pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,
     pytest.mark.skipif(os.getuid() != 0, reason="prologs run as root"),
 ]  # fmt: skip
 SCRIPTS = Path(__file__).parents[2] / "examples" / "jobstatus"

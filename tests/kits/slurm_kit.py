@@ -103,5 +103,5 @@ marks = pytest.mark.engines
 SLURM_KITS = [
     pytest.param(slurm_kit, id="slurm", marks=marks),
     pytest.param(accounting_kit, id="slurm+accounting", marks=marks),
-    pytest.param(ssh_kit, id="slurm by SSH", marks=marks),
+    pytest.param(ssh_kit, id="slurm by SSH", marks=(marks, pytest.mark.thorough)),
 ]

@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.ad import SiteAd, read_site_ad, replaces
 from lodesman.broker.gate import SiteGate, SiteMatch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.negotiator]
+pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.negotiator]
 
 TRACES, STEPS, JOBS = 20, 6, 3_000
 # What the site says in one step, by attribute; None: it says nothing.
