@@ -9,6 +9,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -52,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has what it starts with & ignore Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     usual = "ci" if os.environ.get("CI") else "default"
     wanted = os.environ.get("HYPOTHESIS_PROFILE") or usual
     is_quick = "not slow" in config.option.markexpr and wanted != "long"

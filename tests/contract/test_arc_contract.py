@@ -1,15 +1,17 @@
 """The contract of `test_backend_contract.py` on a real ARC, where a job takes half a minute: the same points on few jobs.
 
-Three jobs end by themselves; of four others two run and two wait until they are cancelled. A test here holds those of the
-contract whose names it has, on what was seen of these jobs. One point is weaker: what is forgotten goes soon, not at once.
+Three jobs end by themselves; of four others two run and two wait until they are cancelled. A point here holds what the
+tests of the contract do whose names it has, on what was seen of these jobs. One is weaker: what is forgotten goes soon, not
+at once. All points are one test: else each worker would start an ARC, and send these jobs, for its share of them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from inspect import signature
 
 import pytest
 from tests.kits.arc_kit import arc_backend, arc_kit, run_service, started_arc
@@ -43,6 +45,15 @@ printf %s "$LODE_TEST" > {place}/value-$2
 echo first; seq 100000; printf '\0%s\n' 'last of all'; echo error >&2
 test "$2" = 1 || exit 42
 """
+
+
+POINTS: list[Callable[..., None]] = []
+
+
+def point(check: Callable[..., None]) -> Callable[..., None]:
+    """One of the contract, with its fixtures by name."""
+    POINTS.append(check)
+    return check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +154,8 @@ def cancelled(ended: Ended) -> Cancelled:
     )  # fmt: skip
 
 
-def test_asking_about_nothing(kit):
+@point
+def asking_about_nothing(kit):
     assert kit.backend.status({}) == {}
     assert kit.backend.cancel({}) == {}
     assert kit.backend.loads([]) == {}
@@ -152,7 +164,8 @@ def test_asking_about_nothing(kit):
     assert (result.accepted, result.refused) == ({}, {})
 
 
-def test_an_observation_has_its_time_and_not_listed_is_unknown(kit):
+@point
+def an_observation_has_its_time_and_not_listed_is_unknown(kit):
     before = time.time()
     (status,) = kit.backend.status(NOWHERE).values()
     assert before - 1 <= status.observed_at <= time.time() + 1
@@ -161,7 +174,8 @@ def test_an_observation_has_its_time_and_not_listed_is_unknown(kit):
     assert kit.backend.census() == {}
 
 
-def test_a_bad_submission_is_refused_for_good(kit):
+@point
+def a_bad_submission_is_refused_for_good(kit):
     for spec in (
         shell_spec(kit.queue, "../b", "true", count=2),
         shell_spec(QueueId("Contract.Site", "arc", "nosuchqueue"), "nosuchqueue", "true", count=2),
@@ -172,23 +186,27 @@ def test_a_bad_submission_is_refused_for_good(kit):
         assert not any(refusal.transient for refusal in result.refused.values())
 
 
-def test_a_pilot_that_fits_can_run_and_one_of_another_share_cannot(kit):
+@point
+def a_pilot_that_fits_can_run_and_one_of_another_share_cannot(kit):
     assert kit.backend.check(kit.spec("true")).possible
     check = kit.backend.check(shell_spec(QueueId("Contract.Site", "arc", "nosuchqueue"), "s", "true"))
     assert (check.possible, check.detail) == (False, "ARC has no share nosuchqueue, only pilots")
 
 
-def test_there_is_no_output_of_a_pilot_that_never_began(kit):
+@point
+def there_is_no_output_of_a_pilot_that_never_began(kit):
     assert kit.backend.output("nosuchpilot-1", "4000000") is None
 
 
-def test_each_copy_gets_its_own_id(ended):
+@point
+def each_copy_gets_its_own_id(ended):
     assert list(ended.copies) == [ended.copy(1), ended.copy(2)]
     assert len({*ended.copies.values(), *ended.stray.values()}) == 3
     assert all(isinstance(native_id, str) and native_id for native_id in ended.copies.values())
 
 
-def test_at_once_after_the_submission_all_are_there(ended):
+@point
+def at_once_after_the_submission_all_are_there(ended):
     assert {ended.waiting[stamp].state for stamp in (*ended.copies, *ended.stray)} <= {
         NativeState.WAITING,
         NativeState.RUNNING,
@@ -197,33 +215,39 @@ def test_at_once_after_the_submission_all_are_there(ended):
     assert ended.waiting["nosuchpilot-1"].state is NativeState.UNKNOWN
 
 
-def test_a_submission_never_runs_twice(ended):
+@point
+def a_submission_never_runs_twice(ended):
     for result in ended.twice:
         assert (dict(result.accepted), sorted(result.refused)) == ({}, sorted(ended.copies))
     logs = sorted(ended.kit.place.glob("log-*"))
     assert [path.read_text() for path in logs] == ["ran\n", "ran\n"]
 
 
-def test_each_copy_knows_its_number(ended):
+@point
+def each_copy_knows_its_number(ended):
     assert sorted(path.name for path in ended.kit.place.glob("log-*")) == ["log-1", "log-2"]
 
 
-def test_exit_codes_come_back(ended):
+@point
+def exit_codes_come_back(ended):
     assert [ended.seen[stamp].exit_code for stamp in ended.copies] == [0, 42]
 
 
-def test_a_python_that_does_not_exist_is_passed_over(ended):
+@point
+def a_python_that_does_not_exist_is_passed_over(ended):
     assert [ended.seen[stamp].exit_code for stamp in ended.stray] == [3]
 
 
-def test_an_end_has_its_host_and_its_times(ended):
+@point
+def an_end_has_its_host_and_its_times(ended):
     for status in ended.seen.values():
         assert status.host == os.uname().nodename
         assert status.word in {"FINISHED", "FAILED"}
         assert ended.before - 2 <= status.started_at <= status.ended_at <= time.time() + 2
 
 
-def test_an_end_is_final(ended):
+@point
+def an_end_is_final(ended):
     for backend in (ended.kit.backend, ended.kit.again()):
         for stamp, status in backend.status({**ended.copies, **ended.stray}).items():
             first = ended.seen[stamp]
@@ -235,20 +259,24 @@ def test_an_end_is_final(ended):
             assert status.observed_at >= first.observed_at
 
 
-def test_only_the_pilot_can_read_its_file(ended):
+@point
+def only_the_pilot_can_read_its_file(ended):
     text = (ended.kit.place / "file-1").read_text()
     assert text == ended.spec.pilot_file.decode() + " 600\n"
 
 
-def test_the_environment_reaches_the_pilot(ended):
+@point
+def the_environment_reaches_the_pilot(ended):
     assert (ended.kit.place / "value-2").read_text() == ENVIRONMENT["LODE_TEST"]
 
 
-def test_no_variable_of_the_server_is_in_a_pilot(ended):
+@point
+def no_variable_of_the_server_is_in_a_pilot(ended):
     assert SECRET not in (ended.kit.place / "env-1").read_text()
 
 
-def test_the_end_of_the_output_is_kept_and_what_is_forgotten_is_gone(ended, cancelled):
+@point
+def the_end_of_the_output_is_kept_and_what_is_forgotten_is_gone(ended, cancelled):
     kit, stamp = ended.kit, ended.copy(2)
     output = kit.backend.output(stamp, ended.copies[stamp])
     assert len(output) == 64 << 10
@@ -265,30 +293,35 @@ def test_the_end_of_the_output_is_kept_and_what_is_forgotten_is_gone(ended, canc
     assert not ended.copies.keys() & kit.backend.census().keys()
 
 
-def test_more_pilots_than_slots_wait(cancelled):
+@point
+def more_pilots_than_slots_wait(cancelled):
     states = {stamp: cancelled.seen[stamp].state for stamp in cancelled.waiting}
     assert states == dict.fromkeys(cancelled.waiting, NativeState.WAITING)
     load = cancelled.load
     assert (load.waiting, load.running, load.held) == (2, 2, 0)
 
 
-def test_a_pilot_that_runs_is_not_forgotten_and_has_a_host(cancelled):
+@point
+def a_pilot_that_runs_is_not_forgotten_and_has_a_host(cancelled):
     for stamp in cancelled.running:
         assert cancelled.seen[stamp].state is NativeState.RUNNING
         assert cancelled.seen[stamp].host == os.uname().nodename
 
 
-def test_pilots_are_found_by_stamp(cancelled):
+@point
+def pilots_are_found_by_stamp(cancelled):
     assert cancelled.copies.items() <= cancelled.census.items()
 
 
-def test_ids_are_good_in_another_process(cancelled):
+@point
+def ids_are_good_in_another_process(cancelled):
     states = {stamp: status.state for stamp, status in cancelled.seen_again.items()}
     running, waiting = NativeState.RUNNING, NativeState.WAITING
     assert states == dict.fromkeys(cancelled.running, running) | dict.fromkeys(cancelled.waiting, waiting)
 
 
-def test_cancelling(cancelled):
+@point
+def cancelling(cancelled):
     expected = dict.fromkeys(cancelled.waiting, CancelOutcome.REMOVED) | {
         cancelled.running[0]: CancelOutcome.ORDERED,
         "nosuchpilot-1": CancelOutcome.UNKNOWN,
@@ -298,23 +331,27 @@ def test_cancelling(cancelled):
     assert len(list(cancelled.kit.place.glob("ran-*"))) == 2, "what was cancelled while it waited never runs"
 
 
-def test_cancelling_twice_and_after_the_end(cancelled):
+@point
+def cancelling_twice_and_after_the_end(cancelled):
     assert set(cancelled.again.values()) <= {CancelOutcome.ORDERED, CancelOutcome.ENDED}
     assert cancelled.at_last == dict.fromkeys(cancelled.copies, CancelOutcome.ENDED)
 
 
-def test_a_native_id_of_another_pilot_is_unknown(ended, cancelled):
+@point
+def a_native_id_of_another_pilot_is_unknown(ended, cancelled):
     backend, (native_id, *_) = ended.kit.backend, cancelled.copies.values()
     (status,) = backend.status({"another-1": native_id}).values()
     assert status.state is NativeState.UNKNOWN
     assert backend.cancel({"another-1": native_id}) == {"another-1": CancelOutcome.UNKNOWN}
 
 
-def test_the_load_of_an_idle_queue_is_zero(cancelled):
+@point
+def the_load_of_an_idle_queue_is_zero(cancelled):
     assert (cancelled.empty.waiting, cancelled.empty.running, cancelled.empty.held) == (0, 0, 0)
 
 
-def test_a_job_whose_script_did_not_arrive_is_refused_and_goes(cancelled, service, monkeypatch):
+@point
+def a_job_whose_script_did_not_arrive_is_refused_and_goes(cancelled, service, monkeypatch):
     backend, kit = arc_backend(service), cancelled.kit
     ask = backend.service.request
 
@@ -331,7 +368,8 @@ def test_a_job_whose_script_did_not_arrive_is_refused_and_goes(cancelled, servic
         kit.advance()
 
 
-def test_while_arc_is_down_nothing_is_known_and_nothing_ends(cancelled, service):
+@point
+def while_arc_is_down_nothing_is_known_and_nothing_ends(cancelled, service):
     kit, backend = cancelled.kit, cancelled.kit.again()
     pilots = kit.submit(f"read line < {kit.gate()}")
     kit.wait_for(pilots, NativeState.RUNNING)
@@ -353,3 +391,9 @@ def test_while_arc_is_down_nothing_is_known_and_nothing_ends(cancelled, service)
     kit.wait_for(pilots, NativeState.ENDED)  # it was killed with the engine, as by a node that fails
     (status,) = backend.status(pilots).values()
     assert status.exit_code != 0
+
+
+def test_the_contract(request, subtests):
+    for check in POINTS:
+        with subtests.test(check.__name__):
+            check(*map(request.getfixturevalue, signature(check).parameters))
