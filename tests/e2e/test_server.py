@@ -16,6 +16,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.conftest import PATIENCE, wait_until
+from tests.kits.leases_in_hand import LEASE_SECONDS, SilenceInHand
 
 
 def sh(script, **more):
@@ -182,39 +183,37 @@ def test_pilots_that_wait_share_what_comes(server):
     server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[first, first + 3]]}, token="ann")
 
 
-def test_a_pilot_that_falls_silent_loses_its_jobs_and_its_token(server):
-    silent, other = server.fake_pilot(), server.fake_pilot()
-    job = server.submit(bench())
-    (claimed,) = silent.claim()
+@pytest.mark.stores
+def test_pilots_that_fall_silent_lose_their_jobs_and_tokens_but_not_what_they_had_finished(
+    make_server, tmp_path, monkeypatch
+):
+    silence = SilenceInHand(tmp_path, monkeypatch)
+    server = make_server(**{"pilots.lease_seconds": LEASE_SECONDS}).start()
+    server.user("ann", "physics")
+    gone, late = server.fake_pilot(), server.fake_pilot()
+    first = server.submit(*[bench()] * 2)
+    (lost,), (finished,) = gone.claim(), late.claim()
+    silence.last(2 * LEASE_SECONDS)
+    server.wait_for("Waiting", first, first + 1)
+    assert [one.ask("heartbeat", {}).status for one in (gone, late)] == [401, 401]
 
-    def given_back():
-        other.ask("heartbeat", {})
-        return server.states(job, job)[job] == "Waiting"
-
-    wait_until(given_back, "the end of the lease")
-    assert silent.ask("heartbeat", {}).status == 401
-    (again,) = other.claim()
-    assert (again["id"], again["attempt"]) == (job, claimed["attempt"] + 1)
-    causes = [one["cause"] for one in server.get(f"/v1/jobs/{job}")["attempts"]]
-    assert causes[0] == "lease-expired"
-    other.report(again)
-    other.ask("leave", {"reason": "idle"})
-
-
-def test_a_pilot_that_fell_silent_still_hands_in_what_it_had_finished(server):
-    silent = server.fake_pilot()
-    job = server.submit(bench())
-    (claimed,) = silent.claim()
-    wait_until(lambda: server.states(job, job)[job] == "Waiting", "the end of the lease")
-    assert silent.ask("heartbeat", {}).status == 401
     content = b"worth the time that it took"
     sha = hashlib.sha256(content).hexdigest()
+    job = finished["id"]
     path = f"/v1/jobs/{job}/attempts/1/output"
-    assert server.ask("PUT", path, content, token=silent.token, X_Sha256=sha).status == 200
-    told = silent.report(claimed, output={"sha256": sha, "size": len(content)})
+    assert server.ask("PUT", path, content, token=late.token, X_Sha256=sha).status == 200
+    told = late.report(finished, output={"sha256": sha, "size": len(content)})
     assert (told["accepted"], told["reason"]) == (True, "late")
     assert server.states(job, job)[job] == "Done"
     assert server.ask("GET", f"/v1/jobs/{job}/output", token="ann").body == content
+
+    other = server.fake_pilot()
+    (again,) = other.claim()
+    assert (again["id"], again["attempt"]) == (lost["id"], lost["attempt"] + 1)
+    causes = [one["cause"] for one in server.get(f"/v1/jobs/{lost['id']}")["attempts"]]
+    assert causes[0] == "lease-expired"
+    other.report(again)
+    assert server.states(lost["id"], lost["id"]) == {lost["id"]: "Done"}
 
 
 def test_a_large_output_goes_through_while_a_slow_client_takes_it(server):
