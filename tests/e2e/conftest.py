@@ -27,7 +27,8 @@ from tests.conftest import all_suspects
 from lodesman.client.exchange import ServerAddress, open_connection
 from lodesman.store import Database
 
-PATIENCE = 60.0
+# Against hanging: no machine is so slow.
+PATIENCE = 200.0
 LOOK, SELDOM = 0.02, 0.25
 SITES = """
 [site.North]
@@ -130,6 +131,12 @@ class Server:
         self.tls: ssl.SSLContext | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.tokens: dict[str, str] = {}
+
+    def configure(self, sites: str) -> None:
+        """Change the file of the sites, whole."""
+        part = self.home / "part.toml"
+        part.write_text(sites)
+        part.replace(self.home / "sites.toml")
 
     # --- its life -------------------------------------------------------------------------------------
 

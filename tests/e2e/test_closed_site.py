@@ -8,9 +8,8 @@ AT_NORTH = {"Site": "North", "Executable": "/bin/sh"}
 
 
 def until(flag):
-    """A payload that ends when a file is there; after half a minute it fails."""
-    script = f"n=0; until [ -e {flag} ]; do n=$((n+1)); [ $n -lt 600 ] || exit 1; sleep 0.05; done"
-    return {**AT_NORTH, "Arguments": f"-c '{script}'"}
+    """A payload that ends when a file is there."""
+    return {**AT_NORTH, "Arguments": f"-c 'until [ -e {flag} ]; do sleep 0.05; done'"}
 
 
 def at_north(server):

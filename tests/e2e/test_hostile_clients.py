@@ -297,7 +297,7 @@ def test_misbehaviour_of_64_clients_harms_no_other_client(server):
     finally:
         enough.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(200)
     assert not any(thread.is_alive() for thread in threads)
 
     statuses = sum((client.statuses for client in clients), Counter())
@@ -323,7 +323,7 @@ def test_misbehaviour_of_64_clients_harms_no_other_client(server):
 
 def wait_until_calm(pid):
     """Connections of clients that are gone are closed."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while descriptors(pid) > 60:
         assert time.monotonic() < deadline, descriptors(pid)
         threading.Event().wait(0.1)
@@ -384,7 +384,7 @@ def test_a_server_that_runs_out_of_descriptors_comes_back(make_server):
         kept.close()
         for sock in crowd:
             sock.close()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while True:
         try:
             good.round()

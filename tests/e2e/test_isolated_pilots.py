@@ -21,7 +21,9 @@ from lodesman.resources import QueueId
 
 QUEUE = QueueId("S", "c", "q")
 ACCOUNT = "nobody" if os.geteuid() == 0 else ""
-PATIENCE = 60.0
+PATIENCE = 200.0
+# Looked for on the whole machine, where the same test may run twice.
+SLEEP = f"{os.getpid()}.987654"
 
 ATTACK = """
 import json, os, subprocess, sys
@@ -136,7 +138,7 @@ def test_orders_reach_an_enclosed_pilot(backend):
 
 def test_nothing_outlives_keeper_and_guard(backend):
     """A stray without a mark, in a session of its own: the kernel ends it with the namespace."""
-    pilot = run(backend, "(env -i setsid /bin/sh -c 'exec sleep 987654' &); exec sleep 987654")
+    pilot = run(backend, f"(env -i setsid /bin/sh -c 'exec sleep {SLEEP}' &); exec sleep {SLEEP}")
     wait_until(lambda: len(_sleepers()) == 2, "the pilot and its stray")
     record, begun = pilot.record(), _sleepers()
     for name in ("guard", "keeper"):
@@ -157,7 +159,7 @@ def _sleepers() -> set[int]:
 
 def _is_sleeper(pid):
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\0987654\0"
+        return Path(f"/proc/{pid}/cmdline").read_bytes() == f"sleep\0{SLEEP}\0".encode()
     except OSError:
         return False
 

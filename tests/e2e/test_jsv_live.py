@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import PATIENCE, wait_until
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
 CLASSES = "jcname app\nCMDNAME /bin/echo\nN {~}greeting\njcname big\nCMDNAME /bin/true\nN {~}large\n"
@@ -58,7 +58,7 @@ def server(make_server, script):
 
 def send(server, name: str, token: str = "ann", **more):
     record = {"Executable": "/bin/true", "CPUTime": 60, "JobName": name, **more}
-    return server.ask("POST", "/v1/jobs", {"jobs": [record]}, token=token, timeout=60.0)
+    return server.ask("POST", "/v1/jobs", {"jobs": [record]}, token=token, timeout=PATIENCE)
 
 
 def stored(server) -> dict[int, str]:

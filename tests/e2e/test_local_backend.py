@@ -31,7 +31,7 @@ from lodesman.batch.processes import make_cgroup, marked
 from lodesman.resources import QueueId
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
-PATIENCE = 60.0
+PATIENCE = 200.0
 
 # Left-overs are found by stamp on the whole machine: two runs of these tests must not share one.
 RUN = os.urandom(4).hex()

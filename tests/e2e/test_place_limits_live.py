@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from tests.e2e.conftest import SITES
-from tests.e2e.test_reoffer_live import NO_PILOTS, configure
+from tests.e2e.test_reoffer_live import NO_PILOTS
 
 WAIT = 40.0
 DELAY = "\n[site.Bench.matching_delay]\nJobType = { Merge = 1 }\n"
@@ -37,6 +37,7 @@ def test_a_delay_opens_by_itself_for_a_pilot_that_waits(start):
     assert all(later - earlier > 0.99 for earlier, later in pairwise(at))
 
 
+@pytest.mark.stores
 def test_a_limit_holds_after_a_kill_and_follows_its_file(start):
     server = start(RUNNING)
     pilot = server.fake_pilot()
@@ -47,7 +48,7 @@ def test_a_limit_holds_after_a_kill_and_follows_its_file(start):
     server.process.wait()
     server.start()
     assert pilot.claim(3) == []
-    configure(server, SITES + RUNNING.replace("1", "2"))
+    server.configure(SITES + RUNNING.replace("1", "2"))
     assert [one["id"] for one in pilot.claim(3, wait=WAIT)] == [second]
     pilot.report(running)
     assert [one["id"] for one in pilot.claim(3, wait=WAIT)] == [third]

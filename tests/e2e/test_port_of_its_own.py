@@ -15,7 +15,7 @@ ISOLATED = {"local.trust_jobs": False, "local.run_as": "nobody" if os.geteuid() 
 @pytest.mark.parametrize("isolation", [{}, ISOLATED], ids=["trusted", "isolated"])
 def test_pilots_find_a_server_that_has_another_port(make_server, isolation):
     """Isolated pilots do not see where the server writes its address for its users."""
-    server = make_server(**isolation, **{"pilots.stop_at_exit": False, "pilots.lease_seconds": 30})
+    server = make_server(**isolation, **{"pilots.stop_at_exit": False, "pilots.lease_seconds": 600})
     server.settings["server.port"] = 0
 
     def start():

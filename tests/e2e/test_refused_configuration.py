@@ -9,7 +9,7 @@ import signal
 import urllib.request
 
 import pytest
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import PATIENCE, wait_until
 
 METRIC = "lodesman_configuration_refused"
 
@@ -28,9 +28,16 @@ def metrics(server):
         f"http://127.0.0.1:{server.port}/metrics",
         headers={"Authorization": f"Bearer {server.tokens['admin']}"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith(METRIC[:22])}
+
+
+def replace(file, text):
+    """Change a file as a whole: half of it is never read."""
+    part = file.with_suffix(".part")
+    part.write_text(text)
+    part.replace(file)
 
 
 @pytest.mark.slow
@@ -43,7 +50,7 @@ def test_a_refused_change_is_reported_everywhere_and_the_old_tree_stays(make_ser
     assert (hot["refused_at"], reading["refused_at"], reading["faults"]) == (None, None, [])
     assert metrics(server)[METRIC] == 0
 
-    sites.write_text(good + '[site.Bad.ce.c.queue.q]\nMaxRAM = "lots"\nCPUTime = "1 parsec"\n')
+    server.configure(good + '[site.Bad.ce.c.queue.q]\nMaxRAM = "lots"\nCPUTime = "1 parsec"\n')
     wait_until(lambda: refused_by_both(server), "both processes to refuse it")
     hot, reading = state_of(server)
     assert (hot["faults"], hot["age_seconds"] > 0) == (2, True)
@@ -69,7 +76,7 @@ def test_a_refused_change_is_reported_everywhere_and_the_old_tree_stays(make_ser
     job = server.submit({"Executable": "/bin/true"})
     server.wait_for("Done", job)
 
-    sites.write_text(good + "[site.Bad]\n")
+    server.configure(good + "[site.Bad]\n")
     wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended files")
     assert "Bad" in [row["site"] for row in server.get("/v1/sites")["sites"]]
     assert metrics(server)[METRIC] == 0
@@ -88,12 +95,12 @@ def test_a_fault_in_the_words_of_grid_engine_has_its_file_and_line_and_the_old_o
 
     assert server.get("/v1/configuration")["files"] == [str(server.home / "sites.toml"), str(words)]
     assert resources() == ["slots", "matlab"]
-    words.write_text(good + "\nscratch sc MEMORY << YES YES 0 0\n")
+    replace(words, good + "\nscratch sc MEMORY << YES YES 0 0\n")
     wait_until(lambda: refused_by_both(server), "both processes to refuse it")
     (fault,) = state_of(server)[1]["faults"]
     assert (fault["source"], fault["line"]) == (str(words), 4)
     assert "relop has <<" in fault["message"]
     assert resources() == ["slots", "matlab"]
-    words.write_text(good + "\nscratch sc MEMORY <= YES YES 0 0\n")
+    replace(words, good + "\nscratch sc MEMORY <= YES YES 0 0\n")
     wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended file")
     wait_until(lambda: resources() == ["slots", "matlab", "scratch"], "the new complex in use")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.e2e.conftest import SITES, wait_until
+from tests.e2e.conftest import PATIENCE, SITES, wait_until
 
 from lodesman.resources.settings import without_processor_tags
 
@@ -20,12 +20,6 @@ def with_gpu(*sites):
     for site in sites:
         text = text.replace(f"[site.{site}]\n", f'[site.{site}]\nTag = ["gpu"]\n')
     return text
-
-
-def configure(server, text):
-    part = server.home / "part.toml"
-    part.write_text(text)
-    part.replace(server.home / "sites.toml")
 
 
 def offer_of(server, pilot):
@@ -50,19 +44,24 @@ def test_a_pilot_claims_by_what_its_queue_is_now(server):
     pilot = server.fake_pilot()
     first, second = server.submit(GPU), server.submit(GPU)
     assert [one["id"] for one in pilot.claim()] == [first]
-    configure(server, with_gpu("North"))
+    server.configure(with_gpu("North"))
     wait_until(lambda: tags_of(server, pilot) == (), "the pilot to lose its tag")
     assert pilot.claim() == []
 
     got = []
-    asks = threading.Thread(target=lambda: got.extend(pilot.claim(wait=40.0)), daemon=True)
+
+    def ask():
+        while not got:
+            got.extend(pilot.claim(wait=40.0))
+
+    asks = threading.Thread(target=ask, daemon=True)
     asks.start()
     wait_until(
         lambda: server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["asked"]["waits_seconds"] is not None,
         "the pilot to wait",
     )
-    configure(server, with_gpu("North", "Bench"))
-    asks.join(30.0)
+    server.configure(with_gpu("North", "Bench"))
+    asks.join(PATIENCE)
     assert [one["id"] for one in got] == [second]
 
 
@@ -70,7 +69,7 @@ def test_a_change_while_the_server_was_down_counts_as_well(server):
     pilot = server.fake_pilot()
     server.submit(GPU)
     server.stop()
-    configure(server, with_gpu("North"))
+    server.configure(with_gpu("North"))
     server.start()
     assert pilot.claim() == []
     assert tags_of(server, pilot) == ()
@@ -80,7 +79,7 @@ def test_a_pilot_of_a_queue_that_is_gone_is_shut_out(server):
     pilot = server.fake_pilot()
     server.submit({})
     text = with_gpu("North")
-    configure(server, text[: text.index("[site.Bench]")] + text[text.index("[group") :])
+    server.configure(text[: text.index("[site.Bench]")] + text[text.index("[group") :])
     wait_until(lambda: offer_of(server, pilot)["cores"] == 0, "the pilot to be shut out")
     assert pilot.claim() == []
     assert server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["verdict"] == "not configured"

@@ -344,14 +344,13 @@ def test_a_server_that_is_configured_wrongly_says_what_and_ends(make_server, set
 def test_a_changed_configuration_is_taken_in_by_both_processes(make_server):
     server = make_server().start()
     server.user("ann", "physics")
-    sites = server.home / "sites.toml"
-    before = sites.read_text()
+    before = (server.home / "sites.toml").read_text()
     refused = server.ask(
         "POST", "/v1/jobs", {"jobs": [{"Executable": "x", "Site": "New", "CPUTime": 5}]}, token="ann"
     )
     assert refused.status == 400
     new = '[site.New]\nVO = ["lab"]\n[site.New.ce.cx]\nBackend = "manual"\n[site.New.ce.cx.queue.q]\nCPUTime = 100\n'
-    sites.write_text(before + new)
+    server.configure(before + new)
 
     def names():
         return {row["site"] for row in server.get("/v1/sites", "ann")["sites"]}
@@ -361,7 +360,7 @@ def test_a_changed_configuration_is_taken_in_by_both_processes(make_server):
     wait_until(
         lambda: server.ask("POST", "/v1/jobs", body, token="ann").status == 200, "the new site in the hot one"
     )
-    sites.write_text("[site.New\n")
+    server.configure("[site.New\n")
     wait_until(lambda: "sites.toml" in server.log.read_text(), "a line in the log about the broken file")
     assert "New" in names()
     assert server.ask("POST", "/v1/jobs", body, token="ann").status == 200
@@ -379,7 +378,7 @@ def test_secrets_are_readable_by_their_owner_only(server):
 
 def handshake(port, context):
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
     ):
         return tls.version()
@@ -401,7 +400,7 @@ def test_with_a_certificate_everything_speaks_tls(make_server, tmp_path):
     job = server.submit(sh("echo safe"))
     server.wait_for("Done", job)
     with pytest.raises(OSError, match=r"."):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=PATIENCE)
     assert handshake(server.port, context) == "TLSv1.3"
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     assert handshake(server.port, context) == "TLSv1.2"

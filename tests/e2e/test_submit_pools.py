@@ -15,7 +15,7 @@ import sys
 import threading
 
 import pytest
-from tests.e2e.conftest import SITES, wait_until
+from tests.e2e.conftest import PATIENCE, SITES, wait_until
 
 NORTH, BENCH = ["North", "cn", "q"], ["Bench", "cb", "q"]
 GEANT = {"Requirements": {"Software": "geant"}}
@@ -26,13 +26,6 @@ def with_software(site, *software, text=SITES):
     head = f"[site.{site}]\n"
     assert head in text
     return text.replace(head, f"{head}Software = {json.dumps(list(software))}\n")
-
-
-def configure(server, text):
-    """Change the file of the sites, whole."""
-    part = server.home / "part.toml"
-    part.write_text(text)
-    part.replace(server.home / "sites.toml")
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def test_a_job_that_nothing_can_run_runs_when_a_queue_appears(server):
     assert refused.status == 422
     job = server.submit(GEANT, GEANT, hold_if_impossible=True)
     server.wait_for("Held", job, job + 1)
-    configure(server, with_software("North", "geant"))
+    server.configure(with_software("North", "geant"))
     server.wait_for("Done", job, job + 1)
     events = server.get(f"/v1/jobs/{job}")["events"]
     assert [event["event"] for event in events[:4]] == ["Submitted", "Held", "Waiting", "Matched"]
@@ -80,7 +73,7 @@ def test_a_job_that_nothing_can_run_runs_when_a_queue_appears(server):
 
 
 def test_jobs_that_become_impossible_are_held_and_come_back(server):
-    configure(server, with_software("Bench", "geant"))
+    server.configure(with_software("Bench", "geant"))
     wait_until(lambda: server.get("/v1/configuration")["reloads"], "the new sites")
     asked = {"jobs": [{"Executable": "x", "CPUTime": 60, **GEANT}], "dry_run": True}
     wait_until(
@@ -90,13 +83,13 @@ def test_jobs_that_become_impossible_are_held_and_come_back(server):
     array = server.submit({**GEANT, "Parameters": 500})
     row = server.submit(GEANT)
     server.wait_for("Waiting", array, row)
-    configure(server, SITES)
+    server.configure(SITES)
     server.wait_for("Held", array, row)
     (pool,) = server.get("/v1/submit-pools")["pools"]
     assert (pool["queues"], pool["jobs"]) == (0, {"waiting": 0, "held": 501, "running": 0})
     pilot = server.fake_pilot()
     assert pilot.claim(5) == []
-    configure(server, with_software("Bench", "geant"))
+    server.configure(with_software("Bench", "geant"))
     server.wait_for("Waiting", array, row)
     assert len(pilot.claim(5)) == 5
 
@@ -115,14 +108,14 @@ def test_a_pilot_that_finds_out_where_it_runs_takes_the_jobs_of_that_queue(make_
     }  # fmt: skip
     assert server.ask("POST", "/v1/service/pilots", [row], token="service").status == 200
     papers = tmp_path / "pilot.json"
-    options = {"idle_s": 3, "heartbeat_s": 1, "join_patience_s": 30}
+    options = {"idle_s": 3, "heartbeat_s": 1, "join_patience_s": PATIENCE}
     papers.write_text(json.dumps(
         {"servers": [f"http://127.0.0.1:{server.port}"], "join_token": join, "stamp": stamp, "options": options}
     ))  # fmt: skip
     environment = {**os.environ, "LODESMAN_SITE": "Bench", "LODESMAN_CE": "cb", "LODESMAN_QUEUE": "q"}
     done = subprocess.run(
         [sys.executable, server.data / "share" / "pilot.pyz", "--file", papers, "--dir", tmp_path / "work"],
-        env=environment, capture_output=True, timeout=60, check=False,
+        env=environment, capture_output=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     joined = next(line for line in map(json.loads, done.stderr.splitlines()) if line["event"] == "joined")
@@ -132,8 +125,10 @@ def test_a_pilot_that_finds_out_where_it_runs_takes_the_jobs_of_that_queue(make_
     assert (pilot["site"], pilot["ce"], pilot["queue"]) == ("Bench", "cb", "q")
 
 
-def test_kill_nine_between_changes_leaves_everything_true(make_server):
-    rng = random.Random(11)
+@pytest.mark.stores
+@pytest.mark.parametrize(("seed", "changes"), [(11, 4), pytest.param(12, 8, marks=pytest.mark.thorough)])
+def test_kill_nine_between_changes_leaves_everything_true(make_server, seed, changes):
+    rng = random.Random(seed)
     server = make_server()
     here, gone = with_software("Bench", "geant"), SITES
     (server.home / "sites.toml").write_text(here)
@@ -143,9 +138,9 @@ def test_kill_nine_between_changes_leaves_everything_true(make_server):
     row = server.submit(GEANT)
     kept = server.submit(GEANT)
     server.ask("POST", "/v1/jobs/control", {"action": "hold", "ranges": [[kept, kept]]}, token="ann")
-    for number in range(8):
+    for number in range(changes):
         eligible = number % 2 == 1
-        configure(server, here if eligible else gone)
+        server.configure(here if eligible else gone)
         victims = server.pids("background") if rng.random() < 0.4 else [server.process.pid]
         threading.Event().wait(rng.choice([0.0, 1.0, 2.0, 2.3]))
         for pid in victims:
@@ -162,6 +157,7 @@ def test_kill_nine_between_changes_leaves_everything_true(make_server):
     assert {job["id"] for job in pilot.claim(50)} <= set(range(array, row + 1))
 
 
+@pytest.mark.stores
 def test_kill_nine_before_a_pool_is_made_again(make_server):
     server = make_server(**{"submit_pools.grace_seconds": 0, "submit_pools.refresh_seconds": 1})
     (server.home / "sites.toml").write_text(with_software("Bench", "geant"))
@@ -181,7 +177,7 @@ def test_kill_nine_before_a_pool_is_made_again(make_server):
 
 
 def test_the_command_line_shows_pools(server, tmp_path):
-    configure(server, with_software("North", "geant"))
+    server.configure(with_software("North", "geant"))
     job = server.submit(GEANT, hold_if_impossible=True)
     server.wait_for("Done", job)
     token = tmp_path / "token"
@@ -192,7 +188,7 @@ def test_the_command_line_shows_pools(server, tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())",
              "--server", f"http://127.0.0.1:{server.port}", "--token-file", str(token), *words],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ from examples.demo.workload import EXAMPLES, Submission, describe, input_files, 
 
 from lodesman.jobs import JobSpec, Template
 
-LIMIT_S = 60
+LIMIT_S = 300
 ROOT = EXAMPLES / "workload"
 WORKLOAD = load_workload(ROOT / "workload.toml")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

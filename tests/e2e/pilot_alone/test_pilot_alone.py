@@ -24,7 +24,7 @@ def alive(mark: str) -> list[int]:
     return found
 
 
-def until(condition, timeout: float = 60.0) -> None:
+def until(condition, timeout: float = 200.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
