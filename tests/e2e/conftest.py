@@ -116,7 +116,7 @@ class Server:
             "server.data": str(self.data),
             "pilots.idle_seconds": 3,
             "pilots.heartbeat_seconds": 1,
-            "pilots.lease_seconds": 20,
+            "pilots.lease_seconds": 600,  # none is lost because the machine is slow
             "pilots.python": sys.executable,
             "pilots.stop_at_exit": True,
             "resources.files": [str(home / "sites.toml")],

@@ -10,8 +10,8 @@ from tests.e2e.conftest import wait_until
 
 pytestmark = pytest.mark.postgresql
 
-LEASE_SECONDS = 3
-ANSWER_SECONDS = 6.0
+LEASE_SECONDS = 8
+ANSWER_SECONDS = 20.0
 LOOK = 0.1
 
 
@@ -28,10 +28,11 @@ def refused(server, method, path, body=None, token=""):
 def test_pilots_wait_and_payloads_go_on(maker, make_server, fault):
     server = make_server(**{"pilots.lease_seconds": LEASE_SECONDS}).start()
     server.user("ann", "physics")
-    go_on, pilot = server.home / "go-on", server.fake_pilot()
+    go_on = server.home / "go-on"
     script = f"while ! [ -e {go_on} ]; do sleep 0.1; done"
     job = server.submit({"Executable": "/bin/sh", "Arguments": ["-c", script], "Site": "North"})
     server.wait_for("Running", job)
+    pilot = server.fake_pilot()
     begun = time.monotonic()
     with getattr(maker, fault)(server.database):
         submission = {

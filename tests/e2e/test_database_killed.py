@@ -12,13 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.e2e.conftest import Server, wait_until
-from tests.e2e.test_kill_nine import SETTINGS, Workload, end, kill_one, pause
+from tests.e2e.test_kill_nine import BOUND, SETTINGS, Workload, end, kill_one, pause
 from tests.services.conftest import PostgresDatabases
 
 pytestmark = pytest.mark.postgresql
 
-KILLS = int(os.environ.get("LODE_TEST_DATABASE_KILLS", "8"))
-IN_A_ROUND = 8
+KILLS = int(os.environ.get("LODE_TEST_DATABASE_KILLS", "4"))
+IN_A_ROUND = 4
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def test_sessions_and_the_server_are_killed(databases, tmp_path, free_port):
                     server.process.kill()
                     server.process.wait()
                     # A server that starts without its database says so and ends.
-                    wait_until(lambda: sessions(databases.url) is not None, "the database", patience=180)
+                    wait_until(lambda: sessions(databases.url) is not None, "the database", patience=BOUND)
                     server.start()
                     killed += 1
                 else:
                     killed += kill_one(rng, sessions(databases.url) or [])
             server.wait_for("Done", work.first, work.last, patience=work.left())
             wait_until(
-                lambda: server.ask("GET", "/health").json.get("trouble") == "", "the database", patience=180
+                lambda: server.ask("GET", "/health").json.get("trouble") == "", "the database", patience=BOUND
             )
             work.check()
             work.ran_file.unlink()

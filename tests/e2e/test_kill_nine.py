@@ -20,8 +20,13 @@ import pytest
 from tests.e2e.conftest import wait_until
 
 JOBS = 24
-BOUND = 180.0
+BOUND = 400.0
 SETTINGS = {"pilots.stop_at_exit": False, "pilots.lease_seconds": 4}
+
+
+def more(*seeds: int):
+    """Further seeds, that need not be tried with each change."""
+    return [pytest.param(one, marks=pytest.mark.thorough) for one in seeds]
 
 
 class Workload:
@@ -148,7 +153,8 @@ def end(server):
     server.stop()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.stores
+@pytest.mark.parametrize("seed", [1, *more(2, 3)])
 def test_the_server_is_killed_again_and_again(make_server, seed):
     rng = random.Random(seed)
     server = make_server(**SETTINGS).start()
@@ -163,6 +169,7 @@ def test_the_server_is_killed_again_and_again(make_server, seed):
     end(server)
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize("seed", [10])
 def test_the_server_is_killed_while_jobs_come_one_by_one(make_server, seed):
     rng = random.Random(seed)
@@ -180,7 +187,8 @@ def test_the_server_is_killed_while_jobs_come_one_by_one(make_server, seed):
     end(server)
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.stores
+@pytest.mark.parametrize("seed", [4, *more(5)])
 def test_the_server_is_killed_while_it_starts(make_server, seed):
     rng = random.Random(seed)
     server = make_server(**SETTINGS).start()
@@ -197,7 +205,8 @@ def test_the_server_is_killed_while_it_starts(make_server, seed):
     end(server)
 
 
-@pytest.mark.parametrize("seed", [6, 7])
+@pytest.mark.stores
+@pytest.mark.parametrize("seed", [6, *more(7)])
 def test_pilots_and_keepers_are_killed(make_server, seed):
     rng = random.Random(seed)
     server = make_server(**SETTINGS).start()
@@ -211,7 +220,8 @@ def test_pilots_and_keepers_are_killed(make_server, seed):
     end(server)
 
 
-@pytest.mark.parametrize("seed", [8, 9])
+@pytest.mark.stores
+@pytest.mark.parametrize("seed", [8, *more(9)])
 def test_everything_is_killed(make_server, seed):
     """Server, background process, pilots, keepers, all of them, in any order."""
     rng = random.Random(seed)
@@ -230,6 +240,7 @@ def test_everything_is_killed(make_server, seed):
     end(server)
 
 
+@pytest.mark.stores
 def test_pilots_whose_submission_was_killed_do_not_keep_their_queue_full(make_server):
     """Stored, never submitted: what is left when the background process dies between the two."""
     server = make_server(**SETTINGS).start()
@@ -253,6 +264,7 @@ def test_pilots_whose_submission_was_killed_do_not_keep_their_queue_full(make_se
     end(server)
 
 
+@pytest.mark.stores
 def test_the_whole_machine_goes_down_and_comes_back(make_server):
     """All processes die at once, payloads too; after the start everything is done again that was not done."""
     server = make_server(**SETTINGS).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize(
     ("action", "reason", "state"),
     [("kill", "wrong input", "Killed"), ("reschedule", "rescheduled: wrong input", "Waiting")],

@@ -242,6 +242,7 @@ def test_a_large_output_goes_through_while_a_slow_client_takes_it(server):
 # --- two processes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.stores
 def test_without_its_background_process_the_server_takes_jobs_and_gets_a_new_one(server):
     running = server.submit(sh("sleep 3; echo survived"))
     server.wait_for("Running", running)
@@ -288,6 +289,7 @@ def test_a_hang_up_is_heard_and_ends_no_server_that_has_no_terminal(make_server)
     assert server.stop() == 0, server.tail()
 
 
+@pytest.mark.stores
 def test_a_stop_ends_everything_and_nothing_is_lost(make_server):
     server = make_server().start()
     server.user("ann", "physics")
