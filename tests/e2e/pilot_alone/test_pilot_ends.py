@@ -144,7 +144,7 @@ def test_duplicate_claim_answer_runs_once(fake, start, job, tmp_path):
 
 
 def test_disowned_pilot_kills_and_ends(fake, start, job):
-    pilot = start()
+    pilot = start(flush_s=1)
     fake.submit(job(1, "sh", "-c", STUBBORN))
     fake.until(lambda: fake.running(1))
     fake.token = "another"

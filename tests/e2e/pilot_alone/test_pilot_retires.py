@@ -19,6 +19,8 @@ from lodesman.jobstatus.values import KEYS, Status, parse
 RUNS = int(os.environ.get("LODE_TEST_RETIREMENTS", "2"))
 # How long one publication may be behind what the pilot knows: 5 s between two, and a busy machine.
 _SOON_S = 200.0
+# Seconds between two publications: 5, and a busy machine may write one late.
+APART = 2
 # As in the manual; it is run by the directory's owner.
 SNAPSHOT = 'cd "$0" && grep -H . used_CPU last_* first_* add_* can_* priority_factor'
 
@@ -89,6 +91,13 @@ def announce(folder: Path, name: str, at: float) -> None:
     (folder / ".new").rename(folder / name)
 
 
+def until(condition) -> None:
+    deadline = time.monotonic() + _SOON_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def until_there(file: Path) -> str:
     return f"while [ ! -e {file} ]; do sleep 0.05; done"
 
@@ -125,7 +134,7 @@ def test_what_is_published_is_complete_and_true(fake, start, job, site):
     seen = log.close()
     assert seen[-1][1].used_cpu == 0
     assert seen[-1][1].can_postpone_last_job is False
-    assert faults(seen, apart=4) == []
+    assert faults(seen, apart=APART) == []
 
 
 @pytest.mark.parametrize(
@@ -134,16 +143,18 @@ def test_what_is_published_is_complete_and_true(fake, start, job, site):
 def test_it_retires_in_good_order(fake, start, job, site, name):
     """One payload ends by itself, one gets its soft limit, one never begins; all is handed in before the end."""
     folder, environment = site
-    log = Log(folder / "status")
+    log, ends = Log(folder / "status"), folder / "ends"
     pilot = start(cores=3, environment=environment, features_s=0.2, flush_s=10, kill_grace_s=2)
     stubborn = "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.1; done"
     fake.submit(
-        job(1, "sh", "-c", "sleep 12; echo done", expected_seconds=20, wall_seconds=600),
+        job(1, "sh", "-c", f"{until_there(ends)}; echo done", expected_seconds=20, wall_seconds=600),
         job(2, "sh", "-c", stubborn, wall_seconds=3000),
     )
     log.until(lambda status: status.used_cpu == 2)
-    end = time.time() + 40
+    end = time.time() + 27
     announce(folder, name, end)
+    until(lambda: pilot.events("slot-end"))
+    ends.touch()
     promise = log.until(lambda status: status.can_postpone_last_job is False)
     assert promise.last_max_job_end <= int(end)
     fake.submit(job(3, "sleep", "100", wall_seconds=200))
@@ -156,7 +167,7 @@ def test_it_retires_in_good_order(fake, start, job, site, name):
     assert [leave["reason"] for leave in fake.leaves] == ["drained"]
     seen = log.close()
     assert seen[-1][1].used_cpu == 0
-    assert faults(seen, apart=4) == []
+    assert faults(seen, apart=APART) == []
 
 
 def test_a_shutdown_that_is_withdrawn(fake, start, job, gate, site):
@@ -197,7 +208,7 @@ def test_after_a_shutdown_that_is_withdrawn_it_keeps_the_hold(fake, start, job, 
     assert pilot.end() == 0
     assert len(fake.claims) == asked
     assert not fake.running(2)
-    assert faults(log.close(), apart=4) == []
+    assert faults(log.close(), apart=APART) == []
 
 
 def test_a_drain_that_is_taken_back(fake, start, job, gate):
