@@ -197,6 +197,8 @@ class Plan:
         """Those that run beside each other."""
         if self._given.fast:
             return [self.fast_steps(), static_steps()]
+        if self._given.processes:
+            return [self.waiting_steps()]
         return [[*static_steps(), *self.computing_steps()], self.waiting_steps()]
 
     def fast_steps(self) -> list[Step]:
@@ -253,12 +255,12 @@ class Plan:
 def read_arguments(words: Sequence[str]) -> argparse.Namespace:
     """What is asked for; ends the program with a message where that cannot be."""
     parser = argparse.ArgumentParser(prog="check", add_help=False)
-    for name in ("--fast", "--all", "--local"):
+    for name in ("--fast", "--all", "--local", "--processes"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--since", default="")
     given = parser.parse_args(words)
-    if given.fast and given.all:
-        raise SystemExit("check: --fast or --all, not both")
+    if given.fast and (given.all or given.processes):
+        raise SystemExit(f"check: --fast or {'--all' if given.all else '--processes'}, not both")
     return given
 
 

@@ -125,6 +125,7 @@ def test_what_each_call_runs(monkeypatch, capsys):
     assert names_of("--fast") == [["quick tests"], static]
     assert names_of() == [[*static, *computing], ["real batch systems", "end to end"]]
     assert names_of("--local") == [[*static, *computing], ["end to end"]]
+    assert names_of("--processes") == [["real batch systems", "end to end"]]
     assert names_of("--all") == [[*static, *computing, "long fuzzing"], ["real batch systems", "end to end"]]
     _, waiting = names_of("--since", "src/lodesman/quota/values.py")
     assert waiting[-1] == "thorough tests of the change"
