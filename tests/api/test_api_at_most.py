@@ -170,6 +170,7 @@ def test_lists_and_the_director_see_only_what_may_start(house):
     assert keeper.startable == []
 
 
+@pytest.mark.slow
 def test_thirty_two_pilots_at_once_never_get_more(house):
     """All ask at the same moment, again and again; each end is followed by one start."""
     first = submit(house, "Parameters = 60; AtMost = 5;")["first"]

@@ -18,6 +18,7 @@ COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, ki
 ))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", parts([*VECTORS, *ALLOWED], 25))
 def test_a_vector_on_a_waiting_job(house, vectors):
     house.user("eva", "physics", admin=True)

@@ -336,6 +336,7 @@ def wrong_requests(call, path):
         yield path, huge, {"headers": {"x-sha256": hashlib.sha256(huge).hexdigest()}}
 
 
+@pytest.mark.slow
 def test_each_refusal_that_is_derived_comes(house):
     """Who may ask is asked below."""
     house.submitted()
@@ -366,6 +367,7 @@ def test_parts_of_a_file(house):
     assert [(one.status, one.body[:3]) for one in asked] == [(206, b"789"), (416, b""), (400, b"Onl")]
 
 
+@pytest.mark.slow
 def test_permissions_agree_with_the_document(house):
     """Calls that are open to all need no token, calls for pilots refuse users, and so on."""
     house.pilot()

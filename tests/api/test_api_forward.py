@@ -230,6 +230,7 @@ def test_an_upload_that_stops_does_not_hold_the_connection(house, upstream, monk
     house.run(upstream.seen_end.wait())
 
 
+@pytest.mark.slow
 def test_a_slow_client_slows_the_source_and_fills_no_memory(house, upstream):
     """100 MB wait at the source, not in the server, while the client takes nothing."""
 

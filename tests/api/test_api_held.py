@@ -61,6 +61,7 @@ def test_surplus_goes_back_and_others_get_it(house):
     assert house.reconcile()["wrong_counters"] == 0
 
 
+@pytest.mark.slow
 def test_results_that_are_handed_in_hold_nothing_but_not_without_end(house):
     house.submitted({"Parameters": 1_000})
     pilot = house.pilot(cores=1)

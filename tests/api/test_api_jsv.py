@@ -161,6 +161,7 @@ def test_one_refusal_that_names_script_and_cause_and_the_next_job_goes_on(house,
     assert house.counted() == 2
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_is_refused_after_its_second_time_out(house, server):
     server('if [ "$(jsv_get_param N)" = bad ]; then sleep 100; else jsv_accept; fi', time_out_seconds=0.2)
     assert "got no response from JSV script" in refusal(house.submit({"JobName": "bad"}))
@@ -174,6 +175,7 @@ def test_a_newline_in_a_value_is_refused_and_named(house, server):
     assert path in refusal(answer)
 
 
+@pytest.mark.slow
 def test_a_changed_script_counts_for_the_next_job(house, server):
     server("jsv_accept")
     house.submitted()

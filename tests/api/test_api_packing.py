@@ -23,6 +23,7 @@ def long_ones(house, pilot, **free):
     return found
 
 
+@pytest.mark.slow
 def test_a_pilot_gets_jobs_that_end_with_what_it_runs(house, pilot):
     """Seven of eight draws are packed, and the eighth is drawn."""
     assert long_ones(house, pilot, last_end_s=900) >= 65

@@ -175,6 +175,7 @@ def ask(house, call, name):
     return house.call(method, path, body, token=name if house.tokens[name] else "", **more).status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "name"), [(column, name) for column in TOKENS for name in TOKENS[column]])
 def test_each_token_opens_what_the_manual_says(crowd, column, name):
     answers = {call: ask(crowd, call, name) for call in calls()}

@@ -255,6 +255,7 @@ def test_the_task_queue_is_new_or_not_and_has_its_key(house):
     assert (told["new"], told["waiting_before"], told["waiting"], told["ahead"]) == (False, 3, 13, 3)
 
 
+@pytest.mark.slow
 def test_many_cohorts_are_all_counted_and_some_listed(house):
     text = '[ Executable = "x"; CPUTime = "%s"; Parameters = 300; ParameterStart = 1; ParameterStep = 400; ]'
     told = plan(house, {"text": text})

@@ -237,6 +237,7 @@ def largest():
     return text + " " * ((1 << 16) - 10 - len(text))
 
 
+@pytest.mark.slow
 def test_the_largest_ad_is_taken_within_50_ms_and_read_again(house, north):
     text, numbers = largest(), count(1)
 

@@ -184,6 +184,7 @@ def test_a_large_submission_that_is_wrong_is_refused_as_any_other(house):
     assert told["data"]["attribute"] == "Memory"
 
 
+@pytest.mark.slow
 def test_no_more_than_ten_thousand_jobs_of_their_own_in_one_request(house):
     for body in ({"jobs": [{"Executable": "x"}] * 10_001}, {"texts": [HELLO] * 10_001}):
         answer = house.call("POST", "/v1/jobs", body, token="ann")

@@ -46,6 +46,7 @@ def submit(house, record, *edits):
     return house.call("POST", "/v1/jobs", body, token="ann")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", parts([*VECTORS, *ALLOWED], 25))
 def test_a_vector_of_a_submission(house, vectors):
     hold_all(enumerate(vectors), lambda case: submit_vector(house, f"app{case[0]}", case[1]))

@@ -280,6 +280,7 @@ def test_a_stream_begins_with_the_states_and_goes_on_with_the_changes(house):
     assert house.core.waits._streams.total() == 0
 
 
+@pytest.mark.slow
 def test_a_slow_reader_loses_changes_and_is_told_how_the_jobs_stand(house):
     house.submitted(*[{}] * 700)
     with events(house, "1-700") as (connection, read):
@@ -304,6 +305,7 @@ def test_streams_have_limits_of_their_own(house):
     assert house.call("GET", "/v1/jobs/events?jobs=17", token="ann").code == "not-found"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_lost_or_counted_twice_between_the_start_and_the_changes(house, seed):
     """Jobs change while others begin to wait for them; the snapshots are read in a thread of their own meanwhile."""

@@ -55,6 +55,7 @@ jobs = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @at_most(120)
 @given(job=jobs)
 def test_one_predicate_serves_submission_why_and_claim(house, job):

@@ -54,6 +54,7 @@ offers = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @at_most(60)
 @given(wanted=st.lists(jobs, max_size=4), offer=offers, site=st.sampled_from(["North", "South"]))
 def test_why_pilot_agrees_with_the_claim(house, wanted, offer, site):

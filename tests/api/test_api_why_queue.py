@@ -53,6 +53,7 @@ jobs = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @at_most(60)
 @given(wanted=st.lists(jobs, min_size=1, max_size=4))
 def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director, wanted):

@@ -348,6 +348,7 @@ def test_a_class_does_not_leak_into_a_job_without_one(script, pool_of):
 # --- large values, newlines ---
 
 
+@pytest.mark.slow
 def test_a_megabyte_passes_both_ways_and_a_flood_is_refused(script, pool_of):
     pool = pool_of(script(python('say("PARAM P " + params["ac"])\nsay("RESULT STATE ACCEPT")')))
     big = "x" * 1_000_000

@@ -68,6 +68,7 @@ def pilot(house, backend, tmp_path):
     return number, stamp, pids
 
 
+@pytest.mark.slow
 def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census, pilot):
     number, stamp, pids = pilot
     os.kill(pids[0], signal.SIGSTOP)

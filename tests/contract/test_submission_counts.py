@@ -41,6 +41,7 @@ def agrees(house, counts):
         assert row.causes == Counter(ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_agree_with_each_job_whatever_is_done(house, counts, monkeypatch, seed):
     monkeypatch.setattr(submission_counts, "BLOCK", 16)

@@ -108,12 +108,14 @@ def test_any_text(text):
     survive(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_any_row_of_pieces(text):
     survive(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(damaged(SAMPLES, PIECES))
 def test_damaged_texts(text):

@@ -82,6 +82,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_row_of_pieces(text):

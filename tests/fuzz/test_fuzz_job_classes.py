@@ -62,6 +62,7 @@ PARTS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(TOKENS | PARTS, max_size=40).map("".join), st.sampled_from(["add", "change", "either"]))
 def test_any_text_of_several_classes(text, how):
@@ -82,6 +83,7 @@ def test_any_text_of_several_classes(text, how):
         assert found.after.by_name[name] == one
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(TOKENS, max_size=40).map("".join))
 def test_any_row_of_tokens_of_a_class(text):

@@ -96,6 +96,7 @@ TOKENS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(TOKENS, max_size=40).map("".join), FORM)
 def test_any_row_of_tokens(text, form):
@@ -116,6 +117,7 @@ STATEMENTS = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(STATEMENTS, max_size=7))
 def test_any_choice_of_attributes_and_values(statements):
@@ -125,6 +127,7 @@ def test_any_choice_of_attributes_and_values(statements):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(damaged(SAMPLES, TOKENS), FORM)
 def test_damaged_descriptions(text, form):

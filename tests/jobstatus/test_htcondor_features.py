@@ -48,6 +48,7 @@ def test_each_job_has_its_cores_and_its_start(node, tmp_path):
     assert (place.stat().st_mode & 0o777, (place / "jobstart_secs").stat().st_mode & 0o777) == (0o755, 0o644)
 
 
+@pytest.mark.slow
 def test_a_drain_holds_until_the_job_begins_anew(node, tmp_path):
     node("12.3 4 1000")
     drain = tmp_path / "features" / "12.3" / "shutdowntime_job"

@@ -83,6 +83,7 @@ def test_many_jobs_of_one_size_are_joined_as_one_by_one():
         assert value(cheapest(jobs, need)) == expected
 
 
+@pytest.mark.slow
 def test_the_choice_does_not_depend_on_the_order_of_the_list():
     rng = random.Random(4)
     for _ in range(100):
@@ -167,6 +168,7 @@ def test_what_all_jobs_together_do_not_have_is_not_found():
     assert [one.job for one in cheapest_for(jobs, ToFree(1, gpus=1)).releases] == ["b"]
 
 
+@pytest.mark.slow
 def test_with_many_jobs_the_set_covers_all_and_says_that_it_is_not_proven():
     rng = random.Random(17)
     jobs = [

@@ -90,6 +90,7 @@ def asked(capsys, site, *words):
     return code, capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_a_plan_for_people(site, capsys):
     site.add("young", 36_000, hours=1)
     site.add("cheap", 3600)
@@ -176,6 +177,7 @@ def test_lode_and_the_program_that_travels_have_it_too(site, capsys):
     assert capsys.readouterr().out.split("kill")[0] == said.split("kill")[0]
 
 
+@pytest.mark.slow
 def test_apply_kills_the_cheaper_of_two_jobs(site, capsys):
     site.add("cheap", 100)
     site.add("dear", 100_000)

@@ -155,6 +155,7 @@ def test_it_says_what_it_assumes(tmp_path, capsys):
         assert _LINES[name].format(value) in said.out
 
 
+@pytest.mark.slow
 def test_a_packed_log_as_json_and_the_same_seed_twice(tmp_path, capsys):
     file = tmp_path / "log.swf.gz"
     file.write_bytes(gzip.compress(LOG.encode()))

@@ -33,6 +33,7 @@ def said(*running: Running, now: float = 500, **facts) -> Status:
     return publish(running, now=now, **(usual | facts))
 
 
+@pytest.mark.slow
 def test_formulas_equal_the_count_second_by_second():
     assert faults_of(range(300)) == []
 

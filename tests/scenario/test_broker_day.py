@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 from tests.kits.site_day import SiteDay, Weather
 
 from lodesman.answers.vocabulary import GateMode
@@ -47,6 +48,8 @@ weathers = st.builds(
 )
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(
     seed=st.integers(0, 1 << 30), weather=weathers, limits=st.tuples(st.integers(0, 12), st.integers(0, 5))
 )

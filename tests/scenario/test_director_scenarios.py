@@ -352,6 +352,7 @@ def test_an_impossible_task_queue_gets_no_pilot_and_stops_no_other():
     assert lines[-1] == "  A/ce/q: the job needs 64 cores, the resource has 4"
 
 
+@pytest.mark.slow
 def test_a_new_task_queue_is_served_while_another_floods():
     one = world([site("A", slots=4)], task_queue(1, 5000))
     one.run(10)
@@ -420,6 +421,7 @@ def test_a_site_that_hides_its_pilots_is_not_flooded(starts):
     assert len(one.pilots) <= 20
 
 
+@pytest.mark.slow
 def test_running_pilots_that_vanish_from_view_still_count_in_the_total():
     one = world([site("A", slots=20, caps=QueueCaps(max_waiting=10, max_total=20))], task_queue(1, 100_000))
     one.run(5)
@@ -458,6 +460,7 @@ def test_a_closed_site_gets_nothing_until_its_time_and_the_others_do_the_work():
     assert min(pilot.submitted_at for pilot in one.pilots if pilot.queue_id.site == "A") >= until
 
 
+@pytest.mark.slow
 def test_a_silent_site_gets_nothing_once_its_load_is_stale():
     mute = site("A", slots=0, starts=False, caps=QueueCaps(max_waiting=None, max_total=None))
     one = world([mute], task_queue(1, 100_000))
@@ -487,6 +490,7 @@ def test_a_refusing_site_is_left_alone_and_tried_again():
     assert one.running(broken)
 
 
+@pytest.mark.slow
 def test_lost_answers_do_not_double_the_pilots():
     losing = site("A", takes=Takes.LOSES_ANSWER, says=Says.NOTHING_THERE, starts=False)
     one = world([losing], task_queue(1, 1000))
@@ -496,6 +500,7 @@ def test_lost_answers_do_not_double_the_pilots():
     assert 0 < len(one.pilots) <= 10
 
 
+@pytest.mark.slow
 def test_pilots_stuck_for_hours_are_replaced_elsewhere_and_never_above_the_cap():
     stuck = site("A", starts=False)
     one = world([stuck], task_queue(1, 3))
@@ -578,6 +583,7 @@ def test_one_odd_snapshot_cancels_nothing():
     assert len(one.waiting(far)) >= waiting
 
 
+@pytest.mark.slow
 def test_steady_work_cancels_no_pilot():
     """Pilots start and jobs leave together; small surpluses that come from this are tolerated."""
     one = world([site("A", slots=20, caps=QueueCaps(max_waiting=60, max_total=80))], task_queue(1, 2000))

@@ -324,6 +324,7 @@ def test_two_thousand_queues_are_asked_about_a_few_at_a_time_and_each_in_its_tur
     assert set(Counter(world.slurm.asked).values()) == {1}
 
 
+@pytest.mark.slow
 def test_what_is_closed_is_asked_about_first_so_that_it_stays_closed(world):
     shapes = [shape(f"q{number}") for number in range(400)]
     shut = [one for number, one in enumerate(shapes) if number % 40 == 0]

@@ -148,6 +148,7 @@ def test_close_names_are_offered():
     assert "Harbour" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_site_with_many_queues_is_shown_fast():
     queues = "".join(f"[site.S.ce.c{n // 20}.queue.q{n}]\nMemory = {n}\n" for n in range(500))
     text = "[site.S]\n" + "".join(f"P{n} = {n}\n" for n in range(50)) + queues

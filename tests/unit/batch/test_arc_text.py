@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 from tests.kits.shell_pilots import shell_spec
 
 from lodesman.batch import arc_text
@@ -273,6 +274,8 @@ def may_pass(reader, body):
     return True
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(st.binary() | st.text().map(str.encode) | JSON.map(lambda value: json.dumps(value).encode())
        | JSON.map(lambda value: json.dumps({"job": value}).encode()))  # fmt: skip
 def test_no_answer_breaks_the_reader(body):

@@ -142,6 +142,7 @@ def test_keys_outside_the_data_are_hidden(machine, tmp_path):
     assert str(key) in machine(1000, namespaces=True)(secrets=(key,)).hidden
 
 
+@pytest.mark.slow
 def test_a_trial_says_why_it_failed(tmp_path):
     assert isolation._try(Isolation(), Wishes(data=tmp_path, python="python3")) == ""
     fault = isolation._try(Isolation(), Wishes(data=tmp_path, python="/no/python"))

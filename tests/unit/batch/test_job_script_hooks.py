@@ -70,6 +70,7 @@ def test_a_forwarded_pilot_is_not_told_where_it_runs(forwards):
     assert ("LODESMAN_SITE" in text, "export HERE=1" in text) == (not forwards, True)
 
 
+@pytest.mark.slow
 def test_a_notice_becomes_one_order_to_end(tmp_path):
     with started(tmp_path, a_script(notices=True)) as process:
         first = process.stdout.readline()
@@ -82,6 +83,7 @@ def test_a_notice_becomes_one_order_to_end(tmp_path):
         assert process.returncode == 7
 
 
+@pytest.mark.slow
 def test_a_pilot_learns_what_a_notice_to_it_alone_means(tmp_path):
     with started(tmp_path, a_script(notice_s=120)) as process:
         first = process.stdout.readline()
@@ -94,12 +96,14 @@ def test_a_pilot_learns_what_a_notice_to_it_alone_means(tmp_path):
         assert process.wait(30) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "seen"), [(0, 0), (42, 42), (140, 140), (99, 1), (100, 1)])
 def test_the_exit_code_comes_through_if_it_is_no_command_for_the_engine(tmp_path, code, seen):
     with started(tmp_path, a_script(notices=True, pilot=f"raise SystemExit({code})")) as process:
         assert process.wait(30) == seen
 
 
+@pytest.mark.slow
 def test_an_end_by_a_signal_comes_through(tmp_path):
     with started(tmp_path, a_script(notices=True, pilot="import os; os.kill(os.getpid(), 9)")) as process:
         assert process.wait(30) == 137
@@ -109,6 +113,7 @@ def test_without_notices_python_gets_the_zipapp():
     assert 'exec "$python" pilot.pyz --file' in a_script()
 
 
+@pytest.mark.slow
 def test_a_pilots_file_can_stay_out_of_the_script(tmp_path):
     (tmp_path / "it").write_text("hush")
     (tmp_path / "it").chmod(0o600)
@@ -121,6 +126,7 @@ def test_a_pilots_file_can_stay_out_of_the_script(tmp_path):
         assert process.wait(30) == 7
 
 
+@pytest.mark.slow
 def test_no_pilot_starts_without_its_file(tmp_path):
     with started(tmp_path, a_script(file_at='"$HOME/none"')) as process:
         assert process.communicate(timeout=30)[0] == ""

@@ -148,6 +148,7 @@ def test_a_process_hidden_by_the_end_of_its_parent_is_killed(sleeper):
     assert sleeper.wait(60) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
     """A process that fills much memory is no longer found once it was killed, and ends slowly."""
     code = "x = bytearray(b'1') * (128 << 20); print('ready', flush=True); input()"

@@ -217,6 +217,7 @@ def test_removing_leaves_nothing(pilot, tmp_path):
     assert (outside / "kept").read_text() == "kept"
 
 
+@pytest.mark.slow
 def test_removing_directories_without_permissions_as_a_normal_user():
     code = (
         "import os, sys\n"

@@ -351,6 +351,7 @@ def test_an_order_that_did_not_arrive_is_given_again():
     assert slurm.cancel(PILOT) == {"c-1": CancelOutcome.FAILED}
 
 
+@pytest.mark.slow
 def test_long_lists_of_ids_are_several_commands():
     records = [f"{n} 1 RUNNING 0 n1 5 7 None lode-c{n}" for n in range(100_000, 120_000)]
     slurm, commands = backend(squeue=listing("queue", *records))

@@ -35,6 +35,7 @@ def test_no_two_task_queues_are_alike(workload):
             assert list(values) == sorted(set(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", [GRID, PEER], ids=["grid", "peer"])
 def test_pilots_find_something_and_not_everything(workload):
     rng = random.Random(2)
@@ -136,6 +137,7 @@ def test_the_oracle_refuses_an_empty_answer_and_a_wrong_one():
         check_answer({1}, [2], NODE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_starts_follow_the_shares_in_small(packed):
     test, whole = starts(5, seed=3, choices=1_000, packed=packed)

@@ -9,6 +9,7 @@ import pytest
 from bench.match_cycle import MatchCycle, NoSite, RankedBook, cycle_request
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 from tests.kits.broker_kit import match, site_ad
 
 from lodesman.broker.gate import SiteGate
@@ -210,6 +211,8 @@ def asks(draw):
     )
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(
     rounds=st.lists(
         st.tuples(st.tuples(*[sites(number) for number in range(4)]), st.lists(asks(), max_size=4)),

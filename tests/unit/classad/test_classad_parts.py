@@ -13,6 +13,8 @@ from lodesman.classad.partial import can_be, flatten
 from lodesman.classad.regexp import read_regexp
 from lodesman.classad.values import is_true, truth
 
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
+
 
 def put_in(name, value):
     def change(node):
@@ -38,7 +40,7 @@ def test_parts_are_replaced_wherever_they_stand(text, after):
     assert write_expression(rewritten(parse_expression(text), put_in("a", 5))) == after
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_replaced_is_nothing_changed(seed):
     node = parse_expression(expression(random.Random(seed), 4))
     assert rewritten(node, lambda _: None) == node
@@ -71,7 +73,7 @@ def test_what_an_expression_can_be_before_all_is_known(text, true, false):
     assert can_be(parse_expression(text)) == (true, false)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_it_becomes_it_could_be(seed):
     draw = random.Random(seed)
     for _ in range(100):
@@ -83,7 +85,7 @@ def test_what_it_becomes_it_could_be(seed):
             assert found is not False or can_be(one)[1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_condition_about_values_is_judged_as_in_an_ad(seed):
     """Fast where that is possible, and then as exactly."""
     draw = random.Random(seed)

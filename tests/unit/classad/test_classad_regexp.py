@@ -51,6 +51,7 @@ def test_what_is_remembered_of_other_texts_changes_no_answer(pattern, texts, opt
     assert found == [read_regexp(pattern, options).is_found(text) for text in texts] * 2
 
 
+@pytest.mark.slow
 def test_what_is_remembered_of_a_pattern_is_bounded():
     """All of these texts go through states that no other one has seen."""
     read = read_regexp("(" + "|".join(f"a.{{{n}}}b" for n in range(40)) + ")c")

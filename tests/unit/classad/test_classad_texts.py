@@ -142,6 +142,7 @@ def test_texts_have_no_parentheses_too_many(text, written):
     assert write_expression(parse_expression(written)) == written
 
 
+@pytest.mark.slow
 def test_what_is_written_reads_as_the_same():
     draw = random.Random(1)
     for _ in range(1_000):

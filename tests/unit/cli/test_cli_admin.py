@@ -253,6 +253,7 @@ def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
 # --- init and config
 
 
+@pytest.mark.slow
 def test_what_init_writes_can_be_served_and_submitted(lode, home):
     result = lode("init", "grid")
     assert result.out.splitlines() == ["grid/lode.toml", "grid/sites.toml", "grid/hello.jdl"]
@@ -300,6 +301,7 @@ def test_the_schema_knows_every_section(lode):
     assert schema["$defs"]["ServerSection"]["properties"]["port"]["maximum"] == 65_535
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [LODE, "[submit_pools]\nrefresh_seconds = 60\n"])
 def test_a_good_configuration_fits_the_schema(lode, home, text):
     """Every section and option that the reader takes is one that the schema knows."""

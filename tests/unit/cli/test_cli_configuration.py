@@ -91,6 +91,7 @@ VO = ["nobody"]
 """
 
 
+@pytest.mark.slow
 def test_what_each_queue_will_do_is_listed(lode, files):
     (files / "sites.toml").write_text(QUEUES)
     result = lode("config", "check", "lode.toml")
@@ -107,6 +108,7 @@ def test_what_each_queue_will_do_is_listed(lode, files):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

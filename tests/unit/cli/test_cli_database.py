@@ -57,6 +57,7 @@ def test_a_configuration_names_its_database(lode, database, home):
     assert plans(home / "other.db") == 500
 
 
+@pytest.mark.slow
 def test_what_cannot_be_copied_is_refused_in_one_sentence(lode, database, home):
     (home / "text").write_text("no database" * 100)
     foreign = apsw.Connection(str(home / "foreign.db"))

@@ -65,6 +65,7 @@ def listing(server, row):
 # --- status
 
 
+@pytest.mark.slow
 def test_ones_own_jobs_the_newest_first_with_counts(at, listing):
     result = at("status", "--jobs")
     lines = result.out.splitlines()
@@ -80,6 +81,7 @@ def test_ones_own_jobs_the_newest_first_with_counts(at, listing):
     assert "Deleted" not in query["state"]
 
 
+@pytest.mark.slow
 def test_a_limit_is_not_more_than_asked_for(at, listing):
     assert len(at("status", "--jobs", "--limit", "3").out.splitlines()) == 5
     assert listing.of("GET", "/v1/jobs")[0].query["limit"] == "4"

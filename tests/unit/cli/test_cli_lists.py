@@ -489,6 +489,7 @@ def correction(**changes):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_shares_that_are_corrected(at, server):
     server.on("GET", "/v1/usage", {**USAGE, "correction": correction()})
     out = at("usage", "shares").out

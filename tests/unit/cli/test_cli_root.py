@@ -189,6 +189,7 @@ def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
         at("site", "ls")
 
 
+@pytest.mark.slow
 def test_an_unforeseen_error_is_no_traceback():
     code = LODE.replace(
         "sys.exit", "from lodesman.cli import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit"
@@ -209,6 +210,7 @@ def test_interrupted(lode, monkeypatch):
     assert (result.code, result.err.strip()) == (130, "lode: interrupted")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", LODE, "config", "schema"],
@@ -220,6 +222,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_help_needs_nothing_but_click():
     code = (
         "import sys\nfrom lodesman.cli import main\ncode = main()\n"
@@ -243,6 +246,7 @@ def test_a_command_for_jobs_needs_no_server_code(server):
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_completion_knows_commands_and_states():
     result = run_process(_LODE_COMPLETE="bash_complete", COMP_WORDS="lode rel", COMP_CWORD="1")
     assert result.stdout.strip() == "plain,release"

@@ -48,6 +48,7 @@ def test_an_open_gate(at, server):
     assert at("site", "gate", "North", "--json").json == gate()
 
 
+@pytest.mark.slow
 def test_the_newest_ads_are_shown_or_those_of_the_day(at, server):
     server.on("GET", "/v1/sites/gate", gate(day=[ENTRY] * 15))
     shown = at("site", "gate", "North")

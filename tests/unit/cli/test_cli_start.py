@@ -65,6 +65,7 @@ def test_closed_streams_are_no_fault_of_the_program(server, closed):
         assert result.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_command_that_writes_to_a_closed_stream_says_its_errors(server):
     server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")
     result = run_shell(f'"$PYTHON" -m lodesman.cli --server {server.url} site ls >&-')

@@ -353,6 +353,7 @@ def endless(server):
     return server
 
 
+@pytest.mark.slow
 def test_a_long_list_is_written_page_by_page(at, endless, monkeypatch):
     """What is written before the second page is asked for has the first one, and columns get wider on the way."""
     written: list[tuple[int, int]] = []
@@ -372,6 +373,7 @@ def test_a_long_list_is_written_page_by_page(at, endless, monkeypatch):
     assert len(at("status", "1-9999", "--limit", "1500", "--format", "csv").out.splitlines()) == 1_501
 
 
+@pytest.mark.slow
 def test_json_stays_one_document_whatever_happens(at, endless):
     found = at("status", "1-5000", "--limit", "2500", "--json").json
     assert ([one["id"] for one in found["jobs"]], found["more"]) == (list(range(1, 2_501)), True)
@@ -383,6 +385,7 @@ def test_json_stays_one_document_whatever_happens(at, endless):
     assert at("status", "1-5000", "--json").out == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_page_ends_the_document_after_it(at, endless, monkeypatch):
     plain, rows = tables.indent, []
 
@@ -399,6 +402,7 @@ def test_ctrl_c_in_the_middle_of_a_page_ends_the_document_after_it(at, endless, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_the_reader_of_a_long_list_may_go(at, endless, monkeypatch):
     def gone(_):
         raise BrokenPipeError
@@ -409,6 +413,7 @@ def test_the_reader_of_a_long_list_may_go(at, endless, monkeypatch):
     assert len(endless.asked) == 1
 
 
+@pytest.mark.slow
 def test_what_is_sorted_is_bounded(at, endless):
     result = at("status", "--jobs", "--sort", "name", "--limit", "50001")
     assert (result.code, endless.asked) == (2, [])

@@ -75,6 +75,7 @@ def screen(server):
         os.close(one.terminal)
 
 
+@pytest.mark.slow
 def test_a_table_has_colours_and_fits(screen, server, row):
     server.on(
         "GET", "/v1/jobs", {"jobs": [row(1, state="Failed", name="n" * 100, reason="\x1b]0;x\x07" * 5)]}
@@ -88,12 +89,14 @@ def test_a_table_has_colours_and_fits(screen, server, row):
     assert shown.text.count("n") >= 100
 
 
+@pytest.mark.slow
 def test_no_colour_means_none(screen, server, row):
     server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Failed")]})
     shown = screen("status", "1", NO_COLOR="1")
     assert "31m" not in shown.read()
 
 
+@pytest.mark.slow
 def test_the_verdict_is_coloured(screen, server):
     server.on("GET", "/v1/jobs/1/why", {"id": 1, "state": "Waiting", "verdict": "now", "summary": "It can."})
     shown = screen("why", "1")
@@ -102,6 +105,7 @@ def test_the_verdict_is_coloured(screen, server):
     assert "\x1b[32m" in shown.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_why_has_at_most_twelve_lines_however_much_is_in_the_way(screen, server, columns):
     steps = [{"step": "gates", "holds": False, "text": "in the way " * 9} for _ in range(13)]
@@ -128,6 +132,7 @@ def test_why_has_at_most_twelve_lines_however_much_is_in_the_way(screen, server,
     assert shown.lines()[-2].startswith("Job 9: NEVER. ")
 
 
+@pytest.mark.slow
 def test_watching_goes_on_until_interrupted(screen, server, row):
     server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Running")]})
     shown = screen("status", "1", "--watch")
@@ -139,6 +144,7 @@ def test_watching_goes_on_until_interrupted(screen, server, row):
     assert shown.lines()[-1] == "lode: interrupted"
 
 
+@pytest.mark.slow
 def test_watching_ends_with_the_last_job(screen, server, row):
     server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Done")]})
     shown = screen("status", "1", "--watch")
@@ -146,6 +152,7 @@ def test_watching_ends_with_the_last_job(screen, server, row):
     assert shown.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_and_can_say_no(screen, server):
     server.on("POST", "/v1/jobs/control", {"changed": 101, "refused": 0, "examples": []})
     shown = screen("kill", "1-101")

@@ -301,6 +301,7 @@ def test_ctrl_c_leaves_the_jobs_alone(at, monkeypatch):
     assert result.err == "lode: Interrupted. The jobs go on; this ends them: lode kill 12-14\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_has_a_bar_until_the_end_and_ctrl_c_says_so(server):
     server.on("GET", "/v1/jobs/wait", waited(Done=40, Running=20, Waiting=40))
     screen = Screen("wait", "1-100", url=server.url)

@@ -270,6 +270,7 @@ def test_any_record_is_prepared_whole_or_refused(ready, jobs):
         json.loads(cohort.template)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(max_size=60) | st.text(alphabet='[]{}=;"\\/*#%() \nExecutable0', max_size=60),

@@ -83,12 +83,14 @@ def in_use(background):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Slots", "MaxTotalJobs", "NumberOfProcessors"])
 def test_any_does_not_keep_it_from_starting(files, name):
     files.write(f"{name} = 'ANY'")
     assert set(files.start().local.slots) == {Q}
 
 
+@pytest.mark.slow
 def test_a_change_to_any_is_taken_in(files):
     background = files.start()
     files.write("Slots = 'ANY'\nMaxTotalJobs = 3", refresh=20, pool="Other")
@@ -97,6 +99,7 @@ def test_a_change_to_any_is_taken_in(files):
     assert (slots, rest) == ({Q: 3}, [("Other",), ("Other",), 20.0])
 
 
+@pytest.mark.slow
 def test_a_declaration_for_a_vo_counts_at_the_start_and_after_a_change(files):
     background = files.start()
     assert background.local.slots == {Q: 4}
@@ -105,6 +108,7 @@ def test_a_declaration_for_a_vo_counts_at_the_start_and_after_a_change(files):
     assert background.local.slots == files.start().local.slots == {Q: 1}
 
 
+@pytest.mark.slow
 def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypatch):
     background = files.start()
     before = in_use(background)
@@ -125,6 +129,7 @@ def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypat
     assert in_use(background) == after
 
 
+@pytest.mark.slow
 def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files):
     background = files.start()
     files.write("Backend = 'slurm'")
@@ -149,6 +154,7 @@ def test_a_batch_system_that_has_pilots_is_polled_from_the_start(files, monkeypa
         assert background.director.list_match is background.list_match
 
 
+@pytest.mark.slow
 def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
     background = files.start()
     usage = KnownUsage(
@@ -164,6 +170,7 @@ def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
     assert background.side.policy.drawn_share("a") < 1000 < background.side.policy.drawn_share("b")
 
 
+@pytest.mark.slow
 def test_shares_by_command_hold_from_the_start_and_after_a_change_of_the_files(files):
     def change(what, share):
         writer = files.load().database.writer()

@@ -40,6 +40,7 @@ def db(config):
     found.close()
 
 
+@pytest.mark.slow
 def test_local_pilots_do_not_see_what_leads_into_the_database(tmp_path):
     sites = tmp_path / "sites.toml"
     sites.write_text(

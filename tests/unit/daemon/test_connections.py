@@ -327,6 +327,7 @@ def test_a_connection_may_be_idle_between_requests(monkeypatch):
     assert run(script) == 2
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_gone_leaves_nothing_for_the_garbage_collector():
     """Its requests, answered or not, and its timers end with it."""
 

@@ -89,6 +89,7 @@ def test_garbage_instead_of_packed_pixels_is_refused():
         read_png(SIGNATURE + header + chunk(b"IDAT", b"nonsense") + chunk(b"IEND", b""))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_unpacked():
     # 64 MB of zeros behind a header that speaks of one pixel: only 5 bytes are unpacked.
     with pytest.raises(UnreadablePng, match="number of pixels"):

@@ -11,8 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.answers.vocabulary import BreakerState, RefusalKind
 from lodesman.director.limits import Breaker, clamp
@@ -264,6 +266,8 @@ QUEUE_IDS = st.lists(
 BREAKERS = st.sampled_from([Breaker(state=state, retry_at=NOW + 9) for state in BreakerState])
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(st.data(), QUEUE_IDS, st.integers(0, 6), st.integers(0, 2**32))
 def test_masks_decide_as_pairs_do(queue, pools, data, queue_ids, number_of_asks, seed):
     size = len(queue_ids) + 1

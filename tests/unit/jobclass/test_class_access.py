@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.conftest import at_most
 from tests.kits.jobclass_kit import ATTRIBUTES, VARIANTS, canonical, class_of, classes, jobs, snapshot_of
 
 from lodesman.jobclass import check, check_template, entries_of, fresh_template, new_class, refusal_sentence
@@ -104,6 +105,8 @@ def test_an_empty_list_of_a_class_stays_empty():
     assert sentences(snapshot_of(l_hard="{+}NONE"), {"l_hard": {"a": "1"}}) == []
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes(), st.sampled_from(VARIANTS))
 def test_a_class_allows_its_own_values(job_class, variant):
     assert check(job_class.snapshot(variant), job_class.values(variant), canonical) == ()
@@ -126,6 +129,8 @@ def widened(draw, value):
     return ClassList(entries=tuple(entries), grants=value.grants)
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes(), jobs(), st.data())
 def test_one_specifier_more_never_brings_a_violation(job_class, job, data):
     snapshot = job_class.snapshot("default")
@@ -142,6 +147,8 @@ def letters_at(snapshot, violation):
     return held.grants + "".join(entry.grants for entry in entries if entry.key == violation.key)
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes(), jobs())
 def test_a_violation_says_which_letter_is_missing(job_class, job):
     snapshot = job_class.snapshot("default")

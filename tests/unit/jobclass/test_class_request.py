@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 from tests.kits.jobclass_kit import WORDS, canonical, classes
 
 from lodesman.jobclass import ClearAttribute, EditEntry, Give, check, entries_of, merge
@@ -126,6 +127,8 @@ def test_verbs_need_what_the_table_says(job_class, name, key, value):
     assert allowed(snapshot, ClearAttribute(attribute=name)) == everywhere
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes(), st.sampled_from(["N", "pe_range", "umask"]))
 def test_scalars_need_what_the_table_says(job_class, name):
     snapshot = job_class.snapshot("default")
@@ -136,6 +139,8 @@ def test_scalars_need_what_the_table_says(job_class, name):
     assert allowed(snapshot, ClearAttribute(attribute=name)) == (held.text is None or "-" in held.grants)
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes())
 def test_entries_keep_their_order(job_class):
     values = job_class.values("default")

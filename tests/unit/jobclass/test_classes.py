@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.conftest import at_most
 from tests.kits.jobclass_kit import class_of, classes
 
 from lodesman.answers.job_classes import JobClassSection
@@ -51,6 +52,8 @@ def test_the_pieces_are_the_whole_text(text):
     assert "\n".join(piece.text for piece in split_classes(text)) == text
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(st.lists(classes(), max_size=4), classes())
 def test_what_is_in_conflict_is_what_goes_against_the_template(found, template):
     found = [replace(one, name=f"c{n}") for n, one in enumerate(found)]
@@ -67,6 +70,8 @@ def test_what_is_in_conflict_is_what_goes_against_the_template(found, template):
     assert after.template.conflicts == frozenset()
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(st.lists(classes(), min_size=1, max_size=3))
 def test_what_is_written_is_read_as_the_same_classes(found):
     found = [replace(one, name=f"c{n}", owner=("ann",)) for n, one in enumerate(found)]
@@ -155,6 +160,7 @@ def test_managers_own_what_they_add_unless_the_text_says_otherwise():
     assert [one.owner for one in edit.changed.values()] == [("root",), ()]
 
 
+@pytest.mark.slow
 def test_no_more_than_a_hundred_faults_and_notices():
     text = "".join(f"jcname c{n}\nodd x\nuser_lists gone\n" for n in range(120))
     assert len(edit_classes(EMPTY, text, MANAGER, "add").notices) == 100

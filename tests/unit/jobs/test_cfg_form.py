@@ -290,6 +290,7 @@ def test_what_no_description_holds_is_not_written():
         write_cfg_record({"A": {"B": None}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -308,6 +309,7 @@ def test_values_are_counted_while_they_are_read(text, words):
         read_description(text, form="cfg", limits=ARRAY_LIMITS)
 
 
+@pytest.mark.slow
 def test_parameters_have_a_value_for_each_member():
     text = "Executable = x\nParameters = " + "b," * 250_001
     found = read_description(text, form="cfg", limits=ARRAY_LIMITS).record

@@ -242,6 +242,7 @@ def test_unknown_attributes_are_kept_with_a_warning_and_a_suggestion():
     assert third.message.endswith("Did you mean Parameters?")
 
 
+@pytest.mark.slow
 def test_many_unknown_attributes_are_refused_before_they_cost_anything():
     started = time.process_time()
     error = wrong(**{f"CPUTimf{index}{'x' * 200}": 1 for index in range(100_000)})

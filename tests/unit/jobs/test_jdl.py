@@ -266,14 +266,14 @@ def test_sizes_depth_and_values_are_limited():
         "A = " + "/ *" * 300_000,
         "A = 1;" + "/**/" * 200_000 + "A",
         'A = "' + "\\" * 900_000,
-        "A = {" + "1," * 200_000,
+        pytest.param("A = {" + "1," * 200_000, marks=pytest.mark.slow),
         "A = {" + '"x" ' * 200_000,
         "a.b" * 300_000,
         "'" + "\\'" * 400_000,
         "-" * 900_000,
         "1" * 900_000,
         "\n" * 900_000 + "x",
-        ";" * 900_000 + "x",
+        pytest.param(";" * 900_000 + "x", marks=pytest.mark.slow),
         "".join(f"a{index}=[" for index in range(100_000)),
     ],
 )
@@ -284,6 +284,7 @@ def test_hostile_texts_are_refused_in_linear_time(text):
     assert time.process_time() - started < 30
 
 
+@pytest.mark.slow
 def test_many_names_under_a_long_path_do_not_multiply():
     path = "".join(f"{'n' * 200}{depth} = [" for depth in range(20))
     names = ";".join(f"a{index}=1" for index in range(50_000))

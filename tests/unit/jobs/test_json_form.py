@@ -103,6 +103,7 @@ def test_environment_variables_are_case_sensitive():
     assert read_json(json.dumps(record)).record == record
 
 
+@pytest.mark.slow
 def test_sizes_are_limited():
     big = json.dumps({"Parameters": list(range(250_001))})
     with pytest.raises(TooLarge):

@@ -171,6 +171,7 @@ def test_values_are_counted():
     assert problem.message == "more than 4 values in all"
 
 
+@pytest.mark.slow
 def test_a_python_value_of_any_depth_is_judged_without_recursion():
     deep: list[Any] = []
     for _ in range(100_000):

@@ -167,6 +167,7 @@ def test_jc_list_is_the_first_criterion():
     assert WHERE[0].name == "job_class"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["app7", "app7.default"])
 def test_a_claim_in_a_queue_of_one_class_reads_no_mask_of_another(crowd, monkeypatch, name):
     """The mask of the class comes first; only what is left of it is held against what else the queue is."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from operator import le
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.masks.bits import bits
 from lodesman.matching.buckets import Counter
@@ -206,7 +207,8 @@ class Both:
         assert used == {bucket: n for bucket, n in self.slow.used().items() if n}
 
 
-@settings(deadline=None)
+@pytest.mark.slow
+@at_most(30)
 @given(st.lists(st.lists(rules, min_size=1, max_size=3), min_size=1, max_size=3), deeds)
 def test_masks_and_uses_are_those_of_an_evaluation_of_everything(sets, deeds):
     both = Both(sets)
@@ -303,6 +305,7 @@ def test_what_is_shut_at_a_place_is_made_anew_only_when_it_changes():
     assert limits.shut(here).number == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_what_jobs_of_each_host_used():
     limits = limited([Rule(each_host=True, each_owner=True, jobs=10, slots=50)])
     places, others = [RunPlace("S", "ce", "q", f"n{n}") for n in range(50)], counters()

@@ -106,6 +106,7 @@ def test_groups_are_drawn_by_share(count):
     assert abs(z_of(world.by_group(), expected)) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 10, 50])
 def test_a_pilot_that_sees_only_parts_draws_by_share_among_them(count):
     """Each site sees another subset of the groups; the target is the sum over claims."""
@@ -210,6 +211,7 @@ def test_owners_are_equal_whatever_they_have():
     assert abs(z_of(got, dict.fromkeys("abc", DRAWS / 3))) < 4
 
 
+@pytest.mark.slow
 def test_owners_that_see_nothing_leave_their_part_to_the_others():
     """200 owners, two of them eligible: listing."""
     world = World()

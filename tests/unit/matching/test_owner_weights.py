@@ -44,6 +44,7 @@ def test_owners_are_drawn_by_their_weights_and_others_weigh_1():
     assert fits(by_owner(found), expected("ann", "bob", "cleo"))
 
 
+@pytest.mark.slow
 def test_only_eligible_owners_count_also_when_they_have_to_be_listed():
     found = world("ann", "bob", "cleo")
     for n in range(_TRIES * 20):

@@ -325,6 +325,7 @@ def test_requests_that_differ_in_pools_are_one_kind_if_pools_are_read_later(hous
     assert len(parked._kinds) == 1
 
 
+@pytest.mark.slow
 def test_queues_without_requests_are_dropped(house):
     parked = Parked(house.matcher.index, lambda _pool, _place: True)
     for number in range(_IDLE_SIGNATURES + 10):

@@ -105,6 +105,7 @@ def test_masks_say_what_a_brute_force_says_of_many(seed):
     compare(seed, 100)
 
 
+@pytest.mark.slow
 def test_random_worlds_are_neither_open_nor_shut():
     assert 120 < sum(compare(seed, 20) for seed in range(30)) < 480
 

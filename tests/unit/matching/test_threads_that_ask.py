@@ -68,8 +68,10 @@ def interrupted(ask, line):
 
 
 @pytest.mark.parametrize(
-    ("make", "ask"), [(config, possible), (config, seconds), (residents, serving)], ids=lambda one: one.__name__
-)  # fmt: skip
+    ("make", "ask"),
+    [pytest.param(config, possible, marks=pytest.mark.slow), (config, seconds), (residents, serving)],
+    ids=lambda one: one.__name__,
+)
 def test_a_thread_that_interrupts_another_finds_what_it_would_find_alone(make, ask):
     alone, line, more = ask(make()), 0, True
     assert alone

@@ -201,6 +201,7 @@ def test_lists_that_are_gone_are_not_mistaken_for_new_ones(versions):
         assert found == {n for n in range(200) if first <= n < first + 20}
 
 
+@pytest.mark.slow
 def test_views_are_dropped_when_not_used():
     views = Views(Index())
     first = views.of(REQUEST)

@@ -40,6 +40,7 @@ def test_environment(make_job, tmp_path):
     assert _environment_for(make_job(), tmp_path, {}, "s1")["PATH"]
 
 
+@pytest.mark.slow
 def test_a_job_is_told_what_it_is_and_nothing_of_its_pilot_s_tokens(run, make_job, tmp_path):
     pilot = {**ENVIRONMENT, "LODE_TOKEN": "secret", "LODE_SERVER": "http://here", "LODE_SITE": "elsewhere"}
     echo = ("/bin/sh", "-c", "env | grep -e ^LODE_ -e ^OMP_ | sort")
@@ -53,6 +54,7 @@ def test_a_job_is_told_what_it_is_and_nothing_of_its_pilot_s_tokens(run, make_jo
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_not_known_of_a_job_is_not_said(run, make_job, tmp_path):
     job = make_job(
         7, "/bin/sh", "-c", "env | grep -e ^LODE_ -e ^OMP_ | sort", environment={"OMP_NUM_THREADS": "3"}
@@ -136,6 +138,7 @@ def run(nursery):
     return run
 
 
+@pytest.mark.slow
 def test_limits_are_set_and_the_payload_is_run(run, make_job, tmp_path):
     script = 'ulimit -c; ulimit -S -t; ulimit -H -t; ulimit -f; echo "$@"; readlink /proc/$$/exe'
     job = make_job(
@@ -159,6 +162,7 @@ def test_limits_are_set_and_the_payload_is_run(run, make_job, tmp_path):
     assert (tmp_path / "std.err").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_stricter_limit_of_the_site_stays(run, make_job, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (10**9 << 10, before[1]))
@@ -172,6 +176,7 @@ def test_a_stricter_limit_of_the_site_stays(run, make_job, tmp_path):
     assert (tmp_path / "std.out").read_text() == f"{10**9}\n"
 
 
+@pytest.mark.slow
 def test_a_script_without_its_first_line_runs(run, make_job, tmp_path):
     (tmp_path / "plain").write_text("echo hello\n")
     launch = prepare(make_job(1, "plain"), tmp_path, ENVIRONMENT, "s1")
@@ -180,6 +185,7 @@ def test_a_script_without_its_first_line_runs(run, make_job, tmp_path):
     assert (tmp_path / "std.out").read_text() == "hello\n"
 
 
+@pytest.mark.slow
 def test_streams(run, make_job, tmp_path):
     (tmp_path / "in").write_text("input")
     (tmp_path / "d").mkdir()
@@ -193,6 +199,7 @@ def test_streams(run, make_job, tmp_path):
         os.fstat(launch.outputs["d/o"])
 
 
+@pytest.mark.slow
 def test_one_file_for_both_streams(run, make_job, tmp_path):
     job = make_job(1, "/bin/sh", "-c", "echo a; echo b >&2; echo c", std_output="x", std_error="./x")
     launch = prepare(job, tmp_path, ENVIRONMENT, "s1")

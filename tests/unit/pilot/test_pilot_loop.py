@@ -146,12 +146,14 @@ def running(served):
     return lambda: any(record["state"] == "Running" for record in served.reports)
 
 
+@pytest.mark.slow
 def test_idle(make, served):
     served.terms = JoinReply(pilot=7, token="tok", idle_s=0.1)
     assert make().run() == EXIT_IN_ORDER
     assert served.left == [("idle", "")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "job"), [({"bound_job": 42}, 42), ({"bound_job": None}, None), ({}, None)]
 )
@@ -164,6 +166,7 @@ def test_the_log_names_the_job_of_a_bound_pilot(make, served, monkeypatch, answe
     assert said["joined"].get("bound_job") == job
 
 
+@pytest.mark.slow
 def test_jobs_and_then_drain(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1), make_job(2, "/bin/false")), drain=True)]
     served.orders = HeartbeatReply(drain=True)
@@ -173,6 +176,7 @@ def test_jobs_and_then_drain(make, served, make_job, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"attempts.journal"}
 
 
+@pytest.mark.slow
 def test_terminate(make, served, make_job):
     served.claims = [ClaimReply((make_job(1, "sleep", "60", cores=2), make_job(2)))]
     pilot = make()
@@ -183,6 +187,7 @@ def test_terminate(make, served, make_job):
     assert served.left == [("sigterm", "")]
 
 
+@pytest.mark.slow
 def test_terminate_twice_does_not_wait(make, served, make_job, lines):
     served.claims = [
         ClaimReply((make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"),))
@@ -195,6 +200,7 @@ def test_terminate_twice_does_not_wait(make, served, make_job, lines):
     assert time.monotonic() - began < 200
 
 
+@pytest.mark.slow
 def test_a_thread_that_dies_ends_the_pilot_in_order(make, served, make_job):
     served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     pilot = make()
@@ -204,6 +210,7 @@ def test_a_thread_that_dies_ends_the_pilot_in_order(make, served, make_job):
     assert served.left == [("error", "exit code 1")]
 
 
+@pytest.mark.slow
 def test_disowned(make, served, make_job):
     served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     later(running(served), lambda: setattr(served, "lost", True))
@@ -211,6 +218,7 @@ def test_disowned(make, served, make_job):
     assert served.left == []
 
 
+@pytest.mark.slow
 def test_disowned_it_hands_in_what_it_had_finished(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
@@ -228,6 +236,7 @@ def test_disowned_it_hands_in_what_it_had_finished(make, served, make_job, tmp_p
     assert not (tmp_path / "outbox").exists()
 
 
+@pytest.mark.slow
 def test_disowned_it_hands_in_what_is_still_being_packed(make, served, make_job, monkeypatch):
     """The payload has ended and its output is being packed when the pilot hears that it is disowned."""
     served.claims = [ClaimReply((make_job(1),))]
@@ -250,6 +259,7 @@ def test_disowned_it_hands_in_what_is_still_being_packed(make, served, make_job,
     assert served.left == []
 
 
+@pytest.mark.slow
 def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
@@ -261,6 +271,7 @@ def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, t
     assert (tmp_path / "outbox/1.1.json").exists()
 
 
+@pytest.mark.slow
 def test_a_disowned_pilot_leaves_its_undelivered_results(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
@@ -269,6 +280,7 @@ def test_a_disowned_pilot_leaves_its_undelivered_results(make, served, make_job,
     assert (tmp_path / "outbox/1.1.json").exists()
 
 
+@pytest.mark.slow
 def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     passed = [0.0]
     served.lease_s = 1e9
@@ -280,6 +292,7 @@ def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     assert served.left == [("drained", "")]
 
 
+@pytest.mark.slow
 def test_a_promise_is_kept_after_its_reason_is_gone(make, served, make_job):
     """The site took the shutdown back, but the server still drains: the promised end holds."""
     served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
@@ -294,6 +307,7 @@ def test_a_promise_is_kept_after_its_reason_is_gone(make, served, make_job):
     assert served.left == [("drained", "")]
 
 
+@pytest.mark.slow
 def test_an_announced_shutdown_ends_payloads_before_it(make, served, make_job):
     served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     said = [Features()]
@@ -306,6 +320,7 @@ def test_an_announced_shutdown_ends_payloads_before_it(make, served, make_job):
     assert pilot._roster.slot.ends == pytest.approx(time.monotonic() + soon - time.time(), abs=1)
 
 
+@pytest.mark.slow
 def test_after_a_notice_what_ends_in_time_goes_on(make, served, make_job, lines):
     served.claims = [ClaimReply((make_job(1, "sleep", "1"),))]
     read: list[None] = []
@@ -324,6 +339,7 @@ def test_a_shutdown_before_the_start_is_ignored_and_logged(make, served, lines):
     assert [event for event, _ in lines] == ["shutdown-ignored"]
 
 
+@pytest.mark.slow
 def test_results_that_no_server_accepts(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     pilot = make(flush_s=0.2)
@@ -337,6 +353,7 @@ def test_results_that_no_server_accepts(make, served, make_job, tmp_path):
     assert (tmp_path / "outbox/1.1.json").exists()
 
 
+@pytest.mark.slow
 def test_a_lease_without_contact(make, served, make_job):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
@@ -345,6 +362,7 @@ def test_a_lease_without_contact(make, served, make_job):
     assert served.left == [("error", "exit code 6")]
 
 
+@pytest.mark.slow
 def test_results_outlive_a_server_that_is_away_for_most_of_a_lease(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
@@ -366,6 +384,7 @@ def test_results_outlive_a_server_that_is_away_for_most_of_a_lease(make, served,
     assert served.ends == {1: ("Done", "ok")}
 
 
+@pytest.mark.slow
 def test_a_payload_that_comes_stirs_the_heartbeat(make, served, make_job, monkeypatch):
     stirs = []
     monkeypatch.setattr(loop.Heartbeat, "stir", lambda self: stirs.append(1))
@@ -375,6 +394,7 @@ def test_a_payload_that_comes_stirs_the_heartbeat(make, served, make_job, monkey
     assert pilot.run() == EXIT_IN_ORDER
 
 
+@pytest.mark.slow
 def test_kill_orders(make, served, make_job):
     served.claims = [ClaimReply((make_job(1, "sleep", "60", cores=2), make_job(2), make_job(3)))]
     pilot = make()
@@ -388,6 +408,7 @@ def test_kill_orders(make, served, make_job):
     assert served.ends == {1: ("Failed", "killed"), 2: ("Failed", "killed"), 3: ("Done", "ok")}
 
 
+@pytest.mark.slow
 def test_jobs_that_cannot_be_read_are_reported(make, served):
     served.claims = [ClaimReply(unreadable={AttemptKey(4, 1): "odd"}, drain=True)]
     served.orders = HeartbeatReply(drain=True)
@@ -405,6 +426,7 @@ def test_joins_that_fail(make, served):
     assert pilot.run() == EXIT_IN_ORDER
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, make_job, monkeypatch):
     kill, signal_ = Reaper.kill, Reaper.signal
     stuck: list[Any] = []
@@ -459,6 +481,7 @@ def test_the_pilot_reports_its_remaining_life(make, served):
     assert served.node.cpu_scaling_factor == 2.5
 
 
+@pytest.mark.slow
 def test_an_outbox_that_empties_late_is_waited_for(make, served, make_job, monkeypatch, lines):
     """SIGTERM right after the end of a payload: its result is still handed in."""
     stopping = threading.Event()

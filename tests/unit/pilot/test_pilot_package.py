@@ -51,6 +51,7 @@ def test_what_travels():
     assert own == {"__init__.py", "errors.py", "kernel.py", "jobstatus"}
 
 
+@pytest.mark.slow
 def test_the_same_bytes_every_time(archive, tmp_path):
     again = tmp_path / "again.pyz"
     build_zipapp(again)
@@ -74,6 +75,7 @@ def test_it_says_how_it_is_used(archive, tmp_path):
     assert "--file" in done.stdout
 
 
+@pytest.mark.slow
 def test_unusable_arguments(archive, tmp_path):
     assert run(archive, cwd=tmp_path).returncode == 2
     done = run(archive, "--file", "nothing.json", cwd=tmp_path)
@@ -81,6 +83,7 @@ def test_unusable_arguments(archive, tmp_path):
     assert json.loads(done.stderr)["event"] == "unusable"
 
 
+@pytest.mark.slow
 def test_the_file_is_removed_also_when_it_is_unusable(archive, tmp_path):
     (tmp_path / "pilot.json").write_text('{"join_token": "secret"}')
     done = run(archive, "--file", "pilot.json", cwd=tmp_path)
@@ -89,6 +92,7 @@ def test_the_file_is_removed_also_when_it_is_unusable(archive, tmp_path):
     assert "secret" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_removed_is_blanked(archive, tmp_path):
     """A second name stands for what a spool directory keeps."""
     (tmp_path / "pilot.json").write_text('{"join_token": "secret"}')
@@ -97,6 +101,7 @@ def test_a_file_that_cannot_be_removed_is_blanked(archive, tmp_path):
     assert (tmp_path / "spool").read_text().strip() == ""
 
 
+@pytest.mark.slow
 def test_its_own_file_may_be_in_the_archive(archive, tmp_path):
     """`lode pilot file`: it works in a folder of its own, which is gone at the end; the archive stays."""
     whole, temporary = tmp_path / "whole.pyz", tmp_path / "tmp"
@@ -125,6 +130,7 @@ def test_its_own_file_may_be_in_the_archive(archive, tmp_path):
     assert "not JSON" in json.loads(done.stderr)["fault"]
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_used(archive, tmp_path):
     content = {"servers": ["http://127.0.0.1:1"], "join_token": "secret", "stamp": "s"}
     (tmp_path / "pilot.json").write_text(json.dumps(content))

@@ -100,6 +100,7 @@ def files(context):
         return {member.name: tar.extractfile(member).read() for member in tar}
 
 
+@pytest.mark.slow
 def test_success(play, context, tmp_path, lines):
     _, report = play("/bin/sh", "-c", "echo out; echo x > f", output_sandbox=("f",))
     assert (report["state"], report["cause"], report["exit_code"]) == ("Done", "ok", 0)
@@ -112,6 +113,7 @@ def test_success(play, context, tmp_path, lines):
     assert context.reaper.measure() == {}
 
 
+@pytest.mark.slow
 def test_inputs_are_there(play, context, shelf):
     _, report = play("/bin/cat", "data", inputs=INPUT)
     assert report["state"] == "Done"
@@ -119,6 +121,7 @@ def test_inputs_are_there(play, context, shelf):
     assert shelf.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "state", "cause"),
     [
@@ -137,6 +140,7 @@ def test_inputs_that_cannot_be_had(play, shelf, fault, state, cause):
     assert "space" in report["message"] or not payload.node_failed
 
 
+@pytest.mark.slow
 def test_stopped_while_its_input_is_fetched(context, make_job, shelf):
     shelf.hang = True
     payload = PayloadRun(make_job(1, "/bin/true", inputs=INPUT), context)
@@ -148,6 +152,7 @@ def test_stopped_while_its_input_is_fetched(context, make_job, shelf):
     assert (report["state"], report["cause"], report["message"]) == ("Failed", "killed", "by order")
 
 
+@pytest.mark.slow
 def test_stopped_before_it_began(context, make_job, play):
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "echo ran"), context)
     payload.stop(Stop("pilot-shutdown", "ended"), grace_s=5)
@@ -155,6 +160,7 @@ def test_stopped_before_it_began(context, make_job, play):
     assert (report["state"], report["cause"], report["output"]) == ("Released", "pilot-shutdown", None)
 
 
+@pytest.mark.slow
 def test_the_first_stop_counts_and_the_deadline_only_comes_nearer(context, make_job):
     stubborn = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", stubborn), context)
@@ -177,6 +183,7 @@ def test_the_first_stop_counts_and_the_deadline_only_comes_nearer(context, make_
     assert report["output"] is not None
 
 
+@pytest.mark.slow
 def test_released_attempts_bring_no_output(context, make_job):
     payload = PayloadRun(make_job(1, "sleep", "60"), context)
     thread = start(payload)
@@ -188,6 +195,7 @@ def test_released_attempts_bring_no_output(context, make_job):
     assert not context.outbox.archive(AttemptKey(1, 1)).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["kill -TERM $$", "exit 143"])
 @pytest.mark.parametrize(("cause", "state"), [("pilot-shutdown", "Released"), ("killed", "Failed")])
 def test_a_sigterm_that_reaches_the_payload_before_the_pilot(context, make_job, play, word, cause, state):
@@ -211,16 +219,19 @@ def noticed():
     signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.slow
 def test_what_a_batch_system_sends_to_all_processes_does_not_end_a_payload(noticed, play):
     _, report = play("/bin/sh", "-c", "kill -USR2 $$; exit 3")
     assert report["exit_code"] == 3
 
 
+@pytest.mark.slow
 def test_a_payload_can_use_the_signals_of_users(play):
     _, report = play("/bin/sh", "-c", "trap 'exit 4' USR2; kill -USR2 $$; exit 3")
     assert report["exit_code"] == 4
 
 
+@pytest.mark.slow
 def test_what_cannot_start(play, tmp_path):
     payload, report = play("nothing")
     assert (report["state"], report["cause"]) == ("Failed", "not-started")
@@ -228,6 +239,7 @@ def test_what_cannot_start(play, tmp_path):
     assert payload.began is None
 
 
+@pytest.mark.slow
 def test_a_node_without_room_draws_no_more_jobs(play, context, tmp_path):
     (tmp_path / "work").write_text("in the way")
     payload, report = play("/bin/true")
@@ -235,6 +247,7 @@ def test_a_node_without_room_draws_no_more_jobs(play, context, tmp_path):
     assert (report["state"], report["cause"]) == ("Released", "pilot-shutdown")
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_packed_gives_the_job_back(play, context):
     context.outbox.archive(AttemptKey(1, 1)).mkdir()
     payload, report = play("/bin/echo", "packed")
@@ -249,6 +262,7 @@ def test_a_failure_over_the_cpu_limit_has_that_cause(play):
     assert report["cause"] == "cpu-limit"
 
 
+@pytest.mark.slow
 def test_more_output_than_the_server_takes_keeps_what_fits(play, context):
     """No MaxOutput: the server's limit counts, for what is unpacked as well."""
     script = "truncate -s 6G s.bin; echo small > a; echo done"
@@ -258,6 +272,7 @@ def test_more_output_than_the_server_takes_keeps_what_fits(play, context):
     assert files(context) == {"std.out": b"done\n", "std.err": b"", "a": b"small\n"}
 
 
+@pytest.mark.slow
 def test_noise_as_large_as_the_limit_does_not_lose_the_small_results(play, context):
     """Packed, it is larger than the server takes: that would be refused as a whole."""
     script = "head -c 1048560 /dev/urandom > noise; echo small > z; printf done"
@@ -266,6 +281,7 @@ def test_noise_as_large_as_the_limit_does_not_lose_the_small_results(play, conte
     assert files(context) == {"std.out": b"done", "std.err": b"", "z": b"small\n"}
 
 
+@pytest.mark.slow
 def test_output_that_exists_and_cannot_be_packed_is_reported(play, context):
     script = "ln -s /etc/hostname p; mkfifo q; echo real > r"
     _, report = play("/bin/sh", "-c", script, output_sandbox=("p", "q", "r"))
@@ -275,12 +291,14 @@ def test_output_that_exists_and_cannot_be_packed_is_reported(play, context):
     assert files(context)["r"] == b"real\n"
 
 
+@pytest.mark.slow
 def test_a_missing_input_is_named_as_in_the_job(play):
     _, report = play("/bin/cat", std_input="nope")
     assert report["cause"] == "not-started"
     assert report["message"] == "The StdInput 'nope' is not among the files of the job (InputSandbox)."
 
 
+@pytest.mark.slow
 def test_packing_ends_when_the_job_is_killed(context, make_job):
     job = make_job(1, "/bin/sh", "-c", "truncate -s 60G s.bin", output_sandbox=("s.bin",))
     payload = PayloadRun(job, context)
@@ -296,6 +314,7 @@ def test_packing_ends_when_the_job_is_killed(context, make_job):
     assert not target.exists()
 
 
+@pytest.mark.slow
 def test_a_packing_that_takes_too_long_fails_the_job(play, context, monkeypatch):
     monkeypatch.setattr("lodesman.pilot.payload._PACKING_S", -1.0)
     _, report = play("/bin/sh", "-c", "echo 1 > one", output_sandbox=("*",))
@@ -303,6 +322,7 @@ def test_a_packing_that_takes_too_long_fails_the_job(play, context, monkeypatch)
     assert "not packed" in report["message"]
 
 
+@pytest.mark.slow
 def test_news_only_when_there_are_some(context, make_job):
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "echo one; sleep 60"), context)
     assert payload.new_tail()[1] is None
@@ -318,6 +338,7 @@ def test_news_only_when_there_are_some(context, make_job):
     assert payload.measured(time.monotonic()).stream_bytes == 0
 
 
+@pytest.mark.slow
 def test_when_it_is_expected_to_end(context, make_job):
     payload = PayloadRun(make_job(1, "x", expected_seconds=30), context)
     assert payload.expected_end(100.0) == 130  # it is not started yet
@@ -329,6 +350,7 @@ def test_when_it_is_expected_to_end(context, make_job):
 COMMITS = 'touch "$LODESMAN_COMMIT" && echo $JOBSTATUS > ready && exec sleep 60'
 
 
+@pytest.mark.slow
 def test_a_payload_commits_by_touching_a_file(context, make_job, tmp_path):
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", COMMITS), context)
     assert payload.committed() is None
@@ -354,6 +376,7 @@ def test_a_payload_commits_by_touching_a_file(context, make_job, tmp_path):
     thread.join(60)
 
 
+@pytest.mark.slow
 def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
     """Processes that cannot be killed: its end is unknown."""
     monkeypatch.setattr(Reaper, "_is_gone", lambda self, key, pause: False)
@@ -370,6 +393,7 @@ def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
     context.reaper.give(AttemptKey(1, 1))
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_pilot_gives_the_job_back(context, make_job, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError

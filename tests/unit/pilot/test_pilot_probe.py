@@ -100,6 +100,7 @@ def run(archive, tmp_path, python=sys.executable, **wanted):
     return report, {one.check: (one.result, one.detail) for one in judge_node(report, python="python3")}
 
 
+@pytest.mark.slow
 def test_a_good_node(archive, tmp_path):
     with a_server() as address:
         report, found = run(archive, tmp_path, oldest_python(), servers=[address])
@@ -149,6 +150,7 @@ def test_another_program_at_the_address(archive, tmp_path, body):
     assert "what answers there is not a Lodesman server" in found["server"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("behind", "way"), [(3_600.0, "ahead of"), (-3_600.0, "behind")])
 def test_a_clock_that_is_wrong(archive, tmp_path, behind, way):
     with a_server(behind=behind) as address:
@@ -157,6 +159,7 @@ def test_a_clock_that_is_wrong(archive, tmp_path, behind, way):
     assert f"3,600 s {way} the server's" in found["clock"][1]
 
 
+@pytest.mark.slow
 def test_each_address_is_asked_once_and_a_file_goes_first(archive, tmp_path):
     with a_server() as address:
         (tmp_path / "url").write_text(address + "\n")

@@ -22,6 +22,8 @@ from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import NodeFault, Reaper
 from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted, WardenFrame
 
+pytestmark = pytest.mark.slow  # each starts several processes
+
 KEY, OTHER = AttemptKey(1, 1), AttemptKey(2, 1)
 LONG = f"{10**6 + os.getpid()}"
 
@@ -41,7 +43,7 @@ def null():
     os.close(descriptor)
 
 
-@pytest.fixture(params=["confined", pytest.param("open", marks=pytest.mark.slow)])
+@pytest.fixture(params=["confined", "open"])
 def reaper(request, monkeypatch):
     """Reapers whose payloads have PID namespaces, if this system allows that, and others."""
     if request.param == "open":
@@ -131,7 +133,6 @@ def test_the_session_is_its_own(reaper, spawn):
     assert reaper.wait(KEY) == -signal.SIGKILL
 
 
-@pytest.mark.slow
 def test_cpu_time_of_the_whole_tree(reaper, spawn, tmp_path):
     code = "import os, time\nwhile time.process_time() < 0.5: pass\n"
     spin = f"{sys.executable} -c '{code}while not os.path.exists(\"seen\"): time.sleep(0.01)'"
@@ -294,7 +295,7 @@ def until(condition):
 """
 
 
-@pytest.fixture(params=["confined", pytest.param("open", marks=pytest.mark.slow)])
+@pytest.fixture(params=["confined", "open"])
 def adopting(request):
     """Run a script in a process of its own, whose payloads run in `place`."""
     return lambda script, place="/": _adopt(script, place, request.param)
@@ -313,7 +314,6 @@ def _adopt(script: str, place: Path | str, kind: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_orphans_are_adopted_counted_and_buried(adopting, tmp_path):
     adopting(
         'code = \'import time\\nwhile time.process_time() < 0.4: pass\\nopen("spun", "w")\'\n'

@@ -47,6 +47,7 @@ def folders(tmp_path):
     return lambda: [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("1.1*")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "state"), [("true", "Done"), ("exit 3", "Failed")])
 def test_without_output_there_is_no_archive(play, folders, monkeypatch, script, state):
     monkeypatch.setattr("lodesman.pilot.payload.pack", lambda *_, **__: pytest.fail("it was packed"))
@@ -56,6 +57,7 @@ def test_without_output_there_is_no_archive(play, folders, monkeypatch, script, 
     assert folders() == []
 
 
+@pytest.mark.slow
 def test_a_small_output_travels_in_the_report(play, folders):
     payload, item = play("echo out; echo err >&2; echo x > f", output_sandbox=("f",))
     assert not payload.leaves_nothing
@@ -71,6 +73,7 @@ def test_a_small_output_travels_in_the_report(play, folders):
     assert folders() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [0, 1])
 def test_an_output_that_is_larger_is_uploaded(play, context, folders, monkeypatch, more):
     """Numbers at random cannot be made smaller by packing."""
@@ -84,6 +87,7 @@ def test_an_output_that_is_larger_is_uploaded(play, context, folders, monkeypatc
         assert folders() == ["outbox/1.1.tar.gz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
@@ -102,6 +106,7 @@ def test_the_folder_of_a_job_that_left_files_is_removed(play, folders, script):
     assert folders() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "more", "nothing"),
     [
@@ -116,6 +121,7 @@ def test_what_leaves_nothing(play, script, more, nothing):
     assert play(script, **more)[0].leaves_nothing == nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("goes_on", "waits_s"), [(True, 0.05), (False, 0.0)])
 def test_a_report_waits_for_others_only_if_the_pilot_goes_on(make_context, make_job, clock, goes_on, waits_s):
     pilot = make_context(clock=time.time)

@@ -22,6 +22,8 @@ from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.warden import Launch, WardenFrame
 
+pytestmark = pytest.mark.slow  # each starts several processes
+
 SMALL = WardenFrame(processes=5_000)
 SEGMENT = """
 import ctypes

@@ -192,6 +192,7 @@ def archive(tmp_path_factory) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["pilot", "advertise", "jobstatus"])
 def test_every_module_is_imported(python, tmp_path, package):
     """With every warning an error, and nothing but the standard library to be found."""
@@ -250,6 +251,7 @@ print(json.dumps(sent))
 """
 
 
+@pytest.mark.slow
 def test_a_payload_runs(python, archive, tmp_path):
     script = f"import sys; sys.path.insert(0, {str(archive)!r})\n{PAYLOAD}"
     done = subprocess.run(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import at_most
 
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
@@ -152,7 +153,8 @@ def lacks_required(request):
     return not set(request.required_tags) <= set(request.tags)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow
+@at_most(30)
 @given(st.lists(queues(), min_size=1, max_size=6), st.lists(jobs(), min_size=1, max_size=6))
 def test_an_impossible_job_always_has_a_smallest_change(places, wishes):
     world = toml_world(places)
@@ -160,7 +162,6 @@ def test_an_impossible_job_always_has_a_smallest_change(places, wishes):
         check(key, wanted, world)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(queues(tags_within=False), min_size=1, max_size=6), st.lists(jobs(), min_size=1, max_size=6))
 def test_it_is_found_behind_queues_that_no_job_could_ever_use(places, wishes):
     """Of DIRAC's language: no job has a tag that a queue requires and does not offer, whatever is changed."""

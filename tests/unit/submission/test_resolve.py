@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.conftest import at_most
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.kits.table import hold_all
@@ -493,6 +494,8 @@ def test_a_script_that_changes_nothing_changes_nothing(record):
     assert set(found.origins.values()) <= {Origin(step=Step.COMMAND_LINE)}
 
 
+@pytest.mark.slow
+@at_most(30)
 @given(classes(), RECORDS, NATIVE)
 def test_what_is_resolved_keeps_to_its_class(job_class, record, native):
     def script(view):
