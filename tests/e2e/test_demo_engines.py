@@ -51,7 +51,7 @@ class Named:
 
     def add_arc(self, service: Mapping[str, str]) -> None:
         self.environment |= service
-        self.pushes.append(lambda: arc_kit.run_service(service, "refresh"))
+        self.pushes.append(arc_kit.News(service).push)
         self.lists.append(lambda: " ".join(arc_kit.arc_backend(service).census().values()))
 
     def left(self) -> str:

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +25,6 @@ from lodesman.resources import QueueId
 from lodesman.store.read.pilots import live_pilots
 
 PATIENCE = 240.0
-PUSH_SECONDS = 4.0
 KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))
 OUTAGE_SECONDS = float(os.environ.get("LODE_TEST_OUTAGE", "30"))
 
@@ -81,20 +79,7 @@ def arc(request: Any) -> Engine:
         "url": service["LODE_TEST_ARC"],
     }
     act = partial(arc_kit.run_service, service)
-    return Engine({"type": "arc", **files}, "pilots", act, now_and_then(lambda: act("refresh")))
-
-
-def now_and_then(push: Callable[[], object]) -> Callable[[], None]:
-    """The push, but not so often that it takes the processors from those who wait for it."""
-    due = 0.0
-
-    def pushed() -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            push()
-            due = time.monotonic() + PUSH_SECONDS
-
-    return pushed
+    return Engine({"type": "arc", **files}, "pilots", act, arc_kit.News(service).push)
 
 
 @pytest.fixture

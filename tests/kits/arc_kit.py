@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -18,6 +19,8 @@ from lodesman.batch.run.https import Https
 from lodesman.resources import QueueId
 
 SERVICE = Path(__file__).parents[1] / "services" / "arc"
+# What it says is made new at most, and at least, after so many seconds.
+_OFTEN_S, _SELDOM_S = 2.0, 8.0
 QUEUE = QueueId("Contract.Site", "arc", "pilots")
 
 
@@ -60,14 +63,42 @@ def arc_backend(service: Mapping[str, str]) -> ArcBackend:
     )
 
 
+class News:
+    """What ARC says of its jobs: made new when A-REX has noted something of them, and now and then."""
+
+    def __init__(self, service: Mapping[str, str]) -> None:
+        self._service = service
+        self._control = Path(service["LODE_TEST_ARC_CA"]).parent / "control"
+        self._seen: frozenset[tuple[str, int]] = frozenset()
+        self._due = 0.0
+
+    def push(self) -> None:
+        """If it is time for it: it takes a second of a processor."""
+        now, noted = time.monotonic(), self._noted()
+        if now >= self._due - (_SELDOM_S - _OFTEN_S) * (noted != self._seen):
+            self._refresh(noted)
+
+    def await_one(self) -> None:
+        """Wait for something new."""
+        while (noted := self._noted()) == self._seen and time.monotonic() < self._due:
+            time.sleep(0.1)
+        self._refresh(noted)
+
+    def _refresh(self, noted: frozenset[tuple[str, int]]) -> None:
+        run_service(self._service, "refresh")
+        self._seen, self._due = noted, time.monotonic() + _SELDOM_S
+
+    def _noted(self) -> frozenset[tuple[str, int]]:
+        found = set()
+        for path in self._control.glob("*/*.status"):
+            with contextlib.suppress(FileNotFoundError):  # it goes to another folder
+                found.add((str(path), path.stat().st_mtime_ns))
+        return frozenset(found)
+
+
 @contextmanager
 def arc_kit(service: Mapping[str, str]) -> Iterator[Kit]:
     """A kit. Each push makes what ARC says new, which it does by itself once a minute."""
-
-    def advance() -> None:
-        time.sleep(2.0)
-        run_service(service, "refresh")
-
     # Folders of pytest are closed to the account of the jobs.
     with tempfile.TemporaryDirectory(prefix="lode-place-") as place:
         Path(place).chmod(0o777)
@@ -76,6 +107,6 @@ def arc_kit(service: Mapping[str, str]) -> Iterator[Kit]:
             queue=QUEUE,
             place=Path(place),
             again=lambda: arc_backend(service),
-            advance=advance,
+            advance=News(service).await_one,
             patience=180.0,
         )
