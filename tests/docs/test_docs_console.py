@@ -34,7 +34,8 @@ import lodesman
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = str(Path(lodesman.__file__).parents[1])
-PATIENCE = 90.0
+# Against hanging: no machine is so slow.
+PATIENCE = 300.0
 USUAL_PORT = "127.0.0.1:7777"
 SERVER = "lode server &"
 # Short times for the server of a manual; all else is as the manual says.
@@ -172,19 +173,15 @@ class Terminal:
         if what == "director":
             self._wait_for(lambda: self.json("director show")["plan"], "the director")
         else:
-            self._wait_for(lambda: self._rest(what), f"the end of jobs {what}")
+            self.run(f"lode wait {what}")
 
     def json(self, command: str) -> Any:
         return json.loads(self.run(f"lode {command} --json 2>/dev/null"))
 
-    def _rest(self, jobs: str) -> bool:
-        found = self.json(f"status {jobs}")["jobs"]
-        return all(job["state"] in ("Done", "Failed", "Killed", "Held", "Deleted") for job in found)
-
     def _answers(self) -> bool:
         """It says without a token that it needs one. Requests wait for the process that reads."""
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/me", timeout=2).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/me", timeout=PATIENCE).close()
         except urllib.error.HTTPError as told:
             with told:
                 return told.code == 401

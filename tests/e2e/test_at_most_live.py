@@ -56,6 +56,7 @@ def test_members_that_run_at_once_are_never_more(server, at_most):
     server.stop()
 
 
+@pytest.mark.stores
 def test_it_holds_across_kills_of_the_server(server):
     array = Array(server, 2)
     for number in (2, 5):

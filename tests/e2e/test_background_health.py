@@ -6,6 +6,7 @@ import os
 import re
 import signal
 
+import pytest
 from tests.e2e.conftest import wait_until
 
 STEPS = {
@@ -59,6 +60,7 @@ def test_a_background_process_that_hangs_is_said_at_once(server):
     assert said == ["error", "warning"]
 
 
+@pytest.mark.stores
 def test_the_reconciler_of_a_running_server_repairs_nothing(server):
     first = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Parameters": 3})
     server.wait_for("Done", first, first + 2)

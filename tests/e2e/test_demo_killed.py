@@ -156,6 +156,7 @@ def kill_some(rng: random.Random, demo: DemoRun, word: str, *, most: int) -> int
     return killed
 
 
+@pytest.mark.stores
 def test_left_alone_it_ends_as_expected(demo):
     attempts = check_right_end(demo)["attempts"]
     assert attempts["seen"] == attempts["attempts"] == QUICK + FAILING
@@ -189,7 +190,7 @@ def test_pilots_and_the_background_process_are_killed(demo, seed):
         (signal.SIGINT, "lodesman.cli --server", 0.0),
         pytest.param(signal.SIGINT, "pilot.pyz", 1.0, marks=pytest.mark.thorough),
         pytest.param(signal.SIGTERM, "lodesman.daemon background", 0.2, marks=pytest.mark.thorough),
-        (signal.SIGTERM, "pilot.pyz", 0.5),
+        pytest.param(signal.SIGTERM, "pilot.pyz", 0.5, marks=pytest.mark.stores),
         (signal.SIGHUP, "pilot.pyz", 0.0),
     ],
 )
@@ -212,6 +213,7 @@ def test_more_signals_do_not_disturb_the_end(demo):
     assert demo.ended() == 130, demo.said()
 
 
+@pytest.mark.stores
 def test_the_end_is_clean_also_when_the_server_was_killed_before(demo):
     demo.wait_for_one("pilot.pyz")
     for pid in demo.pids("lodesman.daemon server"):
@@ -220,6 +222,7 @@ def test_the_end_is_clean_also_when_the_server_was_killed_before(demo):
     assert demo.ended() == 130, demo.said()
 
 
+@pytest.mark.stores
 def test_a_demo_that_is_killed_leaves_no_server(demo):
     """Pilots that no server answers end by themselves."""
     demo.wait_for_one("pilot.pyz")

@@ -31,6 +31,7 @@ def unpacked(content):
 # --- real jobs ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stores
 def test_a_job_from_its_input_file_to_its_output(server):
     content = b"three\nblind\nmice\n"
     sha = hashlib.sha256(content).hexdigest()
@@ -59,6 +60,7 @@ def test_a_job_from_its_input_file_to_its_output(server):
     assert server.ask("GET", f"/v1/jobs/{job}/output", token="bob").status == 404
 
 
+@pytest.mark.stores
 def test_an_array_on_two_sites(server):
     first = server.submit(sh("echo $JOBID %s", Parameters=12))
     server.wait_for("Done", first, first + 11)
@@ -216,6 +218,7 @@ def test_pilots_that_fall_silent_lose_their_jobs_and_tokens_but_not_what_they_ha
     assert server.states(lost["id"], lost["id"]) == {lost["id"]: "Done"}
 
 
+@pytest.mark.stores
 def test_a_large_output_goes_through_while_a_slow_client_takes_it(server):
     pilot = server.fake_pilot()
     job = server.submit(bench())

@@ -72,7 +72,7 @@ class Load:
         assert not self.faults
 
 
-@pytest.mark.parametrize(("clients", "pilots"), [(2, 12), (4, 8)])
+@pytest.mark.parametrize(("clients", "pilots"), [pytest.param(2, 12, marks=pytest.mark.stores), (4, 8)])
 def test_jobs_that_come_one_by_one_while_pilots_wait_run_once(server, clients, pilots):
     load = Load(server, clients, pilots)
     load.play()
@@ -84,6 +84,7 @@ def test_jobs_that_come_one_by_one_while_pilots_wait_run_once(server, clients, p
     assert server.get("/health")["faults"] == []
 
 
+@pytest.mark.stores
 def test_what_an_older_server_left_is_mended_at_the_start(make_server):
     """Jobs that wait while their attempts live: pilots that live go on, other jobs are Held, and nothing runs twice."""
     server = make_server(**SERVER_SETTINGS).start()

@@ -57,6 +57,7 @@ def test_a_stop_ends_pilots_also_when_the_background_process_is_killed_meanwhile
     wait_until(lambda: not server.processes(), "the end of pilots and keepers")
 
 
+@pytest.mark.stores
 def test_a_stop_leaves_running_jobs_alone_if_their_pilots_outlive_the_server(make_server):
     server = make_server(**{"pilots.stop_at_exit": False}).start()
     server.user("ann", "physics")

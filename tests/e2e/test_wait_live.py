@@ -80,7 +80,7 @@ def started(make_server):
     return server, first
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("by", [pytest.param(signal.SIGKILL, marks=pytest.mark.stores), signal.SIGTERM])
 def test_thirty_two_wait_while_the_server_is_started_anew(started, by):
     server, first = started
     jobs, found = f"{first}-{first + 2}", []

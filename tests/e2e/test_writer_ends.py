@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.e2e.conftest import wait_until
 
 PLANTED = """
@@ -22,6 +23,7 @@ submit.Submit.apply = apply
 """
 
 
+@pytest.mark.stores
 def test_bugs_cost_one_request_and_a_dead_writer_starts_anew(make_server, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)

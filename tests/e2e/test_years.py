@@ -37,6 +37,7 @@ class Outputs:
         return len(self._seen)
 
 
+@pytest.mark.stores
 def test_old_jobs_are_purged_while_others_run(make_server):
     server = make_server(**{"server.keep_days": 3 * SECOND}).start()
     server.user("ann", "physics")
