@@ -285,7 +285,7 @@ def the_end_of_the_output_is_kept_and_what_is_forgotten_is_gone(ended, cancelled
     assert b"first" not in output
     assert kit.backend.output("another-1", ended.copies[stamp]) is None
     kit.backend.forget(ended.copies)
-    deadline = time.monotonic() + 60  # it promises to clean soon
+    deadline = time.monotonic() + kit.patience  # it promises to clean soon
     while kit.backend.output(stamp, ended.copies[stamp]) is not None:
         assert time.monotonic() < deadline
         kit.advance()
@@ -362,7 +362,7 @@ def a_job_whose_script_did_not_arrive_is_refused_and_goes(cancelled, service, mo
     result = backend.submit(kit.spec("true", count=2))
     assert (dict(result.accepted), len(result.refused)) == ({}, 2)
     assert all(refusal.transient for refusal in result.refused.values())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + kit.patience
     while result.refused.keys() & kit.backend.census().keys():
         assert time.monotonic() < deadline
         kit.advance()

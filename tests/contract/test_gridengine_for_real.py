@@ -117,7 +117,7 @@ def test_a_pilot_that_cannot_write_its_output_is_held_with_the_reason(kit):
     assert the_only(kit.backend.status(pilots)).word == "hqw: it has a hold"
     variables = [f"{name}={value}" for name, value in the_gridengine().items()]
     Here(account=the_gridengine()[ACCOUNT]).run(["env", *variables, "qrls", native_id.partition(".")[0]])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + kit.patience
     while "can't open output file" not in (status := the_only(kit.backend.status(pilots))).detail:
         kit.advance()
         assert time.monotonic() < deadline, status
@@ -176,7 +176,7 @@ def test_an_engine_that_stops_loses_no_pilot(kit):
     master = int((root.parent / "spool" / "qmaster" / "qmaster.pid").read_text())
     os.kill(master, 15)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + kit.patience
         while Path(f"/proc/{master}").exists():
             assert time.monotonic() < deadline
             kit.advance()

@@ -24,8 +24,8 @@ from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
 
 README = {"Done": 210, "Failed": 6, "Held": 4}
 ALL = "slurm+gridengine+htcondor+arc"
-BOUND = 600.0
-GONE = 60.0
+BOUND = 800.0
+GONE = 180.0
 
 pytestmark = pytest.mark.engines
 

@@ -183,7 +183,7 @@ def test_sites_on_slurm(make_server, tmp_path, by_ssh):
     server = on_slurm(make_server, folder, outputs, **where)
     code, rows = checked(server, "Far/ce/pilots", "--timeout", "120")
     assert (code, results(rows, "ce/pilots")) == (0, dict.fromkeys(ALL, "ok")), rows
-    code, rows = checked(server, "Far", "--queue", "ce/down", "--timeout", "2")
+    code, rows = checked(server, "Far", "--queue", "ce/down", "--timeout", "6")
     expected = {"submit": "ok", "status": "unknown", "cancel": "ok", "forget": "ok"}
     assert (code, results(rows, "ce/down")) == (0, expected), rows
     assert "PartitionDown" in rows["ce/down", "status"][1]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import signal
 import subprocess
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.e2e.conftest import wait_until
 from tests.kits.arc_kit import QUEUE as ARC_QUEUE
 from tests.kits.arc_kit import arc_backend, started_arc
 from tests.kits.arc_kit import run_service as run_arc
@@ -84,14 +87,19 @@ def done(run, *words, **more):
 # --- Slurm ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slurm(tmp_path):
-    run = partial(done, Here(environment=environment(slurm_of_this_session())).run)
-    yield run
-    run("scancel", "--user", "root" if os.getuid() == 0 else str(os.getuid()))
+@contextmanager
+def stopped(daemon):
+    """A node that does not answer: nothing ends for the controller."""
+    process = int((slurm_of_this_session() / "run" / f"{daemon}.pid").read_text())
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
-def test_slurm(slurm, program, tmp_path):
+def test_slurm(program, tmp_path):
+    slurm = partial(done, Here(environment=environment(slurm_of_this_session())).run)
     batch = ("sbatch", "--parsable", "--partition=pilots", "--output=/dev/null")
     stubborn = slurm(*batch, f"--wrap={STUBBORN}").strip()
     backend = SlurmBackend(Here(environment=environment(slurm_of_this_session())), folder=str(tmp_path))
@@ -105,8 +113,9 @@ def test_slurm(slurm, program, tmp_path):
     ask = partial(program, "slurm", **environment(slurm_of_this_session()))
     states, ad = agreed(plain, ask, lambda now: now["RUNNING"] == 2)
     assert numbers(ad) == (2, 0, states["PENDING"]) == (2, 0, 4)
-    slurm("scancel", stubborn)
-    states, ad = agreed(plain, ask, lambda now: now["COMPLETING"] == 1)
+    with stopped("slurmd"):
+        slurm("scancel", stubborn)
+        states, ad = agreed(plain, ask, lambda now: now["COMPLETING"] == 1)
     assert numbers(ad) == (states["RUNNING"] + 1, 0, states["PENDING"])
     assert sum(numbers(ad)) == sum(states.values()) == 6
     assert stamps(ad) == {f"{OURS}-{number}" for number in range(1, 5)}
@@ -121,39 +130,31 @@ def test_grid_engine(program):
     run = partial(done, Here(account=found[ACCOUNT], environment=found).run)
     backend = gridengine_backend(found)
     words = ("qsub", "-terse", "-o", "/dev/null", "-e", "/dev/null", "-b", "y", "-shell", "n")
-    try:
-        backend.submit(shell_spec(GRIDENGINE_QUEUE, OURS, SLEEP, count=12))
-        run(*words, "-h", "/bin/sleep", "300")
-        run(*words, "-q", "all.q", "/bin/sleep", "300")
-        broken = run(*words, "-wd", "/no/such/folder", "-p", "0", "-now", "n", "/bin/sleep", "300").strip()
+    backend.submit(shell_spec(GRIDENGINE_QUEUE, OURS, SLEEP, count=12))
+    run(*words, "-h", "/bin/sleep", "300")
+    run(*words, "-q", "all.q", "/bin/sleep", "300")
+    broken = run(*words, "-wd", "/no/such/folder", "-p", "0", "-now", "n", "/bin/sleep", "300").strip()
 
-        def plain():
-            """By the lines that people see: the last column has the tasks that a line stands for."""
-            lines = [line.split() for line in run("qstat", "-u", "*").splitlines()[2:]]
-            return Counter(
-                {
-                    state: sum(size(one) for one in lines if one[4] == state)
-                    for state in {one[4] for one in lines}
-                }
-            )
-
-        ask = partial(
-            program, "gridengine", **{name: value for name, value in found.items() if name != ACCOUNT}
+    def plain():
+        """By the lines that people see: the last column has the tasks that a line stands for."""
+        lines = [line.split() for line in run("qstat", "-u", "*").splitlines()[2:]]
+        return Counter(
+            {state: sum(size(one) for one in lines if one[4] == state) for state in {one[4] for one in lines}}
         )
-        states, ad = agreed(plain, ask, lambda now: now["r"] and now["hqw"] and now["qw"])
-        assert states.keys() <= {
-            "r",
-            "t",
-            "hqw",
-            "qw",
-            "Eqw",
-        }  # t: it is on its way to a slot that is its own
-        assert numbers(ad) == (states["r"] + states["t"], 0, states["hqw"] + states["qw"] + states["Eqw"])
-        assert sum(numbers(ad)) == 15
-        assert stamps(ad) == {f"{OURS}-{number}" for number in range(1, 13)}
-        assert broken.isdigit()
-    finally:
-        Here(account=found[ACCOUNT], environment=found).run(["qdel", "-u", found[ACCOUNT]])
+
+    ask = partial(program, "gridengine", **{name: value for name, value in found.items() if name != ACCOUNT})
+    states, ad = agreed(plain, ask, lambda now: now["r"] and now["hqw"] and now["qw"])
+    assert states.keys() <= {
+        "r",
+        "t",
+        "hqw",
+        "qw",
+        "Eqw",
+    }  # t: it is on its way to a slot that is its own
+    assert numbers(ad) == (states["r"] + states["t"], 0, states["hqw"] + states["qw"] + states["Eqw"])
+    assert sum(numbers(ad)) == 15
+    assert stamps(ad) == {f"{OURS}-{number}" for number in range(1, 13)}
+    assert broken.isdigit()
 
 
 def size(line):
@@ -175,20 +176,20 @@ queue 1
 
 
 @pytest.fixture
-def condor(tmp_path):
-    for kit in htcondor_kit(tmp_path):
-        yield kit, partial(done, runner().run)
+def kit(tmp_path):
+    yield from htcondor_kit(tmp_path)
 
 
-def test_htcondor(condor, program):
-    kit, run = condor
+def test_htcondor(kit, program):
+    run = partial(done, runner().run)
 
     def submit(**more):
         return run("condor_submit", "-terse", "-", stdin=KEPT.format(**more).encode()).split()[0]
 
     kept = submit(seconds=0, more="leave_in_queue = JobStatus == 4")
-    while "C" not in run("condor_q", kept, "-af", 'JobStatus == 4 ? "C" : "-"'):
-        kit.advance()
+    wait_until(
+        lambda: run("condor_q", kept, "-af", "JobStatus") == "4\n", "the end of a job", patience=kit.patience
+    )
     assert len(kit.backend.submit(shell_spec(kit.queue, OURS, SLEEP, count=4)).accepted) == 4
     held = submit(seconds=300, more="hold = true")
 

@@ -137,7 +137,6 @@ def test_grid_engine(folder, capsys, monkeypatch):
     finally:
         for name in scripts:
             root("qconf", "-mattr", "queue", name, "NONE", "all.q")
-        Here(account=account, environment=found).run(["qdel", "-u", account])
 
 
 CONDOR = """

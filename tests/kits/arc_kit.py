@@ -108,5 +108,5 @@ def arc_kit(service: Mapping[str, str]) -> Iterator[Kit]:
             place=Path(place),
             again=lambda: arc_backend(service),
             advance=News(service).await_one,
-            patience=180.0,
+            patience=400.0,
         )

@@ -26,7 +26,7 @@ class Kit:
     place: Path
     again: Callable[[], Backend]
     advance: Callable[[], object] = lambda: time.sleep(0.2)
-    patience: float = 60.0
+    patience: float = 240.0
 
     def spec(self, script: str, *, count: int = 1, **more: Any) -> PilotSpec:
         """Pilots that run a line of shell; their own file is $1, the number of the copy $2."""

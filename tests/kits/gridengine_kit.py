@@ -24,6 +24,11 @@ from lodesman.resources import QueueId
 SERVICE = Path(__file__).parents[1] / "services" / "gridengine"
 ACCOUNT = "LODE_TEST_GRIDENGINE"
 PROGRAMS = "/usr/lib/gridengine"
+# Jobs, and queues that take none since they are in error.
+_LEFT = """
+qstat -u '*' || echo no answer
+qstat -f -qs E || echo no answer
+"""
 QUEUE = QueueId("Contract.Site", "gridengine", "all.q")
 
 
@@ -73,10 +78,8 @@ def the_gridengine() -> Mapping[str, str]:
     share(
         SharedEngine(
             name="Grid Engine",
-            left=lambda: (
-                said.out if not (said := run(["qstat", "-u", "*"])).code else said.err or "no answer"
-            ),
-            clear=lambda kill: run(["qdel", *(["-f"] * kill), "-u", "*"]),
+            left=lambda: run(["sh", "-c", _LEFT]).out,
+            clear=lambda kill: run(["sh", "-c", f"qmod -cq '*'; qdel {'-f' * kill} -u '*'"]),
         )
     )
     return found

@@ -88,7 +88,6 @@ def htcondor_kit(root: Path) -> Iterator[Kit]:
         place=place,
         again=lambda: HTCondorBackend(runner=runner()),
         advance=lambda: threading.Event().wait(0.3),
-        patience=120.0,
     )
 
 

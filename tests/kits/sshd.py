@@ -42,6 +42,7 @@ def started_sshd() -> Iterator[Ssh]:
                 identity=folder / "user",
                 known_hosts=folder / "known_hosts",
                 sockets=folder / "sockets",
+                connect_seconds=60,
             )
             yield runner
             runner.close()
