@@ -20,7 +20,7 @@ from lodesman.resources import QueueId
 
 SERVICE = Path(__file__).parents[1] / "services" / "arc"
 # What it says is made new at most, and at least, after so many seconds.
-_OFTEN_S, _SELDOM_S = 2.0, 8.0
+_OFTEN_S, _SELDOM_S = 2.0, 15.0
 QUEUE = QueueId("Contract.Site", "arc", "pilots")
 
 
