@@ -230,7 +230,7 @@ class Server:
 
     # --- asking ---------------------------------------------------------------------------------------
 
-    def connect(self, timeout: float = 30.0, *, inside: bool = False) -> http.client.HTTPConnection:
+    def connect(self, timeout: float = PATIENCE, *, inside: bool = False) -> http.client.HTTPConnection:
         """A connection; `inside`: to the Unix socket that the server's own processes use."""
         if inside:
             return open_connection(ServerAddress(False, str(self.data / "run" / "hot.sock"), 0), None)
@@ -245,7 +245,7 @@ class Server:
         body: Any = None,
         *,
         token: str = "",
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
         **headers: str,
     ) -> Reply:
         """One request on a connection of its own."""
@@ -346,7 +346,7 @@ class FakePilot:
             "claim_token": secrets.token_urlsafe(9), "count": count, "wait_s": wait,
             "resource": {"cores": 4, "memory_mb": 4_000, "norm_cpu_seconds": 0}, **more,
         }  # fmt: skip
-        reply = self.ask("claim", body, timeout=90.0)
+        reply = self.ask("claim", body)
         assert reply.status == 200, reply.body
         return list(reply.json["jobs"])
 

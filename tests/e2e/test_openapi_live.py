@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tests.e2e.conftest import PATIENCE
 
 EXAMPLES = 2
 CHECKS: list[Any] = [content_type_conformance, response_schema_conformance, status_code_conformance]
@@ -59,7 +60,7 @@ def try_one(operation, mode, token, statuses):
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case):
-        response = case.call(headers=headers, timeout=30)
+        response = case.call(headers=headers, timeout=PATIENCE)
         name = f"{operation.method.upper()} {operation.path}"
         statuses[response.status_code] += 1
         assert response.status_code < 500 or response.status_code == 503, (name, response.text)

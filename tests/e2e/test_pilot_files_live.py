@@ -9,6 +9,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ Backend = "manual"
 CPUTime = 1000
 MaxTotalJobs = 3
 """
-SERVER, NODE = "10.215.77.1", "10.215.77.2"
+# A network of four addresses, of those that are for tests between networks, that no other run has.
+NETWORK = ip_address("198.18.0.0") + 4 * (os.getpid() % (1 << 15))
+SERVER, NODE = str(NETWORK + 1), str(NETWORK + 2)
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="only root makes network namespaces"
 )

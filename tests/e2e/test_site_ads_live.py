@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import PATIENCE, wait_until
 
 from lodesman.daemon.bootstrap import build_zipapp
 
@@ -28,7 +28,7 @@ class Site:
             [sys.executable, "-I", str(self.program), "--site", "North", "--from", "command", *words,
              "--server", f"http://127.0.0.1:{self.server.port}", "--token-file", str(self.token),
              "--", "echo", "running=0 submitting=0 pending=0"],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout or done.stderr
 
