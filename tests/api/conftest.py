@@ -8,7 +8,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -50,7 +50,7 @@ from lodesman.director.iteration import Excess
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.errors import BackendFault
-from lodesman.matching.policy import Policy
+from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import QueueId, ResourceConfig, load_resources
 from lodesman.store import Database
 from lodesman.store.accounts import set_service_token
@@ -241,6 +241,20 @@ def resources() -> ResourceConfig:
     return load_resources([("sites.toml", RESOURCES)])
 
 
+@cache
+def _configured(bits: frozenset[tuple[QueueId, int]]) -> dict[str, VOConfig]:
+    """What the resources are to each VO, made once."""
+    policy = Policy(resources(), bits=dict(bits))
+    return {vo: policy.vo_config(vo) for vo in ("lab", "other")}
+
+
+def policy_of(bits: Mapping[QueueId, int]) -> Policy:
+    """A policy of the resources."""
+    policy = Policy(resources(), bits=bits)
+    policy._of_vo.update(_configured(frozenset(bits.items())))
+    return policy
+
+
 class House:
     """The server without its processes: `now` and `ticks` are set by the test, `call` asks a question."""
 
@@ -250,7 +264,7 @@ class House:
         self._writer = hasty(database.writer())
         self._number(resources())
         live = Live(self._writer, rng=random.Random(5), now=self.now, ticks=lambda: self.ticks)
-        policy = Policy(resources(), bits=live.pools.bits)
+        policy = policy_of(live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(
             writer=self._writer, live=live, policy=policy,

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -418,7 +419,7 @@ def test_a_site_that_is_not_there_may_be_waited_for(house):
 
 def test_an_unconfigured_submission_pool(house):
     pools = dict.fromkeys(("Local", "Grid"), PoolScope())
-    house.core.policy.submission_pools = house.side.policy.submission_pools = pools
+    house.core.policy = house.side.policy = replace(house.core.policy, submission_pools=pools)
     told = error(house.submit({"SubmitPool": "Gird"}), 400)
     assert told["data"]["attribute"] == "SubmitPool"
     assert told["hint"].startswith(

@@ -6,8 +6,14 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from lodesman.store import SqliteDatabase, sqlite
-from lodesman.store.sqlite import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES, Checkpointer
+from lodesman.store import SqliteDatabase, sqlite_checkpoints
+from lodesman.store.sqlite_checkpoints import (
+    CHECKPOINT_PAGES,
+    LOG_PAGES,
+    MOST_PAGES,
+    REST_PAGES,
+    Checkpointer,
+)
 
 pytestmark = pytest.mark.sqlite
 
@@ -67,7 +73,7 @@ def test_the_thread_that_moves_the_log(writer, path, pages, moved, who):
 
 
 def test_small_commits_are_not_followed_by_checkpoints(writer, path, monkeypatch):
-    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(sqlite_checkpoints, "CHECKPOINT_PAGES", 20)
     checkpointer = Checkpointer(writer, path)
     moves = []
     for number in range(200):
@@ -80,9 +86,9 @@ def test_small_commits_are_not_followed_by_checkpoints(writer, path, monkeypatch
 
 
 def test_under_load_the_log_begins_anew(writer, path, monkeypatch):
-    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 10)
-    monkeypatch.setattr(sqlite, "LOG_PAGES", 60)
-    monkeypatch.setattr(sqlite, "REST_PAGES", 30)
+    monkeypatch.setattr(sqlite_checkpoints, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(sqlite_checkpoints, "LOG_PAGES", 60)
+    monkeypatch.setattr(sqlite_checkpoints, "REST_PAGES", 30)
     checkpointer = Checkpointer(writer, path)
     sizes = []
     seen = checkpointer._committed
@@ -105,7 +111,7 @@ def test_under_load_the_log_begins_anew(writer, path, monkeypatch):
 
 
 def test_what_a_reader_still_reads_stays(writer, path, monkeypatch):
-    monkeypatch.setattr(sqlite, "LOG_PAGES", 5)
+    monkeypatch.setattr(sqlite_checkpoints, "LOG_PAGES", 5)
     checkpointer = Checkpointer(writer, path)
     writer.execute("INSERT INTO note VALUES ('before')")
     reader = SqliteDatabase(path).reader()

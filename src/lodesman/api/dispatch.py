@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -136,6 +137,23 @@ def _value(name: str, kind: Any, text: str) -> Any:
     return int(text)
 
 
+@cache
+def _endpoints(
+    process: Process, modules: tuple[ModuleType, ...]
+) -> tuple[Mapping[tuple[str, str], Endpoint[Any]], Sequence[Endpoint[Any]]]:
+    """The endpoints of a process: those without names in their paths by method and path, and the others."""
+    served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
+    found = [one for one in served if one.call.process == process]
+    counts = Counter(one.call for one in found)
+    wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
+    if wrong:
+        raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
+    plain: Mapping[tuple[str, str], Endpoint[Any]] = {
+        (one.call.method, one.call.path): one for one in found if not one.call.names
+    }
+    return plain, [one for one in found if one.call.names]
+
+
 class Dispatcher(Generic[_S]):
     """The ASGI application of one process; its subclasses find who makes a request, and answer what is not a call."""
 
@@ -143,16 +161,9 @@ class Dispatcher(Generic[_S]):
         """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
         self.state = state
         self._process = process
-        served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
-        found = [one for one in served if one.call.process == process]
-        counts = Counter(one.call for one in found)
-        wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
-        if wrong:
-            raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
-        self._plain: Mapping[tuple[str, str], Endpoint[_S]] = {
-            (one.call.method, one.call.path): one for one in found if not one.call.names
-        }
-        self._patterns = [one for one in found if one.call.names]
+        self._plain: Mapping[tuple[str, str], Endpoint[_S]]
+        self._patterns: Sequence[Endpoint[_S]]
+        self._plain, self._patterns = _endpoints(process, tuple(modules))
 
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
         """Who makes the request. Raises Unauthorized."""

@@ -1,17 +1,15 @@
-"""The embedded database: one write connection, any number of read connections, migrations, checkpoints.
+"""The embedded database: one write connection, any number of read connections, migrations.
 
-SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module knows the
-library; `store.dialect` has the SQL that only this database understands.
+SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module and
+`store.sqlite_checkpoints` know the library; `store.dialect` has the SQL that only this database understands.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 import shutil
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
@@ -28,9 +26,8 @@ from lodesman.errors import Unavailable
 from lodesman.store.database import Reader, Writer
 from lodesman.store.files import DatabaseFiles, is_read_only, lock_holder, own
 from lodesman.store.migrate import known_migrations, migrate
+from lodesman.store.sqlite_checkpoints import LOG_PAGES, Checkpointer
 from lodesman.store.statement import Group, Row
-
-log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 4096
 _PAGE_CACHE_KIB = 65_536
@@ -38,15 +35,6 @@ _READ_CACHE_KIB = 16_384
 # One batch may wait for a lock before a command and one with it: both are answered within 5 seconds.
 _BUSY_MS = 2_000
 _LOCKED_MS = 100
-
-# The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
-CHECKPOINT_PAGES = 1_000
-# SQLite begins its log anew only when a commit finds all of it moved. Under load the thread never gets there. The writer
-# itself moves a log of this many pages (32 MB) to its end, as soon as the thread has left no more than the rest.
-LOG_PAGES = 8_000
-REST_PAGES = 500
-# Commits of thousands of pages never leave so little. The writer moves a log of this size (64 MB), whatever is left.
-MOST_PAGES = 16_000
 
 # Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
 WIDTHS = (64, 16, 4)
@@ -62,6 +50,12 @@ class SqliteReader(Reader):
 
     def __init__(self, database: SqliteDatabase, connection: apsw.Connection) -> None:
         super().__init__(database, connection, connection.execute)
+
+    def begin_reading(self, *statement: Any) -> Any:
+        """Run the first statement. Settings read the whole schema, which takes a millisecond: only a reader in use waits."""
+        self.execute = self.connection.execute
+        _pragmas(self.connection, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
+        return self.execute(*statement)
 
     def tables(self) -> set[str]:
         """The names of all tables."""
@@ -266,8 +260,9 @@ class SqliteDatabase(Struct, frozen=True):
         """A read-only connection; each thread uses its own."""
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         db.set_busy_timeout(_BUSY_MS)
-        _pragmas(db, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
-        return SqliteReader(self, db)
+        reader = SqliteReader(self, db)
+        reader.execute = reader.begin_reading
+        return reader
 
     def __str__(self) -> str:
         """For sentences."""
@@ -335,64 +330,3 @@ def _pragmas(db: apsw.Connection, *settings: str) -> None:
     """Each to its end: a statement whose rows are not read is not carried out."""
     for setting in settings:
         list(db.execute(f"PRAGMA {setting}"))
-
-
-# --- checkpoints -----------------------------------------------------------------------------------------
-
-
-class Checkpointer:
-    """Moves SQLite's log into the database on a thread of its own, so that no commit waits for it."""
-
-    def __init__(self, writer: SqliteWriter, path: Path) -> None:
-        self._path = path
-        self._wanted = threading.Event()
-        self._stop = False
-        # Pages of the present log that are in the database. Too many after a new log has begun; the next commit sees it.
-        self._moved = 0
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        writer.connection.set_wal_hook(self._committed)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Checkpoint once more and end the thread."""
-        self._stop = True
-        self._wanted.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _committed(self, db: apsw.Connection, _name: str, pages: int) -> int:
-        """The log has `pages` pages now. Called by the writer, after each commit."""
-        if pages < self._moved:
-            self._moved = 0
-        left = pages - self._moved
-        if pages > MOST_PAGES or (pages > LOG_PAGES and left <= REST_PAGES):
-            self._move(db)
-        elif left > CHECKPOINT_PAGES or pages > LOG_PAGES:
-            self._wanted.set()
-        return apsw.SQLITE_OK
-
-    def _run(self) -> None:
-        db = apsw.Connection(str(self._path))
-        db.set_busy_timeout(_BUSY_MS)
-        # A connection that has read nothing does not know of the log and would checkpoint nothing.
-        list(db.execute("SELECT count(*) FROM sqlite_schema"))
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            self._move(db)
-            if self._stop:
-                db.close()
-                return
-
-    def _move(self, db: apsw.Connection) -> None:
-        """Move what readers do not need where it is."""
-        try:
-            _, self._moved = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:
-            # Another connection moves it right now; the next commit asks again.
-            pass
-        except Exception:  # this thread must live as long as the server
-            log.exception("a checkpoint failed; the log goes on growing")

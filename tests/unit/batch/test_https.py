@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import socket
 import ssl
@@ -133,8 +132,8 @@ def make(server):
         return made[-1]
 
     yield new
-    made.clear()
-    gc.collect()  # their connections are closed with them
+    for service in made:
+        https._close(service._idle)
 
 
 def test_a_request_and_its_answer(server, make):
@@ -155,6 +154,14 @@ def test_a_connection_is_used_again(server, make):
             service.request("GET", path)
         service.request("HEAD", "/plain")
     assert len(set(server.addresses)) == 1
+
+
+def test_a_service_that_is_dropped_leaves_no_connection(server):
+    service = Https(url=f"https://localhost:{server.server_port}", ca=AUTHORITY, seconds=20.0)
+    service.request("GET", "/plain")
+    (kept,) = service._idle
+    del service
+    assert kept.connection.sock is None
 
 
 def test_each_thread_has_its_connection(server, make):
