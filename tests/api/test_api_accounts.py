@@ -26,6 +26,7 @@ def refusal(answer):
 # --- users
 
 
+@pytest.mark.stores
 def test_a_user_is_of_a_vo_that_the_configuration_knows(house):
     assert add(house).status == 200
     for vo, known in (("labb", "lab, other"), ("nother", "other, lab"), ("é", "other, lab")):

@@ -12,6 +12,8 @@ from lodesman.answers.service import Old
 from lodesman.store.audit import note_all
 from lodesman.store.journal import Change
 
+pytestmark = pytest.mark.stores
+
 
 def trail(house, query="", **more):
     return house.get(f"/v1/audit{query}", "admin", **more)["entries"]

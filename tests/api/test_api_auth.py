@@ -195,6 +195,7 @@ def test_a_revoked_token_dies_at_once_in_both_processes(house):
     assert house.call("DELETE", f"/v1/tokens/{digest[:12]}", token="admin").status == 404
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize("prefix", ["", "%", "zz", "__", "0' OR 1=1"])
 def test_a_prefix_that_names_no_token_revokes_none(house, prefix):
     assert house.call("DELETE", f"/v1/tokens/{prefix}", token="admin").status == 404

@@ -12,6 +12,8 @@ from lodesman.director.limits import Breaker
 from lodesman.store.director import breaker_orders, breakers, put_breakers
 from lodesman.store.journal import Change
 
+pytestmark = pytest.mark.stores
+
 QUEUE = "North/ce.north/short"
 PLACE = QueueId("North", "ce.north", "short")
 BROKEN = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=1e12, reason="Permission denied")

@@ -177,6 +177,7 @@ def test_a_job_that_was_claimed_is_refused_by_name(house, ended):
     assert changed(house, first, first + 9, Memory=500) == (9, 1)
 
 
+@pytest.mark.stores
 def test_the_name_of_a_changed_job(house):
     job, first = submit(house, JOB + 'JobName = "old";'), submit(house, ARRAY + 'JobName = "render_%n";')
     assert changed(house, job, JobName="new") == (1, 0)

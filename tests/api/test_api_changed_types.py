@@ -1,8 +1,11 @@
 """Declared types that change, and pools that were made again, as users see them."""
 
+import pytest
 from tests.api.test_api_refresh import configure, keep
 
 from lodesman.resources import load_resources
+
+pytestmark = pytest.mark.stores
 
 HEAD = '[job_description]\nDisk = "{}"\n[group.physics]\nvo = "lab"\n'
 QUEUES = """[site.North]

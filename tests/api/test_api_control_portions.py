@@ -8,6 +8,8 @@ from lodesman.commands import control
 from lodesman.commands.control import Control
 from lodesman.errors import Unavailable
 
+pytestmark = pytest.mark.stores
+
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):

@@ -10,6 +10,8 @@ from lodesman.background import usage, usage_watch
 from lodesman.background.usage_watch import UsageWatch
 from lodesman.errors import Unavailable
 
+pytestmark = pytest.mark.stores
+
 ON = ShareSection(corrector="usage")
 
 

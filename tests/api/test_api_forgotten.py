@@ -6,6 +6,8 @@ import hashlib
 
 import pytest
 
+pytestmark = pytest.mark.stores
+
 CONTENT = b"some events\n"
 
 

@@ -6,6 +6,8 @@ from lodesman.api.groups import use_shares
 from lodesman.commands.groups import know_shares
 from lodesman.matching import director_weights
 
+pytestmark = pytest.mark.stores
+
 
 def set_share(house, share, group="physics", token="admin", reason="beam time"):
     body = {"group": group, "share": share, "reason": reason}

@@ -6,6 +6,8 @@ import pytest
 
 from lodesman.commands.control import Control
 
+pytestmark = pytest.mark.stores
+
 
 def held(house, job):
     told = house.get(f"/v1/jobs/{job}/why")

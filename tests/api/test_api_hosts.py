@@ -18,6 +18,8 @@ from lodesman.store.hosts import note_failure, records
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilots_in_short
 
+pytestmark = pytest.mark.stores
+
 HOLE = HostName("North", "wn1")
 KINDS = ({"CPUTime": 500}, {"CPUTime": 600})
 

@@ -34,11 +34,13 @@ def mixed(house):
     return house
 
 
+@pytest.mark.stores
 def test_jobs_come_by_id_the_smallest_first(mixed):
     assert ids(mixed) == [*range(1, 13), 14]
     assert ids(mixed, "newest=true") == [14, *range(12, 0, -1)]
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
@@ -64,6 +66,7 @@ def test_ranges_limits_and_filters(mixed, query, wanted):
     assert ids(mixed, query) == wanted
 
 
+@pytest.mark.stores
 def test_paging_shows_each_job_once(mixed):
     seen, first = [], 1
     while page := ids(mixed, f"first={first}&limit=4&all=true", "admin"):
@@ -73,6 +76,7 @@ def test_paging_shows_each_job_once(mixed):
     assert seen == list(range(1, 15))
 
 
+@pytest.mark.stores
 def test_paging_backwards_shows_each_job_once(mixed):
     seen, last = [], 1 << 53
     while page := ids(mixed, f"last={last}&limit=4&newest=true&all=true", "admin"):
@@ -81,6 +85,7 @@ def test_paging_backwards_shows_each_job_once(mixed):
     assert seen == list(range(14, 0, -1))
 
 
+@pytest.mark.stores
 @at_most(40)
 @given(
     first=st.integers(0, 20), last=st.integers(0, 20), limit=st.integers(0, 20), newest=st.booleans(),
@@ -93,6 +98,7 @@ def test_a_list_agrees_with_each_job(mixed, first, last, limit, newest, held):
     assert ids(mixed, query, "admin") == (wanted[::-1] if newest else wanted)[:limit]
 
 
+@pytest.mark.stores
 def test_a_job_in_a_list_is_as_it_is_alone(mixed):
     mixed.claim(mixed.pilot(), 4)
     rows = mixed.get("/v1/jobs?all=true", "admin")["jobs"]
@@ -120,6 +126,7 @@ def test_no_state_is_any_state(mixed):
     assert ids(mixed, "state=,,,") == ids(mixed, "state=Held,Waiting,Held,")
 
 
+@pytest.mark.stores
 def test_counts_are_what_the_list_shows(mixed):
     counts = {
         (row["owner"], row["state"]): row["jobs"] for row in mixed.get("/v1/jobs/counts", "admin")["counts"]
@@ -190,6 +197,7 @@ def test_a_bug_in_the_hot_process_costs_one_request(house, monkeypatch):
 # --- resources, pilots, standing ------------------------------------------------------------------------
 
 
+@pytest.mark.stores
 def test_sites_with_their_pilots_and_jobs(house):
     house.submitted()
     house.claim(house.pilot())
@@ -219,6 +227,7 @@ def test_an_unknown_vo_has_no_queues_and_is_not_cached(house):
     assert len(house.side.policy._of_vo) <= 2
 
 
+@pytest.mark.stores
 def test_task_queues_fullest_first(house):
     house.submitted({"Parameters": 5})
     house.submitted({"CPUTime": 7, "Parameters": 9})
@@ -229,6 +238,7 @@ def test_task_queues_fullest_first(house):
     assert house.get("/v1/task-queues")["task_queues"] == []
 
 
+@pytest.mark.stores
 def test_task_queues_that_nothing_can_run_are_listed_as_held(house):
     house.submitted({"Memory": 10**9}, {"Memory": 10**9}, hold_if_impossible=True)
     house.submitted({})
@@ -249,6 +259,7 @@ def test_task_queues_that_nothing_can_run_are_listed_as_held(house):
     assert house.get("/v1/jobs?reason=next")["jobs"] == []
 
 
+@pytest.mark.stores
 def test_one_s_own_jobs_are_counted_alone(house):
     house.user("carl", "open")
     house.submitted({}, {})
@@ -262,6 +273,7 @@ def test_one_s_own_jobs_are_counted_alone(house):
     assert sum(row["jobs"] for row in everything) == 4
 
 
+@pytest.mark.stores
 def test_pilots_alive_or_all_newest_first(house):
     for _ in range(3):
         house.pilot()
@@ -279,6 +291,7 @@ def test_no_pilot_s_token_is_shown_anywhere(house):
         assert house.tokens[pilot] not in body
 
 
+@pytest.mark.stores
 def test_how_things_stand(house):
     house.submitted(*[{}] * 4)
     house.submitted({}, token="bob")
@@ -308,6 +321,7 @@ def test_how_things_stand(house):
     assert [row["reason"] for row in told["faulty"]] == ["exit code 9"]
 
 
+@pytest.mark.stores
 def test_the_director_s_last_iteration(house):
     assert house.get("/v1/director") == {"iteration": None, "at": None, "plan": None}
     house.made_up = True
@@ -339,6 +353,7 @@ def test_a_job_that_has_not_begun_has_no_output(house):
     assert (logs["state"], logs["tail"]) == ("Waiting", "")
 
 
+@pytest.mark.stores
 def test_the_output_of_an_attempt_whose_pilot_was_lost(house):
     house.submitted()
     pilot = house.pilot()
@@ -392,6 +407,7 @@ def pages(house, path, rows, limit, token="admin"):
     raise AssertionError("the list does not end")
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize(
     ("path", "rows"),
     [

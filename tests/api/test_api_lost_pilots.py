@@ -6,6 +6,8 @@ import hashlib
 
 import pytest
 
+pytestmark = pytest.mark.stores
+
 CONTENT = b"the archive of a late success"
 SHA = hashlib.sha256(CONTENT).hexdigest()
 

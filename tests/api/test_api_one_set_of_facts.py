@@ -81,6 +81,7 @@ def test_only_a_pilot_that_could_take_the_job_makes_it_possible(house, shut, pil
     assert (house.get("/v1/jobs/1/why")["verdict"] == "never") != possible
 
 
+@pytest.mark.stores
 def test_pilots_of_one_queue_count_together(house, shut):
     shut(vo="other"), shut(), shut(cores=2)
     assert outcome(house)

@@ -6,6 +6,8 @@ import pytest
 
 from lodesman.background.reasons import MainReasons
 
+pytestmark = pytest.mark.stores
+
 JOB = 'Executable = "/bin/true"; Site = "North"; CPUTime = 60; '
 
 

@@ -115,6 +115,7 @@ def test_what_nobody_starts_ends_when_its_file_expires(house):
     }
 
 
+@pytest.mark.stores
 def test_a_file_that_expired_is_ended_also_when_its_token_was_deleted(house):
     (one,) = make(house, hours=1).json["pilots"]
     house.now += 2 * HOUR

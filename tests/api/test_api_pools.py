@@ -3,6 +3,8 @@
 import pytest
 from tests.api.test_api_refresh import MOVED, configure, keep
 
+pytestmark = pytest.mark.stores
+
 
 def pools(house, token="ann", query=""):
     return house.get(f"/v1/submit-pools{query}", token)

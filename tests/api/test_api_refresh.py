@@ -187,6 +187,7 @@ def test_a_job_that_was_judged_by_another_configuration_asks_for_a_refresh(house
 # --- getSubmitPoolsForQueue -----------------------------------------------------------------------------------
 
 
+@pytest.mark.stores
 def test_one_call_for_a_bunch_of_queues(house):
     assert ask(house, "ann", NORTH).json == {
         "pass": 0, "at": 0.0, "queues": [{"site": "North", "ce": "ce.north", "queue": "short", "pools": []}],
@@ -257,6 +258,7 @@ def test_a_question_that_makes_no_sense(house, body):
     assert house.call("POST", "/v1/submit-pools/for-queues", body, token="ann").code == "invalid-request"
 
 
+@pytest.mark.stores
 def test_permissions(house):
     assert ask(house, "", NORTH).code == "unauthorized"
     assert ask(house, "nobody's", NORTH).code == "unauthorized"

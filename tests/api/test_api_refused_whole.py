@@ -4,6 +4,8 @@ import pytest
 
 from lodesman.answers.accounts import LimitSection
 
+pytestmark = pytest.mark.stores
+
 
 def members(house, how, *users):
     body = {"group": "physics", "users": [*users], "how": how, "reason": "because"}

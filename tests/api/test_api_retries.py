@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
+
+pytestmark = pytest.mark.stores
 
 JOB = '[ Executable = "/bin/true"; Site = "North"; CPUTime = 60; RetryOn = {75, "signal"}; RetryMemoryFactor = 2; %s ]'
 

@@ -114,6 +114,7 @@ def test_a_site_that_is_cut_off_gets_nothing_until_its_next_ad_and_nothing_is_lo
     assert flow.many() == 3
 
 
+@pytest.mark.stores
 def test_a_strict_gate_counts_what_was_matched_since_the_ad_also_if_it_ended(house, backend):
     flow = Flow(house, backend, more='[site.North]\nGateMode = "strict"')
     requirements = "CurMatches < MaxJobs && JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"

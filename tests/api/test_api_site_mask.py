@@ -275,6 +275,7 @@ def test_a_queue_whose_pilots_leave_has_none_that_take_jobs(house, by_name):
     assert house.side.fresh().pilots.inhabited(place) == set()
 
 
+@pytest.mark.stores
 def test_waiting_pilots_are_taken_back(house, batch):
     house.prepare_pilot()
     house.prepare_pilot("South")
@@ -432,6 +433,7 @@ def test_nothing_is_never_because_it_is_closed(house):
     )
 
 
+@pytest.mark.stores
 def test_a_pilot_that_was_drained_counts_for_nothing_at_once(house):
     house.pilot()
     house.prepare_pilot()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lodesman.background.reasons import MainReasons
+
+pytestmark = pytest.mark.stores
 
 SOUTH = {"Site": "South", "CPUTime": 500}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.stores
+
 
 def rows(house, query="", token="ann"):
     return house.get(f"/v1/submissions?{query}", token)["submissions"]

@@ -4,6 +4,8 @@ import pytest
 
 from lodesman.background.accounting import UsageAdder
 
+pytestmark = pytest.mark.stores
+
 DAY = 86_400
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from lodesman.resources import load_resources
 
+pytestmark = pytest.mark.stores
+
 
 @pytest.fixture
 def two(house):

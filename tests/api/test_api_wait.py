@@ -61,6 +61,7 @@ def run_one(house, pilot, state="Done", **more):
     return job["id"]
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
 def test_it_is_answered_when_the_last_job_has_ended(house, array):
     house.submitted(*([{"Parameters": 3}] if array else [{}, {}, {}]))
@@ -77,6 +78,7 @@ def test_it_is_answered_when_the_last_job_has_ended(house, array):
     assert ask(house, "1-3").json == answer
 
 
+@pytest.mark.stores
 @pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
 def test_the_counts_are_those_of_the_list_whatever_happens(house, array):
     house.submitted(*([{"Parameters": 6}] if array else [{}] * 6))
@@ -141,6 +143,7 @@ def test_a_job_that_becomes_held_answers_and_held_may_end_the_wait(house):
     assert (answer["over"], answer["left"], answer["states"]) == (True, 1, {"Held": 1, "Killed": 1})
 
 
+@pytest.mark.stores
 def test_jobs_that_no_queue_can_run_are_held_and_so_are_those_that_none_can_run_any_more(house):
     house.submitted({"CPUTime": 10**7}, hold_if_impossible=True)
     house.submitted({"Parameters": 2})
@@ -165,12 +168,14 @@ def test_what_is_no_list_of_jobs_is_refused(house, jobs):
     assert ask(house, jobs.replace(" ", "%20")).code == "invalid-request"
 
 
+@pytest.mark.stores
 def test_a_thousand_ranges_and_no_more(house):
     house.submitted(*[{}] * 3)
     assert ask(house, ",".join(["1-2", "3"] * 500)).json["states"] == {"Waiting": 3}
     assert ask(house, ",".join(["1-2", "3"] * 500 + ["1"])).code == "invalid-request"
 
 
+@pytest.mark.stores
 def test_jobs_of_others_and_jobs_that_are_not_there(house):
     house.submitted({}, {})
     house.submitted({}, token="bob")
@@ -339,6 +344,7 @@ def test_nothing_is_lost_or_counted_twice_between_the_start_and_the_changes(hous
         assert +watch.states == standing(core.reader, watch.ranges).states
 
 
+@pytest.mark.stores
 def test_jobs_that_were_purged_had_ended_but_how_is_not_known(house):
     finished(house, {}, {}, {})
     finished(house)
@@ -359,6 +365,7 @@ def test_jobs_that_were_purged_had_ended_but_how_is_not_known(house):
     assert ask(house, "4").json["error"]["message"] == "Job 4 is no longer known."
 
 
+@pytest.mark.stores
 def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
     house.submitted({})
 

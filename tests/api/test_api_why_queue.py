@@ -342,6 +342,7 @@ def test_pilots_sent_there_and_how_they_ended(house, director):
     assert step(told, "pilots")["text"] == "our live pilots there: 1 Submitted"
 
 
+@pytest.mark.stores
 def test_only_the_last_few_are_listed(house, director):
     for _ in range(9):
         house.prepare_pilot()

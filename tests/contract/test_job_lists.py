@@ -62,7 +62,6 @@ def test_a_list_shows_each_job_as_it_is_shown_alone(lively):
     assert ask(lively, newest=True) == expected[::-1]
 
 
-@pytest.mark.slow
 def test_a_limit_takes_the_first(lively):
     whole = ids(one_by_one(lively))
     for limit in range(1, 90):
@@ -317,7 +316,6 @@ def test_counting_one_s_own_leaves_out_the_others(house):
     assert work(house, lambda: count_jobs(house.reader, owner="bob")) <= few + 3
 
 
-@pytest.mark.slow
 @pytest.mark.sqlite
 def test_living_pilots_are_found_without_those_that_ended(house):
     for number in range(400):

@@ -456,7 +456,6 @@ def test_a_private_pilot_competes_with_no_group(house):
     assert shares_of_attempts(house) == [{}]
 
 
-@pytest.mark.slow
 def test_with_many_groups_a_drawn_sample_is_recorded(house):
     for number in range(6):
         house.submit(2_000, key=house.key(group=f"g{number}"))

@@ -69,6 +69,7 @@ def pilot(house, backend, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census, pilot):
     number, stamp, pids = pilot
     os.kill(pids[0], signal.SIGSTOP)

@@ -313,7 +313,6 @@ class Walk:
                 assert not (ok and waits and {"Failed", "Killed"} & set(ends)), (child, of, ends)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_any_walk_with_restarts_frees_exactly_what_may_start(house, seed):
     walk = Walk(house, seed)

@@ -101,7 +101,6 @@ def walked(house, old, *, rows):
     return walker
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", [True, False], ids=["rows", "array"])
 def test_every_state_is_entered_and_every_move_is_made(house, rows):
     entered, made = set(), set()

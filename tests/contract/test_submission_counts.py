@@ -42,6 +42,7 @@ def agrees(house, counts):
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_agree_with_each_job_whatever_is_done(house, counts, monkeypatch, seed):
     monkeypatch.setattr(submission_counts, "BLOCK", 16)

@@ -119,6 +119,7 @@ def test_every_table_is_described_and_filled(full, described):
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 def test_a_copy_there_and_back_is_equal_row_by_row(full, file, empty):
     """From SQLite to the other kind and back, or from one file by way of another."""
     before = everything(full)
@@ -175,6 +176,7 @@ def interrupted(source, target, *, after):
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 @pytest.mark.parametrize("after", [1, 300, 700, 1_100])
 def test_an_interrupted_copy_goes_on_where_it_stopped(full, empty, after, monkeypatch):
     with pytest.raises(InterruptedCopy):
@@ -276,6 +278,7 @@ def test_nothing_and_an_unfinished_copy_are_not_copied(full, file, empty):
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 def test_memory_is_bounded_whatever_the_rows_hold(database):
     """Small rows, then large ones, and one that is larger than a portion may be."""
     with closing(database.writer()) as db, db:

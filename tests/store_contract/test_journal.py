@@ -363,6 +363,7 @@ while True:
 
 
 @pytest.mark.slow
+@pytest.mark.stores
 def test_what_was_answered_survives_kill_9(database):
     command = [sys.executable, "-c", KILLED, pickle.dumps(database).hex()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
