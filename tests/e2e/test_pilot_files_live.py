@@ -9,6 +9,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tempfile
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -83,8 +84,17 @@ def lode(server, *words):
     )
 
 
+@pytest.fixture
+def node():
+    """A folder on the other machine. Those of pytest are closed to other accounts, also by another run that begins now."""
+    with tempfile.TemporaryDirectory(prefix="lode-node-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @needs_root
-def test_three_files_and_one_command_make_a_site(make_server, other_machine, tmp_path):
+def test_three_files_and_one_command_make_a_site(make_server, other_machine, tmp_path, node):
     key, chain = certificate(tmp_path)
     server = make_server(**{
         "server.host": "0.0.0.0", "server.tls_certificate": chain, "server.tls_key": key,
@@ -117,12 +127,7 @@ def test_three_files_and_one_command_make_a_site(make_server, other_machine, tmp
     files = sorted(out.iterdir())
     assert len(files) == 3
     # As on another machine: the file alone, a system Python, another account, no way but that address.
-    node = tmp_path / "node"
-    node.mkdir()
     pilot = shutil.copy(files[0], node / "pilot.pyz")
-    for path in (tmp_path, *tmp_path.parents, node):
-        if path.stat().st_uid == os.geteuid() and str(path) != "/":
-            path.chmod(path.stat().st_mode | 0o055)
     os.chown(pilot, 65_534, 65_534)
     with (node / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -130,8 +135,8 @@ def test_three_files_and_one_command_make_a_site(make_server, other_machine, tmp
              "env", "-i", "PATH=/usr/bin:/bin", "/usr/bin/python3", str(pilot)],
             stdout=log, stderr=log, cwd="/",
         )  # fmt: skip
-        server.wait_for("Done", first)
         assert process.wait(PATIENCE) == 0, (node / "log").read_text()
+    server.wait_for("Done", first)
     rows = {row["id"]: row for row in server.get("/v1/pilots?all=true")["pilots"]}
     ended = [row for row in rows.values() if row["state"] == "Done"]
     assert [(row["queue"], row["jobs_done"]) for row in ended] == [("hand", 1)]
