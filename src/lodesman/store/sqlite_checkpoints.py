@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 
-if TYPE_CHECKING:
-    from lodesman.store.sqlite import SqliteWriter
+from lodesman.store.database import Writer
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ MOST_PAGES = 16_000
 class Checkpointer:
     """Moves SQLite's log into the database on a thread of its own, so that no commit waits for it."""
 
-    def __init__(self, writer: SqliteWriter, path: Path) -> None:
+    def __init__(self, writer: Writer, path: Path) -> None:
         self._path = path
         self._wanted = threading.Event()
         self._stop = False
