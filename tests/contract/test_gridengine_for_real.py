@@ -189,6 +189,6 @@ def test_an_engine_that_stops_loses_no_pilot(kit):
                 call()
         assert the_only(kit.backend.submit(kit.spec("true")).refused).transient
     finally:
-        subprocess.run([SERVICE, "start", root.parent], check=True, timeout=120)
+        subprocess.run([SERVICE, "start", root.parent], check=True, timeout=900)
     kit.running(pilots, 2)
     assert pilots.items() <= kit.backend.census().items()

@@ -210,7 +210,7 @@ def test_a_schedd_elsewhere_is_given_all_and_gives_the_output_back(kit):
 def test_an_engine_that_is_away_loses_no_pilot(kit):
     waiting = kit.submit(f"touch {kit.place}/ran", options=("-append", "hold = true"))
     kit.wait_for(waiting, NativeState.HELD)
-    subprocess.run([SERVICE, "stop", service()], check=True, timeout=60)
+    subprocess.run([SERVICE, "stop", service()], check=True, timeout=300)
     try:
         for call in (
             lambda: kit.backend.status(waiting),
@@ -222,7 +222,7 @@ def test_an_engine_that_is_away_loses_no_pilot(kit):
         with pytest.raises(BackendFault):
             kit.backend.submit(kit.spec("true"))
     finally:
-        subprocess.run([SERVICE, "start", service()], check=True, timeout=120)
+        subprocess.run([SERVICE, "start", service()], check=True, timeout=900)
     assert one(kit.backend.status(waiting)).state is NativeState.HELD
     run(kit, "condor_release", *waiting.values())
     kit.wait_for(waiting, NativeState.ENDED)

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.gridengine_kit import ACCOUNT, the_gridengine
 from tests.kits.jsv_kit import STOCK, public_folder, write_script
+from tests.kits.shared_engines import empty_all
 from tests.unit.cli.conftest import FakeServer, request_class
 
 from lodesman.errors import InvalidConfig
@@ -110,7 +111,13 @@ class Bed:
         ]  # fmt: skip
         environment = {**self.environment, "HOME": self.account.pw_dir}
         done = subprocess.run(
-            command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
+            command,
+            env=environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         return (
             done.returncode,
@@ -145,10 +152,7 @@ class Bed:
 def folder():
     with public_folder() as found:
         yield found
-    # Other tests share the engine, and wait until nothing is in it.
-    service = the_gridengine()
-    words = ["qdel", "-u", service[ACCOUNT]]
-    subprocess.run(words, env=dict(service), capture_output=True, timeout=60, check=False)
+        empty_all()  # no job writes there any more
 
 
 def host_of(recorded: str) -> str:
@@ -160,12 +164,8 @@ def host_of(recorded: str) -> str:
 @pytest.mark.parametrize("stock", [thorough("jsv.sh"), "jsv.pl", thorough("jsv_reject_all.sh")])
 def test_stock_scripts_see_and_say_the_same(folder, stock):
     bed = Bed(folder, stock)
-    try:
-        for words, values in SUBMISSIONS:
-            compare(bed, words, values)
-    finally:
-        every = ["qdel", "-u", bed.account.pw_name]
-        subprocess.run(every, env=bed.environment, capture_output=True, timeout=60, check=False)
+    for words, values in SUBMISSIONS:
+        compare(bed, words, values)
 
 
 def compare(bed: Bed, words: str, values: dict[str, str]) -> None:
@@ -214,9 +214,6 @@ def test_stock_scripts_decide_the_same_with_our_libraries(folder, stock):
         texts.append(steps[-1].outcome.message)
     if stock == "jsv_reject_all.sh":
         assert {text.split()[0] for text in texts} == {"Grid"}
-    subprocess.run(
-        ["qdel", "-u", bed.account.pw_name], env=bed.environment, capture_output=True, timeout=60, check=False
-    )
 
 
 def test_a_missing_execute_bit_is_said_in_the_same_words(folder):
@@ -307,7 +304,7 @@ def test_lode_submit_ends_as_qsub_does(folder, server, stock):
         done = subprocess.run(
             [sys.executable, "-m", "lodesman.cli", "--server", server.url, "submit", *asked, "job.json"],
             env={**os.environ, "LODE_TOKEN": "token-of-ann", "LODE_REQUEST": "/nowhere"}, cwd=folder,
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         if 'unknown command from JSV: "ERROR"' not in text:
             assert done.returncode == code, (words, text, done.stderr)

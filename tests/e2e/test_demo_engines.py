@@ -67,7 +67,7 @@ class Named:
         def said() -> str:
             done = subprocess.run(
                 ["/usr/bin/env", *words], env={**os.environ, **environment}, capture_output=True, text=True,
-                check=True, timeout=60,
+                check=True, timeout=300,
             )  # fmt: skip
             return done.stdout.strip()
 

@@ -164,7 +164,7 @@ def jobs_there(folder: Path) -> list[str]:
     """The names of our test jobs that wait or run."""
     words = ["squeue", "--all", "--noheader", "--format=%j"]
     environ = {**os.environ, **slurm_kit.environment(folder)}
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True, timeout=300)
     return [name for name in done.stdout.split() if name.startswith("lode-test_")]
 
 

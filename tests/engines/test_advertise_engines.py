@@ -49,7 +49,7 @@ def program(tmp_path_factory):
     def run(source, *words, **environ):
         done = subprocess.run(
             [oldest_python(), "-I", str(file), "--site", "X", "--from", source, "--once", "--print", "--", *words],
-            env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, timeout=60, check=False,
+            env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return parse_ad(done.stdout)

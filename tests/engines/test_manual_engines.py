@@ -96,7 +96,7 @@ def a_node(*empty: str) -> Iterator[Node]:
 @contextmanager
 def engine_on(node: Node, service: Path, there: Sequence[str] = ("there",)) -> Iterator[Path]:
     """What tests/services starts, on this node: its folder."""
-    found = subprocess.run([service, *there], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run([service, *there], capture_output=True, text=True, timeout=300, check=False)
     if found.returncode:
         missing(service.name, found.stderr.strip())
     place = Path(tempfile.mkdtemp(prefix="lode-manual-"))
@@ -215,7 +215,7 @@ def test_htcondor():
         input=text,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     job = submitted.stdout.split()[0]

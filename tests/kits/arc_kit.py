@@ -30,26 +30,26 @@ def started_arc() -> Iterator[dict[str, str]]:
     if "LODE_TEST_ARC" in os.environ:
         yield {name: value for name, value in os.environ.items() if name.startswith("LODE_TEST_ARC")}
         return
-    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=10, check=False)
+    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=120, check=False)
     if there.returncode:
         missing("arc", there.stderr.strip())
     with tempfile.TemporaryDirectory(prefix="lode-arc-") as place:
         Path(place).chmod(0o755)  # the account of the jobs passes through
         folder = f"{place}/arc"
         try:
-            subprocess.run([SERVICE, "start", folder], check=True, timeout=120)
+            subprocess.run([SERVICE, "start", folder], check=True, timeout=900)
             said = subprocess.run(
-                [SERVICE, "env", folder], check=True, timeout=10, capture_output=True, text=True
+                [SERVICE, "env", folder], check=True, timeout=120, capture_output=True, text=True
             )
             yield dict(word.split("=", 1) for line in said.stdout.splitlines() for word in shlex.split(line))
         finally:
-            subprocess.run([SERVICE, "purge", folder], check=True, timeout=120)
+            subprocess.run([SERVICE, "purge", folder], check=True, timeout=900)
 
 
 def run_service(service: Mapping[str, str], action: str) -> None:
     """An action of the script that started it."""
     folder = str(Path(service["LODE_TEST_ARC_CA"]).parent)
-    subprocess.run([SERVICE, action, folder], check=True, timeout=120)
+    subprocess.run([SERVICE, action, folder], check=True, timeout=900)
 
 
 def arc_backend(service: Mapping[str, str]) -> ArcBackend:

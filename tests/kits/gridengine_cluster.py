@@ -49,7 +49,7 @@ class SimulatedCluster:
         command = ["nsenter", f"--target={self.keeper}", "--mount", *words]
         done = subprocess.run(
             command, input=given, env={**os.environ, **self.environment}, cwd="/", capture_output=True,
-            text=True, timeout=300, check=False,
+            text=True, timeout=900, check=False,
         )  # fmt: skip
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
@@ -110,7 +110,7 @@ def simulated_cluster(
     """Hosts with their numbers of processors; users with the number of their group; and by option of `qconf` the texts of
     host groups, user lists and projects.
     """
-    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=10, check=False)
+    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=120, check=False)
     if there.returncode:
         missing("gridengine", there.stderr.strip())
     folder = Path(tempfile.mkdtemp(prefix="lode-simulated-"))

@@ -48,7 +48,7 @@ def started_gridengine() -> Iterator[dict[str, str]]:
     if ACCOUNT in os.environ:
         yield {name: value for name, value in os.environ.items() if name.startswith((ACCOUNT, "SGE_"))}
         return
-    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=10, check=False)
+    there = subprocess.run([SERVICE, "there"], capture_output=True, text=True, timeout=120, check=False)
     if there.returncode:
         missing("gridengine", there.stderr.strip())
     # Not a TemporaryDirectory: as this process ends, it would be removed before the engine is.
@@ -56,15 +56,15 @@ def started_gridengine() -> Iterator[dict[str, str]]:
     place.chmod(0o755)  # the account of the jobs passes through
     folder = f"{place}/engine"
     try:
-        subprocess.run([SERVICE, "start", folder], check=True, timeout=120)
+        subprocess.run([SERVICE, "start", folder], check=True, timeout=900)
         command = [str(SERVICE), "env", folder]
-        said = subprocess.run(command, check=True, timeout=10, capture_output=True, text=True)
+        said = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
         yield {
             "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
             **dict(line.split("=", 1) for line in said.stdout.splitlines()),
         }
     finally:
-        subprocess.run([SERVICE, "purge", folder], check=True, timeout=120)
+        subprocess.run([SERVICE, "purge", folder], check=True, timeout=900)
         place.rmdir()
 
 
@@ -90,7 +90,7 @@ def the_gridengine() -> Mapping[str, str]:
 def run_service(action: str) -> None:
     """An action of the script that started it."""
     folder = Path(the_gridengine()["SGE_ROOT"]).parent
-    subprocess.run([SERVICE, action, folder], check=True, timeout=120)
+    subprocess.run([SERVICE, action, folder], check=True, timeout=900)
 
 
 def gridengine_backend(service: Mapping[str, str]) -> GridEngineBackend:

@@ -55,13 +55,13 @@ def service() -> Path:
 
 def started() -> Path:
     """The folder of a new pool that runs until this process ends."""
-    there = subprocess.run([SERVICE, "there"], check=False, capture_output=True, text=True, timeout=10)
+    there = subprocess.run([SERVICE, "there"], check=False, capture_output=True, text=True, timeout=120)
     if there.returncode:
         missing("htcondor", there.stderr.strip())
     folder = Path(tempfile.mkdtemp(prefix="lode-htcondor-", dir="/var/tmp"))
 
     def stop() -> None:
-        subprocess.run([SERVICE, "stop", folder], check=False, timeout=60)
+        subprocess.run([SERVICE, "stop", folder], check=False, timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(stop)
@@ -71,7 +71,7 @@ def started() -> Path:
 
 def run_service(action: str) -> None:
     """An action of the script that started it."""
-    subprocess.run([SERVICE, action, service()], check=True, timeout=120)
+    subprocess.run([SERVICE, action, service()], check=True, timeout=900)
 
 
 def runner(account: str = "lode", pool: Path | None = None) -> Here:

@@ -34,7 +34,7 @@ _KILL = ["scancel", "--quiet", "--full", "--signal=KILL", "--user", getpass.getu
 def started_slurm(*options: str) -> Iterator[Path]:
     """Its folder; it ends with the block."""
     words = [str(SCRIPT), "there", "", *options]
-    there = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    there = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
     if there.returncode:
         missing("slurm", there.stderr.strip())
     folder = Path(tempfile.mkdtemp(prefix="lode-slurm-"))
@@ -46,7 +46,7 @@ def started_slurm(*options: str) -> Iterator[Path]:
 
 
 def service(action: str, folder: Path, *options: str) -> None:
-    subprocess.run([SCRIPT, action, folder, *options], check=True, timeout=300)
+    subprocess.run([SCRIPT, action, folder, *options], check=True, timeout=900)
 
 
 def environment(folder: Path) -> dict[str, str]:
