@@ -424,7 +424,7 @@ def machine(tmp_path, new_database, maker):
 @pytest.mark.slow
 def test_caps_hold_and_no_pilot_is_lost_whatever_a_batch_system_says(machine):
     some = settings(
-        max_examples=2 * settings().max_examples, stateful_step_count=40, deadline=None, phases=PHASES
+        max_examples=settings().max_examples // 2, stateful_step_count=40, deadline=None, phases=PHASES
     )
     run_state_machine_as_test(machine, settings=some)
 
