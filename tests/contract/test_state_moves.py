@@ -7,9 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from lodesman.answers.vocabulary import JobState
+from lodesman.answers.vocabulary import JobState, PilotState
+from lodesman.errors import ServerFault
 from lodesman.jobs.spec import _MOVES, ACTIVE
+from lodesman.store.journal import Change
 from lodesman.store.read.jobs import events_of_job, job_by_id
+from lodesman.store.write import jobs, pilots
 
 S = JobState
 STATES = list(JobState)
@@ -145,3 +148,17 @@ def test_whatever_a_pilot_has_goes_back_when_its_lease_ends(house, old):
     walker = walked(house, old, rows=True)
     house.end_pilot(walker.pilot, cause="lease-expired")
     assert (walker.state, house.job(walker.job).reason) == (S.WAITING, "its pilot fell silent")
+
+
+def test_a_row_that_moved_since_it_was_read_is_not_moved_by_what_was_read(house):
+    walker = walked(house, S.HELD, rows=True)
+    job = house.do(Change(jobs.need_row, walker.job))
+    pilot = house.do(Change(pilots.need_pilot, pilot_id=walker.pilot))
+    walker.go(S.WAITING)
+    house.end_pilot(walker.pilot)
+    with pytest.raises(ServerFault):
+        house.do(Change(jobs.move, house.live.ids, job, S.KILLED))
+    with pytest.raises(ServerFault):
+        house.do(Change(pilots.set_state, pilot, PilotState.DONE))
+    assert walker.state is S.WAITING
+    assert house.do(Change(pilots.need_pilot, pilot_id=walker.pilot)).state is PilotState.LOST
