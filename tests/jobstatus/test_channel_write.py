@@ -146,6 +146,17 @@ def test_the_descriptors_are_given_back(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_the_descriptor_of_a_file_that_is_refused_is_given_back(tmp_path):
+    (tmp_path / "used_CPU").write_text("1\n")
+    (tmp_path / "another name").hardlink_to(tmp_path / "used_CPU")
+    publication = Publication(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(PermissionError, match="Not a file of this user alone"):
+        publication.publish(numbered(1))
+    assert len(os.listdir("/proc/self/fd")) == before
+    publication.close()
+
+
 # --- where nothing is written ---------------------------------------------------------------------------------------------
 
 
