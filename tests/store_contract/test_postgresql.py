@@ -52,6 +52,15 @@ def notes(database):
         return sorted(text for (text,) in db.execute("SELECT text FROM note"))
 
 
+def test_it_has_the_indexes_of_sqlite(writer, tmp_path):
+    names = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    with closing(SqliteDatabase(tmp_path / "lode.db").writer()) as db:
+        there = {name for (name,) in db.execute(names)}
+    here = {name for (name,) in writer.execute("SELECT indexname FROM pg_indexes")}
+    assert there
+    assert there - here == set()
+
+
 # --- values ----------------------------------------------------------------------------------------------
 
 ROWS = [
