@@ -162,6 +162,12 @@ def test_silence_is_long_well_before_the_lease_ends(lease: float, seconds: float
     assert silent_seconds(lease) == seconds
 
 
+def test_one_watch_ends_the_lost_and_notes_the_silent() -> None:
+    core = Quiet({1: 0.0, 2: 94.0, 3: 99.0})
+    asyncio.run(Leases(cast("Core", core)).watch())
+    assert (core.ended, [list(one) for one in core.noted]) == ([1], [[2]])
+
+
 def test_exactly_the_pilots_with_a_lost_heartbeat_are_noted() -> None:
     core = Quiet({1: 94.9, 2: 95.0, 3: 99.0})
     assert note_silence(core) == [{1: 1_000_094.9}]
