@@ -120,6 +120,10 @@ def test_what_fails_is_not_tried_more_often_than_it_is_done():
     assert Failing(seconds=2.0, gap=5.0, until=7.0).begun == [0.0, 2.0, 4.0, 6.0]
 
 
+def test_whatever_is_announced_wakes_the_director():
+    assert [one.name for one in Waking if "director" not in woken_by(one.value.encode())] == []
+
+
 @pytest.mark.parametrize(("iterated_at", "woken"), [(None, []), (5.0, ["director"])])
 def test_first_loads_that_come_after_an_iteration_wake_the_director(iterated_at, woken):
     waked: list[str] = []
