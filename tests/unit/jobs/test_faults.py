@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import Impossible, InvalidJob, LodesmanError
+from lodesman.errors import Impossible, InvalidJob, LodesmanError, SyntaxFault
 from lodesman.jobs import locate, read_description
 from lodesman.jobs.attributes import invalid, place_of
 from lodesman.jobs.record import NO_POSITIONS
@@ -97,3 +97,9 @@ def test_an_error_of_no_attribute_has_no_place(data):
     wrong = LodesmanError("no", **data)
     locate(wrong, {"Site": (3, 4)})
     assert (wrong.message, wrong.data) == ("no", data)
+
+
+def test_a_fault_of_a_text_says_its_line_and_column_first():
+    with pytest.raises(SyntaxFault, match=r"\Aline 2, column 14: ") as found:
+        read_description('Type = "Job";\nExecutable = ;', form="jdl")
+    assert (found.value.data["line"], found.value.data["column"]) == (2, 14)
