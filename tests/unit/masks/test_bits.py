@@ -69,6 +69,10 @@ def test_the_nth_bit_of_a_wide_mask():
         assert nth_bit(mask, n) == ordered[n]
 
 
+def test_the_nth_bit_of_a_mask_without_gaps():
+    assert [nth_bit((1 << 300) - 1, n) for n in range(300)] == [*range(300)]
+
+
 def test_a_cell_shows_each_change_at_the_next_read():
     cell = Cell()
     assert cell.read() == 0
