@@ -195,6 +195,15 @@ def test_running_is_dropped_when_the_end_is_known(outbox, server, run):
     ]
 
 
+def test_an_end_that_is_replaced_counts_once(outbox, server, run):
+    outbox.put(done(1))
+    outbox.put(done(1, "Failed"))
+    assert (outbox.count(), outbox.keys()) == (1, [AttemptKey(1, 1)])
+    run()
+    assert outbox.wait_empty(60)
+    assert outbox.count() == 0
+
+
 def started(lines):
     return [facts["jobs"] for event, facts in lines if event == "payload-started"]
 
