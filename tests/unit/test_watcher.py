@@ -1,0 +1,46 @@
+"""The thread that waits for all jobs of a program: what it asks the server, and when it asks anew."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from functools import partial
+from typing import Any, cast
+
+from lodesman.client import Aborted
+from lodesman.python.watcher import Watcher
+
+
+class Silent:
+    """A server under which no job ends, with its client: a question lasts until it is aborted."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.asked: queue.Queue[str] = queue.Queue()
+        self._aborted = threading.Event()
+
+    def call(self, call, query):
+        self.asked.put(query.jobs)
+        assert self._aborted.wait(60)
+        raise Aborted("The question was aborted.")
+
+    def abort(self):
+        self._aborted.set()
+
+    def rearm(self):
+        self._aborted.clear()
+
+    def close(self):
+        self.abort()
+
+
+def test_a_job_that_comes_later_is_asked_for_at_once():
+    server, told = Silent(), []
+    watcher = Watcher(cast("Any", server))
+    watcher.when_ended(5, told.append)
+    assert server.asked.get(timeout=60) == "5"
+    watcher.when_ended(7, told.append)
+    # The first question may be asked twice: whoever asked for job 5 aborted it, too, in case one was under way.
+    assert {*iter(partial(server.asked.get, timeout=60), "5,7")} <= {"5"}
+    watcher.close()
+    assert told == []
