@@ -430,7 +430,12 @@ class BatchHouse(House):
 
 
 EXAMPLES = pytest.mark.parametrize(
-    "examples", [pytest.param(5, marks=pytest.mark.postgresql), pytest.param(20, marks=pytest.mark.slow)]
+    "examples",
+    [
+        pytest.param(5, marks=pytest.mark.postgresql),
+        pytest.param(20, marks=pytest.mark.slow),
+        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.thorough]),
+    ],
 )
 
 
