@@ -69,6 +69,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(HangWatch(session.config.stash[fault_handler_stderr_fd_key]))
 
 
+def pytest_sessionfinish() -> None:
+    """The batch systems that this process started end with its tests."""
+    if kit := sys.modules.get("tests.kits.shared_engines"):
+        kit.stop_all()
+
+
 def pytest_collection_finish() -> None:
     """Garbage is not looked for among the tests themselves: with all of them, one search takes a quarter of a second."""
     gc.collect()

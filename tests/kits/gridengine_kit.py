@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import secrets
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.backend_kit import Kit, missing
-from tests.kits.shared_engines import SharedEngine, share
+from tests.kits.shared_engines import SharedEngine, at_end, share
 
 from lodesman.batch.gridengine import GridEngineBackend
 from lodesman.batch.run.here import Here
@@ -72,7 +71,7 @@ def started_gridengine() -> Iterator[dict[str, str]]:
 def the_gridengine() -> Mapping[str, str]:
     """One for all tests of this process, which ends with it."""
     stack = ExitStack()
-    atexit.register(stack.close)
+    at_end(stack.close)
     found = stack.enter_context(started_gridengine())
     if ACCOUNT in os.environ:
         return found  # it may have jobs of others: nobody empties it

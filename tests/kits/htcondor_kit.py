@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import secrets
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.backend_kit import Kit, missing
-from tests.kits.shared_engines import SharedEngine, share
+from tests.kits.shared_engines import SharedEngine, at_end, share
 
 from lodesman.batch.htcondor import HTCondorBackend
 from lodesman.batch.run.here import Here
@@ -64,7 +63,7 @@ def started() -> Path:
         subprocess.run([SERVICE, "stop", folder], check=False, timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
-    atexit.register(stop)
+    at_end(stop)
     subprocess.run([SERVICE, "start", folder], check=True, timeout=900)
     return folder
 

@@ -1,7 +1,11 @@
-"""The batch systems that the tests of a process share. Each test finds them empty, whatever others left there."""
+"""The batch systems that the tests of a process share. Each test finds them empty, whatever others left there.
+
+They are stopped when the session ends: xdist kills a worker that takes more than ten seconds after that, with its `atexit`.
+"""
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
@@ -44,3 +48,19 @@ def share(engine: SharedEngine) -> None:
 def empty_all() -> None:
     for one in _running:
         one.empty()
+
+
+_ends: list[Callable[[], object]] = []
+
+
+def at_end(stop: Callable[[], object]) -> None:
+    """Call this when the tests of this process have ended, before what was given earlier."""
+    _ends.append(stop)
+
+
+@atexit.register
+def stop_all() -> None:
+    """Stop what runs; also a process that is no session of pytest leaves nothing."""
+    _running.clear()
+    while _ends:
+        _ends.pop()()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import subprocess
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.kits.backend_kit import Kit, missing
-from tests.kits.shared_engines import SharedEngine, share
+from tests.kits.shared_engines import SharedEngine, at_end, share
 from tests.kits.sshd import sshd_of_this_session
 
 from lodesman.batch.run import Runner
@@ -58,7 +57,7 @@ def slurm_of_this_session(*options: str) -> Path:
     """The folder of one that is started when it is first asked for, and ends with the tests."""
     stack = ExitStack()
     folder = stack.enter_context(started_slurm(*options))
-    atexit.register(stack.close)
+    at_end(stack.close)
     run = Here(environment=environment(folder)).run
     share(
         SharedEngine(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from tests.conftest import _free_port
 from tests.kits.backend_kit import missing
+from tests.kits.shared_engines import at_end
 
 from lodesman.batch.run.ssh import Ssh
 
@@ -80,5 +80,5 @@ def sshd_of_this_session() -> Ssh:
     """One that is started when it is first asked for, and ends with the tests."""
     stack = ExitStack()
     runner = stack.enter_context(started_sshd())
-    atexit.register(stack.close)
+    at_end(stack.close)
     return runner
