@@ -23,8 +23,8 @@ import apsw
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
-from tests.cost import CostWatch
-from tests.selection import Selection, add_options
+from tests.kits.cost import CostWatch
+from tests.kits.selection import Selection, add_options
 
 from lodesman.answers.service import Suspects
 from lodesman.background.upkeep import find_suspects

@@ -214,6 +214,7 @@ def test_only_listed_modules_sleep(nodes):
 MAY_CATCH_ALL = {
     "api/claims.py", "api/core.py", "api/dispatch.py", "daemon/loops.py", "daemon/server.py",
     "background/direct.py", "background/launch.py", "store/journal.py", "store/sqlite.py",
+    "store/sqlite_checkpoints.py",
     # What a user's function raises is raised where its result is asked for.
     "python/call_runner.py", "python/executor.py",
 }  # fmt: skip

@@ -120,6 +120,7 @@ def names_of(*words: str) -> list[list[str]]:
 def test_what_each_call_runs(monkeypatch, capsys):
     monkeypatch.setattr(run_check, "has_postgresql", lambda: True)
     monkeypatch.setattr(run_check, "changed_files", lambda since: [since] if since else [])
+    monkeypatch.setattr(run_check, "reached_tests", lambda changed: ["tests/unit"])
     static = ["format", "lint", "imports", "types"]
     computing = ["quick tests", "slow tests", "tests on PostgreSQL"]
     assert names_of("--fast") == [["quick tests"], static]
@@ -127,12 +128,13 @@ def test_what_each_call_runs(monkeypatch, capsys):
     assert names_of("--local") == [[*static, *computing], ["end to end"]]
     assert names_of("--processes") == [["real batch systems", "end to end"]]
     assert names_of("--all") == [[*static, *computing, "long fuzzing"], ["real batch systems", "end to end"]]
-    _, waiting = names_of("--since", "src/lodesman/quota/values.py")
+    _, waiting = names_of("--since", "HEAD~1")
     assert waiting[-1] == "thorough tests of the change"
     with pytest.raises(SystemExit, match="not both"):
         read_arguments(["--fast", "--all"])
 
 
+@pytest.mark.slow
 def test_a_change_reaches_the_tests_that_import_it():
     reached = reached_tests(["src/lodesman/quota/__init__.py"])
     assert any(path.startswith("tests/unit/quota/") for path in reached)
@@ -147,6 +149,7 @@ def test_a_change_reaches_the_tests_that_import_it():
     assert {path.split("/")[1] for path in reached_tests(["docs/glossary.md"])} == {"docs", "house"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["tests/conftest.py", "pyproject.toml", "requirements/dev.txt", "src/lodesman/__init__.py"]
 )

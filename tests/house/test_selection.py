@@ -11,7 +11,7 @@ import pytest
 CONFTEST = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.cost import CostWatch
+from tests.kits.cost import CostWatch
 
 def pytest_configure(config):
     config.pluginmanager.register(CostWatch())
@@ -42,6 +42,15 @@ def test_first_use():
 
 def test_cheap():
     pass
+
+@pytest.fixture(scope="session")
+def dear_to_make():
+    spend(0.5)
+    yield
+    spend(0.5)
+
+def test_last(dear_to_make):
+    pass
 """
 
 
@@ -71,7 +80,7 @@ def test_a_quick_test_that_costs_too_much_fails_the_run(root, tmp_path):
     assert done.returncode == 1
     assert "test_costs.py::test_dear takes 3." in done.stdout
     assert "of CPU time: make it cheaper, or mark it slow" in done.stdout
-    assert "4 passed, 1 error" in done.stdout
+    assert "5 passed, 1 error" in done.stdout
 
 
 @pytest.mark.slow
@@ -89,5 +98,5 @@ def test_a_landing_leaves_out_what_is_thorough_and_repeats_on_postgresql_what_de
     assert collected(root, "--store=postgresql", contract) == collected(
         root, "--store=postgresql", "--extent=landing", contract
     )
-    shapes = ("--store=postgresql", "--extent=landing", "tests/api/test_api_auth.py")
+    shapes = ("--store=postgresql", "--extent=landing", "tests/api/test_api_permissions.py")
     assert collected(root, *shapes) == set()

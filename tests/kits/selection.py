@@ -8,7 +8,7 @@ import pytest
 
 KINDS = ("sqlite", "postgresql")
 EXTENTS = ("landing", "all")
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1]
 _E2E = _HERE / "e2e"
 # None of these tests starts a server or a batch system.
 _ALONE = {_HERE / name for name in ("fuzz", "house", "scenario", "store_contract", "unit")}
