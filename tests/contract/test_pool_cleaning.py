@@ -206,6 +206,8 @@ def test_a_removal_that_is_rolled_back_leaves_the_pool_served(house, later):
     assert house.live.pools.of_queue(S1).pools == (POOL,)
 
 
+@pytest.mark.slow
+@pytest.mark.stores
 def test_many_pools_go_in_parts(house):
     keeper = house.keeper(POLICY, grace=0.0)
     for number in range(450):
