@@ -260,6 +260,7 @@ class SqliteDatabase(Struct, frozen=True):
         """A read-only connection; each thread uses its own."""
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         db.set_busy_timeout(_BUSY_MS)
+        _pragmas(db, "schema_version")  # the first page says whether it is a database
         reader = SqliteReader(self, db)
         reader.execute = reader.begin_reading
         return reader
