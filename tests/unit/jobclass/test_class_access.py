@@ -165,6 +165,7 @@ def test_a_class_that_starts_from_a_template_keeps_to_it(template):
 
 
 @pytest.mark.slow
+@at_most(40)
 @given(classes(), st.data())
 def test_what_a_class_allows_its_template_allows(template, data):
     """A class that keeps to the template cannot open what the template shuts. One thing can be written that it does not see:
