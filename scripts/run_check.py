@@ -117,8 +117,8 @@ class Check:
             if self._is_over:
                 return
             process = subprocess.Popen(
-                step.argv, cwd=ROOT, env={**os.environ, **step.environment}, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                step.argv, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1", **step.environment},
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             self._running[step.name] = process
         code = process.wait()
@@ -219,7 +219,9 @@ class Plan:
         ]
         if has_postgresql():
             words = ("--store=postgresql", "tests/store_contract", "tests/contract", "tests/api")
-            steps.append(self._computing("tests on PostgreSQL", "not slow and not engines", *words))
+            steps.append(
+                self._computing("tests on PostgreSQL", "(stores or not slow) and not engines", *words)
+            )
         if self._given.all:
             steps.append(self._computing("long fuzzing", "", "tests/fuzz", HYPOTHESIS_PROFILE="long"))
         return steps

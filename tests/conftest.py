@@ -174,8 +174,10 @@ class SqliteFiles:
     def copy(self, template: Database, folder: Path) -> Database:
         """A copy for another folder of a database that is not changed now."""
         source, copy = template.beside("db"), SqliteDatabase(folder / "lode.db")
-        with closing(apsw.Connection(str(source))) as db:
-            list(db.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        wal = template.beside("db-wal")
+        if wal.exists() and wal.stat().st_size:
+            with closing(apsw.Connection(str(source))) as db:
+                list(db.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
         shutil.copyfile(source, copy.path)
         return copy
 

@@ -362,15 +362,6 @@ def _command(entry: Path) -> str:
         return ""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """Programs are interrupted here as from a terminal: whoever runs these tests in the background ignores SIGINT, and so
-    would all that they start.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @pytest.fixture
 def make_server(maker, tmp_path, free_port) -> Iterator[Callable[..., Server]]:
     """Servers with settings of their own: `make_server(**{"pilots.lease_seconds": 2})`; not started yet."""

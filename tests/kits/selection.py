@@ -35,7 +35,10 @@ class Selection:
         """Nothing of a folder is read of which no test would run."""
         is_of_processes = self._marks.startswith(("e2e", "engines"))
         useless = {_E2E} if "not e2e" in self._marks else _ALONE if is_of_processes else ()
-        return True if collection_path in useless else None
+        if collection_path in useless:
+            return True
+        is_test = collection_path.name.startswith("test_") and _E2E not in collection_path.parents
+        return True if is_of_processes and is_test and not _starts_processes(collection_path) else None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """With `--store both`, what uses a database is a test for each that it is run on."""
@@ -74,3 +77,8 @@ class Selection:
         about = [kind for kind in KINDS if test.get_closest_marker(kind)]
         is_alike = _MOSTLY_ALIKE & {*test.path.parents} and not test.get_closest_marker("stores")
         return about or ["sqlite"] if self._is_landing and is_alike else about or [*KINDS]
+
+
+def _starts_processes(path: Path) -> bool:
+    """Whether a file marks tests as those of processes, itself or by the kits that it uses."""
+    return any(word in path.read_text(encoding="utf-8") for word in ("mark.e2e", "mark.engines", "_KITS"))

@@ -310,6 +310,7 @@ def test_a_payload_that_leaves_nothing_hands_its_thread_to_the_next(roster, make
     assert len(set(Empty.threads)) == 1
 
 
+@pytest.mark.slow
 def test_no_payload_of_a_thread_that_goes_on_stays_in_memory(roster, make_job, monkeypatch):
     """But the first: a pilot may run a million of them."""
     Empty.threads, seen = [], []
