@@ -53,9 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell has what it starts with & ignore Ctrl-C, and so would all that tests start.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What a shell starts with & ignores Ctrl-C, with nohup the end of the terminal; so would all that tests start.
+    for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, action)
     usual = "ci" if os.environ.get("CI") else "default"
     wanted = os.environ.get("HYPOTHESIS_PROFILE") or usual
     is_quick = "not slow" in config.option.markexpr and wanted != "long"
