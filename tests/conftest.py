@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     is_quick = "not slow" in config.option.markexpr and wanted != "long"
     settings.load_profile("fast" if is_quick else wanted)
     config.pluginmanager.register(Selection(config))
-    if is_quick and not config.getoption("--cov", default=None):
+    if is_quick and config.option.store == "sqlite" and not config.getoption("--cov", default=None):
         config.pluginmanager.register(CostWatch())
 
 
