@@ -206,9 +206,10 @@ class Plan:
         changed = changed_files(self._given.since)
         reached = reached_tests(changed) if changed else None
         say(f"Quick tests: {'all' if reached is None else f'{len(reached)} files that the change reaches'}.")
-        return [
-            self._computing("quick tests", "not slow and not e2e and not thorough", *(reached or ["tests"]))
-        ]
+        # Nothing else fills the time in which they wait.
+        workers = ("--numprocesses", str(2 * (os.cpu_count() or 1)))
+        marks = "not slow and not e2e and not thorough"
+        return [self._computing("quick tests", marks, *workers, *(reached or ["tests"]))]
 
     def computing_steps(self) -> list[Step]:
         """As many at once as there are processors."""

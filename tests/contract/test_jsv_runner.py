@@ -234,10 +234,15 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+WAITS = {"hang", "closed"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in WAITS)) for kind in BAD]
+)
 def test_a_bad_script_refuses_one_job(kind, script, pool_of):
     act, message = BAD[kind]
-    settings = replace(SERVER, time_out_seconds=5.0) if kind in {"hang", "closed"} else SERVER
+    settings = replace(SERVER, time_out_seconds=5.0) if kind in WAITS else SERVER
     url = script(python(f'if params["N"] == "bad":\n  {act}\nsay("RESULT STATE ACCEPT")'))
     pool = pool_of(url, settings, workers=1)
     bad = replace(SERVER_JOB, values={"N": "bad"})
