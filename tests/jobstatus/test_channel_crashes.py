@@ -202,7 +202,7 @@ def test_a_reader_never_waits_more_than_five_seconds(tmp_path):
             begun = time.monotonic()
             with pytest.raises(Unreadable, match="locked"):
                 reader(tmp_path)
-            assert time.monotonic() - begun > 4
+            assert 4 < time.monotonic() - begun < 60
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

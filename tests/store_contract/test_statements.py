@@ -119,11 +119,13 @@ def test_rows_of_many_claims_stay_together():
     assert sorted(len(some) for _, some in groups)[-4:] > [15, 30, 40, 40]
 
 
-def test_a_job_is_claimed_after_it_was_stored_whatever_was_claimed_before():
+@pytest.mark.parametrize("few", [0, 8])
+def test_a_job_is_claimed_after_it_was_stored_whatever_was_claimed_before(few):
     stored = Statement(sql="INSERT INTO job (id) VALUES (?)", key=(0,))
-    groups = groups_of([
-        (attempts._CLAIM_ROW, (1, 7)), (stored, (8,)), (attempts._CLAIM_ROW, (1, 8)), (stored, (9,)),
-    ])  # fmt: skip
+    with patch("lodesman.store.statement._FEW", few):
+        groups = groups_of([
+            (attempts._CLAIM_ROW, (1, 7)), (stored, (8,)), (attempts._CLAIM_ROW, (1, 8)), (stored, (9,)),
+        ])  # fmt: skip
     order = [(statement is stored, row[-1]) for statement, rows in groups for row in rows]
     assert sorted(order) == [(False, 7), (False, 8), (True, 8), (True, 9)]
     assert order.index((True, 8)) < order.index((False, 8))

@@ -26,14 +26,12 @@ from lodesman.errors import Unavailable
 from lodesman.store.database import Reader, Writer
 from lodesman.store.files import DatabaseFiles, is_read_only, lock_holder, own
 from lodesman.store.migrate import known_migrations, migrate
-from lodesman.store.sqlite_checkpoints import LOG_PAGES, Checkpointer
+from lodesman.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
 from lodesman.store.statement import Group, Row
 
 _PAGE_BYTES = 4096
 _PAGE_CACHE_KIB = 65_536
 _READ_CACHE_KIB = 16_384
-# One batch may wait for a lock before a command and one with it: both are answered within 5 seconds.
-_BUSY_MS = 2_000
 _LOCKED_MS = 100
 
 # Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
@@ -86,7 +84,7 @@ class SqliteWriter(SqliteReader, Writer):
         """Begin a transaction. Raises Unavailable if another program has locked the database."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            self.connection.set_busy_timeout(_BUSY_MS)
+            self.connection.set_busy_timeout(BUSY_MS)
         except apsw.BusyError:
             # What waits behind this is answered soon, too.
             self.connection.set_busy_timeout(_LOCKED_MS)
@@ -259,7 +257,7 @@ class SqliteDatabase(Struct, frozen=True):
     def reader(self) -> SqliteReader:
         """A read-only connection; each thread uses its own."""
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
-        db.set_busy_timeout(_BUSY_MS)
+        db.set_busy_timeout(BUSY_MS)
         _pragmas(db, "schema_version")  # the first page says whether it is a database
         reader = SqliteReader(self, db)
         reader.execute = reader.begin_reading
@@ -277,7 +275,7 @@ class SqliteDatabase(Struct, frozen=True):
             if path.is_file() and not path.stat().st_size and any(path.parent.glob(f"{path.stem}.seen-*")):
                 raise Unavailable(f"{path} is empty, but a server has used it.", hint=_BACKUP)
             db = apsw.Connection(str(path))
-            db.set_busy_timeout(_BUSY_MS)
+            db.set_busy_timeout(BUSY_MS)
             return SqliteWriter(self, db, lock).open(migrates=migrates)
         except BaseException:
             os.close(lock)

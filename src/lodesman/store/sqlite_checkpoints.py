@@ -12,7 +12,8 @@ from lodesman.store.database import Writer
 
 log = logging.getLogger(__name__)
 
-_BUSY_MS = 2_000
+# One batch may wait for a lock before a command and one with it: both are answered within 5 seconds.
+BUSY_MS = 2_000
 # The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
 CHECKPOINT_PAGES = 1_000
 # SQLite begins its log anew only when a commit finds all of it moved. Under load the thread never gets there. The writer
@@ -59,7 +60,7 @@ class Checkpointer:
 
     def _run(self) -> None:
         db = apsw.Connection(str(self._path))
-        db.set_busy_timeout(_BUSY_MS)
+        db.set_busy_timeout(BUSY_MS)
         # A connection that has read nothing does not know of the log and would checkpoint nothing.
         list(db.execute("SELECT count(*) FROM sqlite_schema"))
         while True:
