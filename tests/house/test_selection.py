@@ -41,7 +41,11 @@ def test_first_use():
         spend(0.5)
 
 def test_cheap():
-    pass
+    seen.add("left behind")
+
+def test_in_company():
+    if "left behind" in seen:
+        spend(0.5)
 
 @pytest.fixture(scope="session")
 def dear_to_make():
@@ -80,7 +84,7 @@ def test_a_quick_test_that_costs_too_much_fails_the_run(root, tmp_path):
     assert done.returncode == 1
     assert "test_costs.py::test_dear takes 3." in done.stdout
     assert "of CPU time: make it cheaper, or mark it slow" in done.stdout
-    assert "5 passed, 1 error" in done.stdout
+    assert "6 passed, 1 error" in done.stdout
 
 
 @pytest.mark.slow

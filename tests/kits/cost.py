@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from time import process_time
@@ -16,15 +19,18 @@ MOST_CPU_SECONDS = 1 / 3
 _MEASURE_ROUNDS = 200_000
 # What `_measure` takes on the machine for which the limit is meant.
 _MEASURE_SECONDS = 0.0085
+# Set in the process that has one test.
+_ALONE = "LODE_COST_ALONE"
 _MARKS = ("slow", "thorough", "e2e", "engines")
 
 
 class CostWatch:
     """Fails each unmarked test that costs more CPU time than a quick one may, its processes included.
 
-    What is done once for many tests (imports, caches, fixtures of a session) is no cost of the test that comes first: a
-    test over the limit is run again where all of that is there, and this run counts. On a slow or a loaded machine the
-    limit is higher.
+    What is done once for many tests (imports, caches, fixtures of a session) is no cost of the test that comes first, and
+    what other tests left in the process is none either (a search for garbage goes through all of it): a test over the
+    limit is run again where the former is there, then in a process of its own, and only what is over the limit in each
+    of these runs fails. On a slow or a loaded machine the limit is higher.
     """
 
     @pytest.hookimpl(wrapper=True)
@@ -33,7 +39,8 @@ class CostWatch:
         result = yield
         if _cpu_seconds() - begun > MOST_CPU_SECONDS and not any(map(item.get_closest_marker, _MARKS)):
             spent = self._repeat(item, nextitem)
-            if spent > MOST_CPU_SECONDS * max(1.0, _measure() / _MEASURE_SECONDS):
+            is_dear = spent > MOST_CPU_SECONDS * max(1.0, _measure() / _MEASURE_SECONDS)
+            if is_dear and (_ALONE in os.environ or _is_dear_alone(item)):
                 self._report(item, spent)
         return result
 
@@ -59,6 +66,17 @@ class CostWatch:
                 nodeid=item.nodeid, location=item.location, keywords={}, outcome="failed", longrepr=said, when="teardown"
             )
         )  # fmt: skip
+
+
+def _is_dear_alone(item: pytest.Item) -> bool:
+    """Whether the test fails for its cost in a process where nothing else ran, too."""
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={item.config.rootpath}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-m", item.config.option.markexpr, item.nodeid],
+        cwd=item.config.rootpath, check=False, capture_output=True,
+        env={**{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}, _ALONE: "yes"},
+    )  # fmt: skip
+    return done.returncode != 0
 
 
 def _cpu_seconds() -> float:

@@ -283,7 +283,6 @@ def test_a_connection_that_is_quiet_for_long_after_a_call_is_closed_and_no_other
 
 def test_an_answered_call_leaves_nothing_for_the_collector_of_garbage():
     async def script(served, app):
-        gc.collect()
         gc.disable()
         try:
             async with served.connected() as (reader, writer):
