@@ -66,7 +66,7 @@ def _modules_of(path: str, modules: set[str]) -> set[str] | None:
         return {module} if package == module else {package, *_inside(package, modules)}
     if path.startswith("src/"):
         packages = (".".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1))
-        return _inside(next(package for package in packages if package in modules), modules)
+        return _inside(next((package for package in packages if package in modules), "lodesman"), modules)
     return set() if path.startswith(_TEXTS) else None
 
 

@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 from scripts import reach, run_check
 from scripts.reach import changed_files, reached_tests
-from scripts.run_check import Check, Plan, Step, read_arguments
+from scripts.run_check import Check, Plan, Step, read_arguments, share_files
 
 PYTEST = (sys.executable, "-m", "pytest", "--quiet")
 
@@ -120,18 +120,31 @@ def names_of(*words: str) -> list[list[str]]:
 def test_what_each_call_runs(monkeypatch, capsys):
     monkeypatch.setattr(run_check, "has_postgresql", lambda: True)
     monkeypatch.setattr(run_check, "changed_files", lambda since: [since] if since else [])
-    monkeypatch.setattr(run_check, "reached_tests", lambda changed: ["tests/unit"])
+    monkeypatch.setattr(run_check, "reached_tests", lambda changed: ["tests/conftest.py"])
     static = ["format", "lint", "imports", "types"]
     computing = ["quick tests", "slow tests", "tests on PostgreSQL"]
-    assert names_of("--fast") == [["quick tests"], static]
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    first, *parts = names_of("--fast")
+    assert first == static
+    assert parts == [["quick tests, part 1 of 2"], ["quick tests, part 2 of 2"]]
     assert names_of() == [[*static, *computing], ["real batch systems", "end to end"]]
     assert names_of("--local") == [[*static, *computing], ["end to end"]]
-    assert names_of("--processes") == [["real batch systems", "end to end"]]
+    assert names_of("--processes") == [["real batch systems"], ["end to end"]]
     assert names_of("--all") == [[*static, *computing, "long fuzzing"], ["real batch systems", "end to end"]]
     _, waiting = names_of("--since", "HEAD~1")
     assert waiting[-1] == "thorough tests of the change"
     with pytest.raises(SystemExit, match="not both"):
         read_arguments(["--fast", "--all"])
+
+
+def test_quick_tests_are_shared_whole_and_evenly(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_check, "ROOT", tmp_path)
+    sizes = {"large": 70, "middle": 40, "small": 20, "least": 10}
+    for name, size in sizes.items():
+        (tmp_path / name).write_text("x" * size)
+    assert share_files([*sizes], 2) == [["large"], ["middle", "small", "least"]]
+    assert share_files(["small"], 4) == [["small"]]
+    assert share_files([], 4) == []
 
 
 @pytest.mark.slow
