@@ -44,6 +44,12 @@ def test_any_values_have_one_text(values):
     survive(values)
 
 
+def test_texts_without_an_entry():
+    for text in ("=", ",", "=,=", "==", ",=:", ":", "::", " "):
+        for name in KINDS:
+            survive({name: text})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(KINDS))
 def test_long_texts(name):

@@ -114,8 +114,10 @@ def _scalar(name: str, text: str, notices: list[Notice]) -> str:
 
 
 def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice]) -> JobValue:
-    """One path, without host: of several the first that has none."""
+    """One path, without host: of several the first that has none; none where a text such as `=` names nothing."""
     paths = [key if value is None else f"{key}={value}" for key, value in entries.items()]
+    if not paths:
+        return {}
     plain = [path for path in paths if ":" not in path or path.startswith(":")]
     path = plain[0].removeprefix(":") if plain else paths[0].partition(":")[2]
     if len(paths) > 1 or not plain:
