@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import resource
 import signal
 import socket
+import stat
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
@@ -17,9 +19,11 @@ from lodesman.pilot.warden import (
     END,
     INT,
     NEVER_RAN,
+    NO_INPUT,
     READY,
     RUNS,
     Launch,
+    NoInput,
     WardenFrame,
     receive_launch,
     send_launch,
@@ -29,6 +33,8 @@ from lodesman.pilot.warden import (
 _EXIT_OF = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EPERM: 126, errno.ENOEXEC: 126}
 _CANNOT = 'echo "$0: $1" >&2; exit "$2"'  # $0 is the program, then the fault and the code
 _OOM_SCORE = 300  # memory that runs out is taken from payloads first
+# What the kernel says of a process, here of the warden.
+_OF_A_PROCESS = re.compile(r"/proc/\d+(/|$)")
 _LIMITS = 16  # Linux numbers its limits from 0
 _SHM = "/dev/shm"  # noqa: S108
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
@@ -132,8 +138,10 @@ class _Enclosure:
             if not self._limited:
                 _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
                 self._limited, self._bearing = True, _bearing()
-            payload = _start(request, streams)
+            payload = _start(request, [_open_input(request["stdin"]), *streams])
             return payload, RUNS if _has_executed(payload) else NEVER_RAN
+        except NoInput as fault:
+            return 0, NO_INPUT + (fault.errno or errno.EINVAL)
         except (OSError, ValueError) as fault:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
@@ -216,12 +224,13 @@ def _rehearse() -> None:
     near, far = socket.socketpair()
     with near, far:
         frame = WardenFrame(((resource.RLIMIT_CORE, (0, 0)),))
-        send_launch(near, vars(Launch(["/"], {"PATH": "/"}, "/", 0, {}, frame)), [0, 1, 2])
+        send_launch(near, vars(Launch(["/"], {"PATH": "/"}, "/", {}, frame=frame)), [1, 2])
         request, streams = receive_launch(far) or ({}, [])
     _set_limits(WardenFrame(*request["frame"]), confined=True)
     with contextlib.suppress(OSError):
         kernel.bind("/", "")
     with contextlib.suppress(OSError):  # a folder is no program
+        streams.insert(0, _open_input(request["stdin"]))
         _spawn(request["argv"], request["environment"], streams)
     for descriptor in streams:
         os.close(descriptor)
@@ -231,6 +240,27 @@ def _kill_all(*_: object) -> None:
     """As the first process of a PID namespace: kill all others in it. They are waited for, so that their time counts."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+
+
+def _open_input(name: str) -> int:
+    """The standard input, opened for reading as the payload could open it by itself. Raises NoInput.
+
+    Links are followed first, as names: those in /proc lead to files that have none here.
+    """
+    try:
+        path = os.path.realpath(name) if name else os.devnull
+        if _OF_A_PROCESS.match(path):
+            raise OSError(errno.EINVAL, "this belongs to the warden")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "this is no file")
+        os.set_blocking(descriptor, True)
+        return descriptor
+    except OSError as fault:
+        raise NoInput(fault.errno, fault.strerror) from None
 
 
 def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:

@@ -6,6 +6,7 @@ Archives are unpacked member by member: the standard library's own filters are y
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import resource
@@ -61,7 +62,7 @@ def frame_of(job: AssignedJob) -> WardenFrame:
 def prepare(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
 ) -> Launch:
-    """Find the executable and open the streams. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
+    """Find the executable and open the outputs. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
     NotStarted.
     """
     with contextlib.suppress(FileExistsError):
@@ -70,8 +71,25 @@ def prepare(
     argv = (_find_executable(job.executable, directory, own["PATH"]), *job.arguments)
     if any("\0" in argument for argument in argv):
         raise NotStarted("An argument of the job contains a NUL character.")
-    stdin, outputs = _open_streams(job, directory)
-    return Launch(argv, own, str(directory), stdin, outputs, frame_of(job), math.ceil(job.limits.memory_mb))
+    if "\0" in job.std_input:
+        raise NotStarted("The StdInput of the job contains a NUL character.")
+    return Launch(
+        argv, own, str(directory), _open_outputs(job, directory), job.std_input, frame_of(job),
+        math.ceil(job.limits.memory_mb),
+    )  # fmt: skip
+
+
+def no_input(job: AssignedJob, number: int) -> NotStarted:
+    """What is said of a standard input that could not be opened: `number` is the kernel's, EINVAL: it is no file."""
+    name = repr(job.std_input[:200])
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        where = (
+            "on this node" if job.std_input.startswith("/") else "among the files of the job (InputSandbox)"
+        )
+        return NotStarted(f"The StdInput {name} is not {where}.")
+    if number == errno.EINVAL:
+        return NotStarted(f"The StdInput {name} is not a file.")
+    return NotStarted(f"The StdInput {name} cannot be opened: {os.strerror(number)}.")
 
 
 def _environment_for(
@@ -157,13 +175,12 @@ def _is_inside(path: Path, directory: Path) -> bool:
     return False
 
 
-def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int]]:
-    """Descriptors of the input, and of the outputs by name."""
+def _open_outputs(job: AssignedJob, directory: Path) -> dict[str, int]:
+    """Descriptors by name."""
     names = _stream_names(job.std_output, job.std_error)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     opened: list[int] = []
     try:
-        opened.append(_open_input(job.std_input, directory))
         for name in names:
             at = (
                 f"{directory}/{name}"
@@ -171,33 +188,17 @@ def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int
                 else make_place(directory, name)
             )
             opened.append(os.open(at, flags, 0o600))
-    except (OSError, ValueError, BadSandbox, NotStarted) as fault:
+    except (OSError, ValueError, BadSandbox) as fault:
         for descriptor in opened:
             os.close(descriptor)
-        if isinstance(fault, NotStarted):
-            raise
         reason = str(fault).replace(f"{directory}{os.sep}", "")
         raise NotStarted(f"A standard stream of the job cannot be opened: {reason}") from None
-    return opened[0], dict(zip(names, opened[1:]))
+    return dict(zip(names, opened))
 
 
 @lru_cache(maxsize=1000)
 def _stream_names(output: str, error: str) -> tuple[str, ...]:
     return (output,) if os.path.normpath(error) == os.path.normpath(output) else (output, error)
-
-
-def _open_input(name: str, directory: Path) -> int:
-    if not name:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    path = directory / name
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        where = "on this node" if path == Path(name) else "among the files of the job (InputSandbox)"
-        raise NotStarted(f"The StdInput {name[:200]!r} is not {where}.") from None
-    if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
-        raise NotStarted(f"The StdInput {name[:200]!r} is not a file.")
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 # --- the input sandbox ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -18,12 +19,21 @@ from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, judge
-from lodesman.pilot.launch import COMMIT, TEMPORARY, BadSandbox, NotStarted, fetch, frame_of, prepare
+from lodesman.pilot.launch import (
+    COMMIT,
+    TEMPORARY,
+    BadSandbox,
+    NotStarted,
+    fetch,
+    frame_of,
+    no_input,
+    prepare,
+)
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault, Reaper
-from lodesman.pilot.warden import Launch, NeverStarted
+from lodesman.pilot.warden import Launch, NeverStarted, NoInput
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
@@ -230,12 +240,26 @@ class PayloadRun:
 
     def _leave_warden(self, end: PayloadReport) -> PayloadReport:
         """Move its folder away from what the warden's next payload will see, or remove it if nothing in it is wanted."""
+        if not self._has_folder():
+            self._home = self._place
         if self._home != self._place and not (self.leaves_nothing and self._is_removed()):
             with contextlib.suppress(OSError):  # then the warden has no next one
                 self._home.rename(self._place)
                 self._home = self._place
         self._context.reaper.give(self.job.key)
         return end
+
+    def _has_folder(self) -> bool:
+        """Whether its folder is one. A payload can put a link in its place: what that leads to is not read or changed, and
+        an empty folder stands for what was there.
+        """
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.lstat(self._home).st_mode):
+                return True
+            os.unlink(self._home)  # noqa: PTH108 - as in `_is_removed`
+        with contextlib.suppress(OSError):
+            self._place.mkdir(mode=0o700, parents=True)
+        return False
 
     def _decided(self, status: int | None) -> Stop | None:
         """What ended it; what is decided after its end did not. But a batch system may send SIGTERM to the pilot and to all
@@ -271,6 +295,10 @@ class PayloadRun:
                 context.reaper.spawn(self.job.key, self._launch)
             except NodeFault:
                 raise
+            except NoInput as fault:
+                self._launch.close()
+                self._launch = None
+                raise no_input(self.job, fault.errno or errno.EINVAL) from None
             except OSError as fault:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
@@ -312,9 +340,12 @@ class PayloadRun:
             remove_tree(self._home)
 
     def _is_removed(self) -> bool:
-        """Remove its folder quickly, which fails if there is more in it than its streams."""
+        """Remove its folder quickly, which fails if there is more in it than its streams, or if these have folders."""
+        names = self._launch.outputs if self._launch is not None else ()
+        if any("/" in name for name in names):  # the payload may have put links there
+            return False
         with contextlib.suppress(OSError):
-            for name in self._launch.outputs if self._launch is not None else ():
+            for name in names:
                 os.unlink(f"{self._home}/{name}")  # noqa: PTH108 - with pathlib it takes twice as long
             os.rmdir(f"{self._home}/{TEMPORARY}")  # noqa: PTH106
             os.rmdir(self._home)  # noqa: PTH106

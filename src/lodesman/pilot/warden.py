@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-# What a warden answers about the start, if it is no number of an error.
-RUNS, NEVER_RAN = 0, -1
+# What a warden answers about the start, if it is no number of an error; from NO_INPUT on: one about the standard input.
+RUNS, NEVER_RAN, NO_INPUT = 0, -1, 1 << 16
 READY = b"r"
 INT, BORN, END = struct.Struct("!i"), struct.Struct("!i?"), struct.Struct("!id?")
 # A nursery or a warden that is silent for this time is stopped or dead.
@@ -40,6 +40,10 @@ _AT_ONCE = 1 << 16
 
 class NeverStarted(Exception):
     """The payload's process ended, or its warden did, before the payload's program ran."""
+
+
+class NoInput(OSError):
+    """The file for the standard input cannot be opened; EINVAL: it is no file."""
 
 
 class WardenFrame(NamedTuple):
@@ -58,20 +62,21 @@ NO_FRAME = WardenFrame()
 class Launch:
     """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name.
 
+    `stdin`: the file for its standard input, '' for none. The warden opens it, which sees what the payload sees.
     `shm_mb`: the size of its /dev/shm where it is confined, 0: as usual.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    stdin: int
     outputs: Mapping[str, int]
+    stdin: str = ""
     frame: WardenFrame = NO_FRAME
     shm_mb: int = 0
 
     def close(self) -> None:
         """Close all descriptors."""
-        for descriptor in (self.stdin, *self.outputs.values()):
+        for descriptor in self.outputs.values():
             os.close(descriptor)
 
 
@@ -111,15 +116,17 @@ class Warden:
         self.pid, self.confined = BORN.unpack(answer)
 
     def start(self, launch: Launch) -> None:
-        """Start the payload. Raises OSError if it cannot be executed, NeverStarted."""
+        """Start the payload. Raises OSError if it cannot be executed, NoInput, NeverStarted."""
         outputs = list(launch.outputs.values())
         self.frame, self._is_new = launch.frame, False
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            send_launch(self._channel, vars(launch), [launch.stdin, outputs[0], outputs[-1]])
+            send_launch(self._channel, vars(launch), [outputs[0], outputs[-1]])
         answer = self._receive(INT.size)
         number = NEVER_RAN if answer is None else INT.unpack(answer)[0]
         if number == NEVER_RAN:
             raise NeverStarted
+        if number >= NO_INPUT:
+            raise NoInput(number - NO_INPUT, os.strerror(number - NO_INPUT))
         if number != RUNS:
             raise OSError(number, os.strerror(number))
 
@@ -187,7 +194,7 @@ def send_launch(channel: socket.socket, launch: Mapping[str, Any], streams: Sequ
 
 def receive_launch(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """What was sent, and descriptors of the streams; None if nothing comes, or not all of it. Raises OSError."""
-    text, streams, _, _ = socket.recv_fds(channel, _AT_ONCE, 3)
+    text, streams, _, _ = socket.recv_fds(channel, _AT_ONCE, 2)
     for descriptor in streams:
         os.set_inheritable(descriptor, False)
     if len(text) < INT.size:

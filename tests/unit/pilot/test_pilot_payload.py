@@ -292,10 +292,36 @@ def test_output_that_exists_and_cannot_be_packed_is_reported(play, context):
 
 
 @pytest.mark.slow
-def test_a_missing_input_is_named_as_in_the_job(play):
-    _, report = play("/bin/cat", std_input="nope")
-    assert report["cause"] == "not-started"
-    assert report["message"] == "The StdInput 'nope' is not among the files of the job (InputSandbox)."
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nope", "is not among the files of the job (InputSandbox)."),
+        ("data/x", "is not among the files of the job (InputSandbox)."),
+        ("/no/such", "is not on this node."),
+        ("/usr", "is not a file."),
+        (".tmp", "is not a file."),
+        ("/proc/self/fd", "is not a file."),
+        (f"x{'y' * 300}", "cannot be opened: File name too long."),
+    ],
+)
+def test_an_input_that_cannot_be_opened_is_named_as_in_the_job(play, name, said):
+    _, report = play("/bin/cat", inputs=INPUT, std_input=name)
+    assert (report["cause"], report["output"]) == ("not-started", None)
+    assert report["message"] == f"The StdInput {name[:200]!r} {said}"
+
+
+@pytest.mark.slow
+def test_a_fifo_is_no_input_and_is_not_waited_for(play, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    _, report = play("/bin/cat", std_input=str(tmp_path / "pipe"))
+    assert report["message"] == f"The StdInput '{tmp_path}/pipe' is not a file."
+
+
+@pytest.mark.slow
+def test_a_file_of_the_job_is_an_input(play, context):
+    _, report = play("/bin/sh", "-c", "cat", inputs=INPUT, std_input="./data")
+    assert report["state"] == "Done"
+    assert files(context)["std.out"] == b"content"
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def spawn(reaper, null, tmp_path):
         argv = ["/bin/sh", "-c", script]
         environment = {"PATH": os.environ["PATH"]}
         frame = WardenFrame(tuple(more.pop("limits", {}).items()), more.pop("processes", 0))
-        reaper.spawn(key, Launch(argv, environment, str(tmp_path), null, {"out": null}, frame, **more))
+        reaper.spawn(key, Launch(argv, environment, str(tmp_path), {"out": null}, frame=frame, **more))
 
     return start
 
@@ -115,7 +115,7 @@ def test_ends(reaper, spawn, script, end):
 
 def test_what_cannot_be_executed(reaper, null, tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        reaper.spawn(KEY, Launch(["/bin/true"], {}, str(tmp_path / "nothing"), null, {"out": null}))
+        reaper.spawn(KEY, Launch(["/bin/true"], {}, str(tmp_path / "nothing"), {"out": null}))
     assert reaper.measure() == {}
 
 
@@ -280,7 +280,7 @@ assert processes.hide_memory()
 null = os.open(os.devnull, os.O_RDWR)
 reaper = Reaper(nursery)
 def spawn(key, script):
-    launch = Launch(["/bin/sh", "-c", script], dict(os.environ), str(place), null, {"out": null})
+    launch = Launch(["/bin/sh", "-c", script], dict(os.environ), str(place), {"out": null})
     reaper.spawn(AttemptKey(*key), launch)
 def done(key):
     reaper.forget(AttemptKey(*key))
@@ -440,7 +440,7 @@ def test_nothing_is_left_at_the_very_end(adopting):
     )
 
 
-def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
+def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path):
     work, other, outbox = tmp_path / "work", tmp_path / "work" / "2.1", tmp_path / "outbox"
     for place in (other, outbox):
         place.mkdir(parents=True)
@@ -456,7 +456,7 @@ def test_a_confined_payload_sees_no_other_job_of_its_pilot(tmp_path, null):
         reaper.spawn(
             KEY,
             Launch(
-                ["/bin/sh", "-c", script], dict(os.environ), str(own), null, {"out": out.fileno()},
+                ["/bin/sh", "-c", script], dict(os.environ), str(own), {"out": out.fileno()},
                 shm_mb=7,
             ),
         )  # fmt: skip
@@ -484,7 +484,7 @@ def test_a_pilot_may_work_in_memory(null):
         home = Path(reaper.take(KEY, NO_FRAME), "1.1")
         home.mkdir()
         (home / "input").write_text("there")
-        reaper.spawn(KEY, Launch(["/bin/cp", "input", "result"], {}, str(home), null, {"out": null}))
+        reaper.spawn(KEY, Launch(["/bin/cp", "input", "result"], {}, str(home), {"out": null}))
         assert reaper.wait(KEY) == 0
         reaper.clear(KEY, lambda: False)
         reaper.give(KEY)

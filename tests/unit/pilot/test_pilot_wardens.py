@@ -43,11 +43,9 @@ class Pilot:
         self.nursery = Nursery(str(self.place), str(self.outbox))
         self.reaper = Reaper(self.nursery)
         self._made = 0
-        self._null = os.open(os.devnull, os.O_RDWR)
 
     def close(self) -> None:
         self.nursery.close()
-        os.close(self._null)
 
     def begin(self, script: str, frame: WardenFrame = warden.NO_FRAME, **more) -> AttemptKey:
         """Start a payload in a folder of its own below its warden's."""
@@ -58,7 +56,7 @@ class Pilot:
         streams = {"out": os.open(self.out_of(key), os.O_CREAT | os.O_WRONLY, 0o600)}
         argv = ["/bin/sh", "-c", script]
         environment = {"PATH": os.environ["PATH"], "PYTHON": sys.executable}
-        launch = Launch(argv, environment, str(home), os.dup(self._null), streams, frame, **more)
+        launch = Launch(argv, environment, str(home), streams, frame=frame, **more)
         self.reaper.spawn(key, launch)
         launch.close()
         return key

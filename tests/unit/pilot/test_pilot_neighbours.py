@@ -1,0 +1,209 @@
+"""What a payload can make its pilot open, read, change or delete for it: nothing that is another job's."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tarfile
+import tempfile
+import time
+from base64 import b64decode
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lodesman import pilot as pilot_package
+from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.protocol import AttemptKey
+from lodesman.pilot.reaper import Reaper
+
+SECRET = b"the neighbour's\n"
+
+
+class Neighbours:
+    """A pilot with a payload's folder that belongs to somebody else."""
+
+    def __init__(self, place: Path, make_context, make_job) -> None:
+        self.place, self._make_job = place, make_job
+        for name in ("work", "outbox"):
+            (place / name).mkdir()
+        self.nursery = Nursery(str(place / "work"), str(place / "outbox"))
+        pilot = make_context(clock=time.time, ticker=time.monotonic, directory=place, nursery=self.nursery)
+        self.context = PayloadContext(pilot, Reaper(self.nursery), Outbox(pilot), cast(Any, None))
+        self.theirs = place / "work/w99/7.1"
+        self.theirs.mkdir(parents=True)
+        for name in ("secret", "std.out"):
+            (self.theirs / name).write_bytes(SECRET)
+        self._made = 0
+
+    def play(self, *command: str, **more) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Run a job to its end: its report, and what is in its output."""
+        self._made += 1
+        payload = PayloadRun(self._make_job(self._made, *command, **more), self.context)
+        payload.run(lambda _: False, lambda _: None)
+        items = self.context.outbox._items.values()
+        report = next(
+            item.report.as_json()
+            for item in items
+            if item.final and item.report.key == AttemptKey(self._made, 1)
+        )
+        packed = (report["output"] or {}).get("content")
+        if packed is None:
+            return report, {}
+        with tarfile.open(fileobj=io.BytesIO(b64decode(packed))) as tar:
+            return report, {member.name: tar.extractfile(member).read() for member in tar}
+
+
+@pytest.fixture
+def place():
+    """Not in /dev/shm, of which payloads have one of their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def neighbours(place, make_context, make_job, monkeypatch):
+    monkeypatch.chdir(place)  # as a pilot has it
+    made = Neighbours(place, make_context, make_job)
+    warden = made.nursery.take()
+    is_confined = warden.confined
+    made.nursery.give(warden)
+    if is_confined:
+        yield made
+    made.nursery.close()
+    if not is_confined:
+        pytest.skip("payloads have no namespaces here")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/proc/self/cwd/work/w99/7.1/secret", "/proc/thread-self/cwd/work/w99/7.1/secret", "{place}/work/w99/7.1/secret",
+        "/proc/{pilot}/cwd/work/w99/7.1/secret", "/proc/{pilot}/root{place}/work/w99/7.1/secret",
+        "/proc/self/environ", "/proc/self/mem", "/proc/1/maps", "{place}/outbox/attempts.journal",
+    ],
+)  # fmt: skip
+def test_a_standard_input_is_opened_with_the_eyes_of_the_payload(neighbours, name):
+    (neighbours.place / "outbox/attempts.journal").write_bytes(SECRET)
+    name = name.format(place=neighbours.place, pilot=os.getpid())
+    report, output = neighbours.play("/bin/cat", std_input=name)
+    assert (report["state"], report["cause"], output) == ("Failed", "not-started", {})
+    assert report["message"].startswith(f"The StdInput '{name}' is not ")
+
+
+@pytest.mark.slow
+def test_no_open_file_of_the_pilot_is_a_standard_input(place, make_context, make_job):
+    (place / "log").write_bytes(SECRET)
+    with (place / "log").open() as log:
+        neighbours = Neighbours(place, make_context, make_job)  # its wardens inherit the file
+        (place / "log").rename(place / "outbox/log")
+        for name in (f"/proc/self/fd/{log.fileno()}", f"/dev/fd/{log.fileno()}"):
+            report, output = neighbours.play("/bin/cat", std_input=name)
+            assert SECRET not in output.values()
+            assert SECRET.decode() not in report["tail"]
+        neighbours.nursery.close()
+
+
+@pytest.mark.slow
+def test_a_payload_reads_its_standard_input_and_cannot_write_through_it(neighbours):
+    names = ("/proc/self/cwd/std.err", "/dev/null", "/etc/passwd", "./std.err", "")
+    ends = [neighbours.play("/bin/sh", "-c", "cat; echo changed >&0", std_input=name)[0] for name in names]
+    assert [end["state"] for end in ends] == ["Failed"] * len(names)  # by the last command
+    assert {end["cause"] for end in ends} == {"exit"}
+    assert "root:" in ends[2]["tail"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "swap",
+    [
+        "cd ..; mv $OLDPWD gone; ln -s {theirs} $OLDPWD",
+        "cd ..; rm -r $OLDPWD; ln -s {theirs} $OLDPWD",
+        "cd ..; rm -r $OLDPWD",
+    ],
+)
+@pytest.mark.parametrize("wanted", [("secret",), ("**",), ()])
+def test_a_folder_that_is_replaced_by_a_link_is_neither_packed_nor_emptied(neighbours, swap, wanted):
+    line = swap.format(theirs=neighbours.theirs)
+    for noise in ("", "echo hello; "):
+        report, output = neighbours.play("/bin/sh", "-c", noise + line, output_sandbox=wanted)
+        assert report["state"] == "Done"
+        assert not any(SECRET in content for content in output.values())
+    assert {file.name: file.read_bytes() for file in neighbours.theirs.iterdir()} == {
+        "secret": SECRET,
+        "std.out": SECRET,
+    }
+    assert neighbours.play("/bin/sh", "-c", "echo next")[1]["std.out"] == b"next\n"
+
+
+@pytest.mark.slow
+def test_a_folder_of_a_stream_that_is_replaced_by_a_link_is_not_followed(neighbours):
+    line = f"rm -r sub; ln -s {neighbours.theirs} sub"
+    for noise in ("", "; echo hello"):
+        _, output = neighbours.play("/bin/sh", "-c", line + noise, std_output="sub/secret")
+        assert SECRET not in output.values()
+    assert (neighbours.theirs / "secret").read_bytes() == SECRET
+
+
+# Every place in the pilot that opens, makes, links, changes or deletes a file by a name that a job or its payload chose,
+# and what holds it.
+CHOSEN = {
+    "enclosure._open_input": "StdInput: by the warden, with links resolved first",
+    "launch._find_executable": "Executable: before any process of the job is there, inside its folder",
+    "launch._open_outputs": "StdOutput, StdError: below folders that are none of links, itself no link",
+    "launch.make_place": "folders of streams and of the input sandbox: none through a link",
+    "launch.fetch": "a file of the input sandbox: in such a place",
+    "launch._unpack_one": "a file of the input sandbox: in such a place, none that is there",
+    "launch._link": "a link of the input sandbox: its goal stays inside",
+    "output._add": "files of the output: `_size` has looked where their links lead",
+    "output._walk": "files of the output: links are not followed; the folder itself is none",
+    "payload.PayloadRun._is_removed": "the streams in the folder itself, which is no link",
+    "payload.PayloadRun._leave_warden": "its folder, which is no link",
+    "payload.PayloadRun._has_folder": "a new folder in place of one that is none any more",
+    "payload._unlock": "folders, no links",
+    "payload.remove_tree": "links are removed, not followed",
+}
+# Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
+OWN = {
+    "__main__", "archives", "features", "jobstatus", "node", "nursery", "outbox", "probe", "processes", "server_threads",
+    "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
+    "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
+    "payload.PayloadRun._begin", "payload.PayloadRun._pack",
+}  # fmt: skip
+OPENING = {
+    "open", "mkdir", "makedirs", "chmod", "fchmod", "unlink", "rmdir", "rename", "symlink_to", "symlink", "link", "touch",
+    "hardlink_to", "write_text", "write_bytes", "read_text", "read_bytes", "copyfile", "copy", "move", "rmtree", "truncate",
+    "utime", "mkfifo", "chdir", "scandir", "listdir", "walk", "iterdir", "glob", "download", "posix_spawn", "bind", "which",
+    "chown", "lchown", "copytree",
+}  # fmt: skip
+
+
+def opening_places(module: Path) -> set[str]:
+    """The functions of a module that call something of `OPENING`, with the classes around them."""
+    found = set()
+
+    def visit(node: ast.AST, name: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            own = f"{name}.{child.name}" if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else name
+            called = child.func if isinstance(child, ast.Call) else None
+            if getattr(called, "attr", getattr(called, "id", "")) in OPENING:
+                found.add(own)
+            visit(child, own)
+
+    visit(ast.parse(module.read_text(encoding="utf-8")), module.stem)
+    return found
+
+
+def test_every_door_of_the_pilot_is_one_of_these():
+    """A new one: whose name is it, who opens it, with whose eyes?"""
+    modules = Path(pilot_package.__file__).parent.glob("*.py")
+    places = set().union(*map(opening_places, modules))
+    chosen = {
+        place for place in places if not any(place == own or place.startswith(f"{own}.") for own in OWN)
+    }
+    assert chosen == set(CHOSEN)
