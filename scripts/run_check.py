@@ -32,6 +32,8 @@ _PROGRESS = re.compile(r"\[ *(\d+%)\]")
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 # Of the quick tests, for each processor: nothing else fills the time in which a part waits.
 _FAST_PARTS = 2
+# Where nearly each test makes a database, a line costs twice as much.
+_WITH_DATABASES = ("tests/api/", "tests/contract/", "tests/store_contract/")
 # More than these do not fail because of a busy machine.
 _MOST_AGAIN = 5
 _NO_TESTS = 5
@@ -273,10 +275,10 @@ def all_tests() -> list[str]:
 
 
 def share_files(paths: Sequence[str], count: int) -> list[list[str]]:
-    """Parts of about the same size, at most `count` of them; none is empty."""
+    """Parts that take about the same time, at most `count` of them; none is empty. A file counts by its size."""
     parts: list[list[str]] = [[] for _ in range(min(count, len(paths)))]
     loads = [0] * len(parts)
-    sizes = {path: (ROOT / path).stat().st_size for path in paths}
+    sizes = {path: (ROOT / path).stat().st_size * (1 + path.startswith(_WITH_DATABASES)) for path in paths}
     for path in sorted(paths, key=lambda path: -sizes[path]):
         least = loads.index(min(loads))
         parts[least].append(path)

@@ -285,6 +285,7 @@ def control_each(house, action, ids, token="ann"):
     return answer.json["changed"], answer.json["refused"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
 def test_single_jobs_are_read_together(house, monkeypatch, array):
     house.submitted(*([{"Parameters": 400}] if array else [{}] * 400))

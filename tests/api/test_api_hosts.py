@@ -392,6 +392,7 @@ def test_old_failures_are_forgotten(house, farm, watch):
     assert house.side.db.only("SELECT count(*) FROM quick_failure") == (0,)
 
 
+@pytest.mark.slow
 def test_of_a_flood_of_failures_the_last_are_kept(house, watch):
     def flood(tx):
         for n in range(5_100):

@@ -136,6 +136,7 @@ def test_a_script_that_goes_to_and_fro_between_classes_is_refused_with_its_chain
     assert house.counted() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verify", "words"),
     [

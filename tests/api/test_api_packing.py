@@ -33,6 +33,7 @@ def test_short_ones_where_long_ones_would_keep_it(house, pilot):
     assert long_ones(house, pilot, last_end_s=90) <= 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free", [{}, {"last_end_s": None}, {"last_end_s": 0}])
 def test_pilots_that_do_not_say_what_they_run_draw(house, pilot, free):
     assert 20 <= long_ones(house, pilot, **free) <= 60

@@ -339,6 +339,7 @@ def test_only_the_last_64_kilobytes_of_output_are_kept(house):
     assert tail.endswith("END")
 
 
+@pytest.mark.slow
 def test_the_tails_of_a_pilot_have_a_limit_in_bytes(house):
     house.submitted(*[{}] * 140)
     pilot = house.pilot(cores=140, node={"cores": 140})

@@ -64,6 +64,7 @@ def test_a_drain_holds_until_the_job_begins_anew(node, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_jobs_that_were_not_seen_for_an_hour_are_gone(node, tmp_path):
     node("12.3 4 1000", "12.4 1 2000")
     for job in ("12.3", "12.4"):

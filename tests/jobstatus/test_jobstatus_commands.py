@@ -212,6 +212,7 @@ def test_every_flag_and_fault_has_its_words():
     assert waste.STALE_SECONDS == 600
 
 
+@pytest.mark.slow
 def test_the_reader_of_the_output_may_go(directory):
     receiving, sending = os.pipe()
     os.close(receiving)

@@ -64,6 +64,7 @@ def test_a_thousand_random_cases_equal_the_exhaustive_search():
         assert found is None or sum(one.cores for one in found.releases) >= need
 
 
+@pytest.mark.slow
 def test_many_jobs_of_one_size_are_joined_as_one_by_one():
     rng = random.Random(3)
     for _ in range(40):

@@ -127,6 +127,7 @@ def test_the_same_plan_for_programs(site, capsys):
     assert one["age"] < 60
 
 
+@pytest.mark.slow
 def test_exit_codes(site, capsys):
     site.add("a", 3600, age=10)
     assert asked(capsys, site, "--free", 4)[0] == 0

@@ -189,6 +189,7 @@ def test_a_job_on_several_nodes_frees_its_part_of_each():
     assert names(planned(jobs, 8, scope="hosts", hosts=("n1",))) == ["a", "wide"]
 
 
+@pytest.mark.slow
 def test_nodes_are_the_best_of_all_choices_of_nodes():
     rng = random.Random(9)
     for _ in range(100):

@@ -429,6 +429,7 @@ def test_caps_hold_and_no_pilot_is_lost_whatever_a_batch_system_says(machine):
     run_state_machine_as_test(machine, settings=some)
 
 
+@pytest.mark.slow
 def test_the_same_in_a_few_steps(machine):
     run_state_machine_as_test(
         machine, settings=settings(max_examples=5, stateful_step_count=12, deadline=None, phases=PHASES)

@@ -538,6 +538,7 @@ def test_a_restart_every_minute_is_no_flood_and_still_serves():
     assert len(one.pilots) <= 1.2 * 150 + 4
 
 
+@pytest.mark.slow
 def test_the_rate_limit_bounds_a_first_burst():
     free = QueueCaps(max_waiting=None, max_total=None)
     one = world(

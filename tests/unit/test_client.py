@@ -549,6 +549,7 @@ def test_tls_with_an_authority_that_came_as_text(serve, connect):
         connect(server, ca_file="-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 
 
+@pytest.mark.slow
 def test_tls_with_an_unknown_authority(serve, connect):
     server = serve(tls=True)
     for method in ("GET", "POST"):

@@ -7,7 +7,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
@@ -15,7 +15,7 @@ from typing import BinaryIO, Callable, Union, cast
 from lodesman.client import Aborted, sha256_of
 from lodesman.pilot.archives import GuardedReads, steers
 from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
-from lodesman.pilot.protocol import MB, AssignedJob
+from lodesman.pilot.protocol import DONE, FAILED, MB, OUTPUT_LIMIT, AssignedJob, PayloadReport
 
 _TAIL_BYTES = 65_536
 _WILD = frozenset("*?[")
@@ -74,6 +74,25 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
     missing = tuple(f"{name} ({why})" for name, why in faults.items())
     size = target.stat().st_size
     return Packed(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
+
+
+def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:
+    """The report with the packed output, which may be too large or lack files."""
+    over, sentences = bool(packed.cut or packed.left_out), [end.message] if end.message else []
+    if over:
+        sentences.append(f"The output sandbox is larger than {max_mb:.0f} MB.")
+    for prefix, names in (
+        ("Only the end was kept of", packed.cut),
+        ("Left out:", packed.left_out),
+        ("Missing in the output:", packed.missing),
+    ):
+        if names:
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            sentences.append(f"{prefix} {', '.join(names[:10])}{more}.")
+    if over and end.state == DONE:
+        end = replace(end, state=FAILED, cause=OUTPUT_LIMIT)
+    output = {"sha256": packed.sha256, "size": packed.size}
+    return replace(end, message=" ".join(sentences), output=output)
 
 
 def _planned(

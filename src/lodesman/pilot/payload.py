@@ -30,7 +30,7 @@ from lodesman.pilot.launch import (
     prepare,
 )
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.output import Packed, pack, read_tail
+from lodesman.pilot.output import pack, read_tail, report_output
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault, Reaper
 from lodesman.pilot.warden import Launch, NeverStarted, NoInput
@@ -372,31 +372,12 @@ class PayloadRun:
             return replace(end, message=f"{end.message} Its output was not packed: {why}.".lstrip()), None
         except OSError as fault:
             return self._node_fault(fault), None
-        end = _after_packing(end, packed, max_mb=self.job.limits.max_output_mb)
+        end = report_output(end, packed, max_mb=self.job.limits.max_output_mb)
         if packed.size > SMALL_OUTPUT_BYTES:
             return end, target
         content = base64.b64encode(target.read_bytes()).decode()
         target.unlink()
         return replace(end, output={**(end.output or {}), "content": content}), None
-
-
-def _after_packing(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:
-    """The report with the packed output, which may be too large or lack files."""
-    over, sentences = bool(packed.cut or packed.left_out), [end.message] if end.message else []
-    if over:
-        sentences.append(f"The output sandbox is larger than {max_mb:.0f} MB.")
-    for prefix, names in (
-        ("Only the end was kept of", packed.cut),
-        ("Left out:", packed.left_out),
-        ("Missing in the output:", packed.missing),
-    ):
-        if names:
-            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            sentences.append(f"{prefix} {', '.join(names[:10])}{more}.")
-    if over and end.state == protocol.DONE:
-        end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
-    output = {"sha256": packed.sha256, "size": packed.size}
-    return replace(end, message=" ".join(sentences), output=output)
 
 
 def remove_tree(directory: Path) -> None:

@@ -65,6 +65,7 @@ def run(*bodies: VerifyBody, loads: Loads | None = None, between=None):
         verifier.close()
 
 
+@pytest.mark.slow
 def test_classes_are_read_once_for_each_version_and_configuration(section):
     one, loads = section("jsv_accept"), Loads()
     run(asked(one), asked(one), asked(one, classes=2), asked(one, classes=2), loads=loads)
@@ -80,6 +81,7 @@ def test_classes_are_read_once_for_each_version_and_configuration(section):
     assert loads.count == 6
 
 
+@pytest.mark.slow
 def test_each_configuration_has_a_room_of_its_own(section):
     first = section("jsv_set_param N first; jsv_correct", name="first")
     second = section("jsv_set_param N second; jsv_correct", name="second")

@@ -52,6 +52,7 @@ def place():
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_what_the_server_reads_stays_as_it_is(place):
     data = place / "conf" / "here" / "data"
     work = data / "pilots" / "s1" / "work"

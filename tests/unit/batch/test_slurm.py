@@ -294,6 +294,7 @@ def test_a_number_that_was_given_out_again_is_another_pilot():
     assert commands.count("scancel") == 0
 
 
+@pytest.mark.slow
 def test_ten_thousand_pilots_are_one_command():
     records = (
         f"{array} {task} RUNNING 0 n1 5 7 None lode-s{array}" for array in range(10) for task in range(1000)

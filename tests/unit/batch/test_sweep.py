@@ -87,6 +87,7 @@ def test_a_process_that_is_gone_or_of_another_user_is_not_ours(stamp, tmp_path):
     assert marked({stamp: tmp_path}, table) == {}
 
 
+@pytest.mark.slow
 def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
     # The child has no mark, no place and its own session: only its parent shows whose it is.
     orphan = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"

@@ -101,6 +101,7 @@ def context(tmp_path):
     return Context(home=tmp_path, quick=True, samples=1, floors=Floors(), say=lambda text: None)
 
 
+@pytest.mark.slow
 def test_the_row_holds_both_sides_against_each_other(context, harness, monkeypatch):
     monkeypatch.setattr(peer, "PILOTS", 5)
     monkeypatch.setattr(peer, "CHECKED", 2)
@@ -114,6 +115,7 @@ def test_the_row_holds_both_sides_against_each_other(context, harness, monkeypat
     assert one.value == pytest.approx(one.details["rate"] / 70.5)
 
 
+@pytest.mark.slow
 def test_without_the_peer_only_our_side_is_measured(context, monkeypatch):
     monkeypatch.setattr(peer, "PILOTS", 5)
     monkeypatch.setattr(peer, "CHECKED", 2)

@@ -11,6 +11,7 @@ def test_waste_is_what_idles_until_the_last_end():
     assert SharedPilot().waste(90.0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_packed_pilots_waste_less(seed):
     packed, drawn = (drain(seed, packs=packs, jobs=1_500, pilots=20) for packs in (True, False))

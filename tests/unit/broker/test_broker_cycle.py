@@ -34,6 +34,7 @@ def request(text=ANY, count=1, stations=()):
 THREE = [site_ad(name, StationName=f'"sam-{name}"') for name in ("FNAL", "Lyon", "Wuppertal")]
 
 
+@pytest.mark.slow
 def test_one_of_the_sites_with_a_station_of_the_list_is_chosen_at_random():
     found = Counter()
     for seed in range(300):

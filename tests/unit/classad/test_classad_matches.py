@@ -31,6 +31,7 @@ def worth(node, my, target):
     return write_value(evaluate(node, my, target))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_fast_and_exact_agree_and_known_parts_change_nothing(seed):
     draw = random.Random(seed)

@@ -80,6 +80,7 @@ def test_both_forms_are_one():
     assert parse_ad("").entries == parse_ad("[]").entries == {}
 
 
+@pytest.mark.slow
 def test_each_attribute_of_an_ad_is_an_expression_of_its_own():
     many = "; ".join(f"a{n} = 1 + 2 + 3" for n in range(900))
     assert len(parse_ad(f"[{many}]")) == 900

@@ -131,6 +131,7 @@ def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):
     assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False, False, False, False]
 
 
+@pytest.mark.slow
 def test_a_python_that_is_not_there_is_not_good(lode, files):
     (files / "sites.toml").write_text(QUEUES)
     (files / "lode.toml").write_text('[resources]\nfiles = ["sites.toml"]\n[pilots]\npython = "python9.9"\n')

@@ -35,6 +35,7 @@ def plans(path):
 # --- copy
 
 
+@pytest.mark.slow
 def test_a_copy_says_what_it_has(lode, database, home):
     result = lode("db", "copy", "lode-data/lode.db", "copy.db")
     assert result.code == 0, result.err
@@ -43,6 +44,7 @@ def test_a_copy_says_what_it_has(lode, database, home):
     assert plans(home / "copy.db") == 500
 
 
+@pytest.mark.slow
 def test_a_copy_for_programs(lode, database, home):
     found = lode("db", "copy", f"sqlite://{database.path}", "copy.db", "--json").json
     rows = {one["table"]: one for one in found["tables"]}
@@ -51,6 +53,7 @@ def test_a_copy_for_programs(lode, database, home):
     assert len(rows["director_iteration"]["sha256"]) == 64
 
 
+@pytest.mark.slow
 def test_a_configuration_names_its_database(lode, database, home):
     (home / "other.toml").write_text('[store]\nurl = "sqlite:///%s"\n' % (home / "other.db"))
     assert lode("db", "copy", "lode-data/lode.db", "other.toml").code == 0
@@ -100,6 +103,7 @@ def test_nothing_is_copied_while_a_server_writes(lode, database, home, owned):
     assert result.err.endswith("Stop that server first.\n")
 
 
+@pytest.mark.slow
 def test_no_server_begins_with_an_unfinished_copy(lode, database, home, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

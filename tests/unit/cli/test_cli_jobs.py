@@ -125,6 +125,7 @@ def test_a_job_that_is_not_there(at, listing):
     assert "no such job" in result.err
 
 
+@pytest.mark.slow
 def test_filters_travel(at, listing):
     listing.jobs[4]["state"] = "Failed"
     listing.jobs[5]["group"] = "bio"

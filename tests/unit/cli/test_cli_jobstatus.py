@@ -29,6 +29,7 @@ def directory(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_lode_hands_its_words_on(directory, capsys):
     words = ["show", str(directory), "--now", str(NOW), "--json"]
     assert lode(["jobstatus", *words]) == 0

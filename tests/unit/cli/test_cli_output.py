@@ -202,6 +202,7 @@ def test_a_header_has_little_memory(unpacked, tar):
         unpacked(gzip.compress(tar + bytes(1_024), 1), most_bytes=1 << 40)
 
 
+@pytest.mark.slow
 def test_headers_count_as_what_they_unpack_to(unpacked):
     with pytest.raises(TooLarge, match="--max-mb"):
         unpacked(

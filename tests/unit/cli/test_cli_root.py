@@ -233,6 +233,7 @@ def test_help_needs_nothing_but_click():
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_a_command_for_jobs_needs_no_server_code(server):
     server.on("GET", "/v1/submissions", {"submissions": []})
     server.on("GET", "/v1/me", {"name": "ann"})

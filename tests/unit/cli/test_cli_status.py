@@ -65,6 +65,7 @@ def test_a_row_for_each_submission(at, listed):
     assert at("status", "--format", "csv").err == ""
 
 
+@pytest.mark.slow
 def test_filters_of_submissions_travel(at, listed):
     at(
         "status",

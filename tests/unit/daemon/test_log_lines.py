@@ -49,6 +49,7 @@ def test_a_line_that_repeats_is_written_once_a_minute_with_its_count(log):
     assert [line.get("repeated") for line in log.lines()] == [None]
 
 
+@pytest.mark.slow
 def test_lines_that_name_other_things_are_written_up_to_a_hundred(log):
     for number in range(5_000):
         log.warning("pilot %s is silent", number)

@@ -62,6 +62,7 @@ def test_wrong_usage(capsys):
     assert "--port" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_script_starts_it_from_any_folder(tmp_path):
     (tmp_path / "examples").mkdir()
     command = [sys.executable, "-P", "-m", "examples.demo", "--help"]

@@ -208,6 +208,7 @@ def test_a_tile_that_does_not_say_where_it_belongs_is_refused(text):
         read_tile(write_png(Image(width=2, height=2, pixels=bytes(12), texts={"Tile": text})))
 
 
+@pytest.mark.slow
 def test_a_file_beyond_the_limit_is_not_read(results, tmp_path):
     folder = results / "1"
     folder.mkdir(parents=True)

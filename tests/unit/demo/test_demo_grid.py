@@ -185,6 +185,7 @@ def elsewhere(grid, monkeypatch, tmp_path):
     return pilots
 
 
+@pytest.mark.slow
 def test_pilots_elsewhere_end_with_the_server_and_nothing_is_kept(grid, elsewhere, told):
     grid.steadily(answers(1))
     grid.stop()
@@ -193,6 +194,7 @@ def test_pilots_elsewhere_end_with_the_server_and_nothing_is_kept(grid, elsewher
     assert told == ["Ending the pilots."]
 
 
+@pytest.mark.slow
 def test_pilots_of_a_server_that_was_killed_are_ended(grid, elsewhere):
     grid.steadily(answers(1))
     grid._process.kill()
@@ -219,6 +221,7 @@ def test_the_end_goes_on_when_a_batch_system_does_not_answer(grid, elsewhere, to
     assert grid._process is None
 
 
+@pytest.mark.slow
 def test_without_a_database_there_are_no_pilots(grid, elsewhere, told, tmp_path):
     (tmp_path / "data" / "lode.db").write_bytes(b"nonsense" * 1_000)
     grid.steadily(answers(1))
@@ -227,6 +230,7 @@ def test_without_a_database_there_are_no_pilots(grid, elsewhere, told, tmp_path)
     assert elsewhere.done == []
 
 
+@pytest.mark.slow
 def test_what_pilots_wrote_is_kept_although_it_is_gone_later(grid, elsewhere):
     def line(job):
         return json.dumps({"event": "payload-started", "jobs": [job]}).encode() + b"\n"
@@ -239,6 +243,7 @@ def test_what_pilots_wrote_is_kept_although_it_is_gone_later(grid, elsewhere):
     assert grid.payloads_started() == {"1.1": 1, "2.1": 1, "3.1": 1}
 
 
+@pytest.mark.slow
 def test_the_server_is_told_of_the_batch_systems(grid, elsewhere, tmp_path):
     words = list(grids._arguments(grid._settings))
     options = dict(word.split("=", 1) for word in words[1::2])

@@ -150,6 +150,7 @@ def test_the_limit_of_a_queue_is_recorded_even_without_demand(stored, demand, qu
     assert rooms["C/ce/q"]["clamps"] == []
 
 
+@pytest.mark.slow
 def test_loads_are_recorded_in_short_form(decision_for, demand, queue):
     queues = [queue(f"S{n}", waiting=n, running=n, observed_at=NOW - n / 7) for n in range(2_000)]
     rooms = to_record(decision_for([demand(1)], queues))["rooms"]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ def test_purged_jobs_had_ended():
     assert (watch.left, watch.ended) == (0, 3)
 
 
+@pytest.mark.slow
 def test_watches_that_are_dropped_leave_nothing_behind():
     followed = Followed()
     made = [watching(followed, [range(one, 1_000_000)], Counter()) for one in (1, 2, 3)]

@@ -69,6 +69,7 @@ def test_quoted_words_come_back(words):
     assert _split_words(shlex.join(words)) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["x" * 500_000, "'" * 500_000, '"x"' * 150_000, "\\x" * 200_000, '"' + "\\" * 500_001]
 )

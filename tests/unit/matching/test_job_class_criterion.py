@@ -185,6 +185,7 @@ def test_a_claim_in_a_queue_of_one_class_reads_no_mask_of_another(crowd, monkeyp
     assert reads.of_values() == []
 
 
+@pytest.mark.slow
 def test_a_class_that_nothing_waits_for_ends_the_search(crowd, monkeypatch):
     (group,) = crowd.index.groups_for("lab", ("g",))
     reads = Reads(group, monkeypatch)

@@ -159,6 +159,7 @@ def crowd(seed=1):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [None, BUSY])
 def test_groups_and_owners_have_their_shares(left):
     shares = {"a": GroupShare(share=100), "b": GroupShare(share=300), "c": GroupShare(share=600)}
@@ -170,6 +171,7 @@ def test_groups_and_owners_have_their_shares(left):
     alike(owners, {f"{group}-{n}": part / 3 for group, part in parts.items() for n in range(3)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [None, BUSY])
 def test_priorities_weigh_as_before(left):
     keys = [
@@ -185,6 +187,7 @@ def test_priorities_weigh_as_before(left):
     alike(found, {one: weight / weights.total() for one, weight in weights.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [None, BUSY])
 def test_where_jobs_are_shared_an_owner_has_the_part_of_the_task_queues(left):
     world = PackedWorld(

@@ -521,6 +521,7 @@ def test_the_journal_remembers_the_last_attempts(make_job, tmp_path):
     assert file.read_text().endswith(f"\n{_REMEMBERED + 5}.1\n5.1\n")
 
 
+@pytest.mark.slow
 def test_one_portion_is_never_forgotten_in_part(make_job, tmp_path):
     """Also if a claim brings what was taken when it had just begun to forget."""
     book = _AttemptJournal(tmp_path / "journal")

@@ -259,6 +259,7 @@ def test_finding_ends_when_it_is_no_longer_needed(here, tmp_path, make_job):
         pack(here, make_job(output_sandbox=("*.none",)), tmp_path / "out", stopped=lambda: next(looks) > 5)
 
 
+@pytest.mark.slow
 def test_names_cost_no_comparison_and_patterns_are_a_hundred(here, packed, monkeypatch):
     calls = []
     real = output.matches

@@ -60,6 +60,7 @@ def test_the_same_bytes_every_time(archive, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["again.pyz"]
 
 
+@pytest.mark.slow
 def test_it_replaces_an_older_one_in_one_step(archive, tmp_path):
     target = tmp_path / "pilot.pyz"
     target.write_text("old")

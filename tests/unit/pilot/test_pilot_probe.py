@@ -127,6 +127,7 @@ def test_a_server_by_tls(archive, tmp_path, certificate):
         assert "Put it there" in found["server"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -142,6 +143,7 @@ def test_a_server_that_cannot_be_reached(archive, tmp_path, address, words):
     assert found["clock"] == ("unknown", "no server answered with its time")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b"[]", b'{"time": null}', b"", b'"time"'])
 def test_another_program_at_the_address(archive, tmp_path, body):
     with a_server(body=body) as address:
@@ -180,6 +182,7 @@ def test_a_folder_that_takes_no_files():
     assert probe._scratch(Path("/no/such/folder")) == (None, "No such file or directory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_that_stays_ends_at_an_order_and_removes_its_folder(archive, tmp_path, number):
     folder = tmp_path / "work"

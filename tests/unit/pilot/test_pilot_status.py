@@ -214,6 +214,7 @@ def test_a_pilot_that_is_asked_to_end_says_that_nothing_follows(world, make_job,
     assert status(one.directory)["can_postpone_last_job"] == "False"
 
 
+@pytest.mark.slow
 def test_an_hour_costs_little(world, make_job, clock):
     """Eight payloads of ten minutes at a time: at most 0.1 % of a core."""
     one = world()

@@ -354,6 +354,7 @@ def test_ten_thousand_candidates_of_random_sets_get_the_same_answer(seed):
     compare(seed, 100)
 
 
+@pytest.mark.slow
 def test_random_worlds_are_neither_open_nor_shut():
     """So that the comparisons above mean something."""
     started = sum(compare(seed, 20) for seed in range(30))

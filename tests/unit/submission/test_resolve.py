@@ -273,6 +273,7 @@ def test_all_rules_are_in_the_table():
 # --- 2.2 and 2.3: vectors, through submission and through a JSV -------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["submission", "server JSV"])
 def test_a_vector(way):
     hold_all([*VECTORS, *ALLOWED], lambda vector: check_vector(way, *vector))

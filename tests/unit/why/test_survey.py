@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,6 +209,7 @@ def test_identity_does_not_count_for_a_pilot_that_is_yet_to_be_made():
     assert field([private]).survey(HERE, SENDABLE).fitting == (10,)
 
 
+@pytest.mark.slow
 def test_a_survey_and_a_read_at_the_same_time_do_not_disturb_each_other(tmp_path):
     writer = SqliteDatabase(tmp_path / "lode.db").writer()
     list(writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
