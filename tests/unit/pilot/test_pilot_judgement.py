@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.pilot.decisions import _MIN_CHECK_S, Stop, excess, judge, next_check_s
-from lodesman.pilot.output import _TAIL_BYTES, Packed, _join_tails, read_tail
-from lodesman.pilot.payload import _after_packing
+from lodesman.pilot.output import _TAIL_BYTES, Packed, _join_tails, read_tail, report_output
 from lodesman.pilot.protocol import MB, AssignedJob, AttemptKey, PayloadUsage
 from lodesman.pilot.protocol import PayloadLimits as Limits
 
@@ -134,20 +133,20 @@ def test_packing_may_change_an_end():
         return Packed("ab", 5, **more)
 
     done, failed = judged(0, None), judged(1, None)
-    assert _after_packing(done, packed(), max_mb=1) == replace(done, output={"sha256": "ab", "size": 5})
-    over = _after_packing(done, packed(cut=("std.out",)), max_mb=1)
+    assert report_output(done, packed(), max_mb=1) == replace(done, output={"sha256": "ab", "size": 5})
+    over = report_output(done, packed(cut=("std.out",)), max_mb=1)
     assert (over.state, over.cause, over.exit_code) == ("Failed", "output-limit", 0)
     assert over.message == "The output sandbox is larger than 1 MB. Only the end was kept of std.out."
-    still = _after_packing(failed, packed(left_out=("big", "bigger")), max_mb=2)
+    still = report_output(failed, packed(left_out=("big", "bigger")), max_mb=2)
     assert (still.state, still.cause) == ("Failed", "exit")
     assert still.message.endswith(
         "exit code 1. The output sandbox is larger than 2 MB. Left out: big, bigger."
     )
-    lacking = _after_packing(done, packed(missing=("a (not found)", "b (not a regular file)")), max_mb=1)
+    lacking = report_output(done, packed(missing=("a (not found)", "b (not a regular file)")), max_mb=1)
     assert (lacking.state, lacking.message) == (
         "Done", "Missing in the output: a (not found), b (not a regular file).",
     )  # fmt: skip
-    many = _after_packing(done, packed(left_out=tuple("abcdefghijkl")), max_mb=1)
+    many = report_output(done, packed(left_out=tuple("abcdefghijkl")), max_mb=1)
     assert many.message.endswith("Left out: a, b, c, d, e, f, g, h, i, j and 2 more.")
 
 
