@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import click
+import pytest
 
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
@@ -126,6 +127,7 @@ def faults_of_row(root: Path, cells: list[str]) -> Iterator[str]:
     yield from (f"no test {file}::{name}" for file, name in tests if not find_test(root, file, name))
 
 
+@pytest.mark.slow
 def test_every_seed_clause_has_its_module_and_its_test(root):
     rows = list(seed_rows(root))
     assert rows, "docs/seeds.md has no rows"

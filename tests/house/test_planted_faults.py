@@ -64,6 +64,7 @@ def test_each_fault_can_be_planted(root, faults):
     assert not wrong
 
 
+@pytest.mark.slow
 def test_each_fault_names_tests_that_every_landing_runs(root, faults):
     wrong = {}
     for fault in faults:

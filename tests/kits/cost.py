@@ -46,10 +46,10 @@ class CostWatch:
 
     @staticmethod
     def _repeat(item: pytest.Item, nextitem: pytest.Item | None) -> float:
-        """What a test costs that finds all fixtures which others may share: the least of three. They end as before."""
+        """What a test costs that finds all fixtures which others may share, alone the least of three. They end as before."""
         beside = cast("pytest.Item", SimpleNamespace(listchain=lambda: item.listchain()[:-1]))
         least = math.inf
-        for _ in range(3):
+        for _ in range(3 if _ALONE in os.environ else 1):
             begun = _cpu_seconds()
             runtestprotocol(item, log=False, nextitem=beside)
             least = min(least, _cpu_seconds() - begun)
