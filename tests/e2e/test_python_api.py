@@ -14,7 +14,10 @@ import pytest
 import lodesman
 import lodesman.testing
 from lodesman import AsyncClient, Client, JobFailed
-from lodesman.errors import InvalidRequest, NotFound
+from lodesman.answers import calls
+from lodesman.answers.accounts import USER_SCOPES
+from lodesman.answers.requests import AccountBody, TokenBody
+from lodesman.errors import Forbidden, InvalidRequest, NotFound
 from lodesman.python.functions import RemoteTraceback
 
 PATIENCE = 120.0
@@ -220,3 +223,27 @@ def test_it_is_loaded_only_when_it_is_used():
     with pytest.raises(AttributeError):
         lodesman.nothing  # noqa: B018
     assert (Path(lodesman.__file__).parent / "py.typed").exists()
+
+
+# What reading it as a pickle would do.
+HOSTILE = "cos\nsystem\n(S'touch {}'\ntR."
+
+
+def test_no_file_of_a_command_is_carried_out_as_a_result(client, tmp_path):
+    line = f"cat >result.pkl <<'.'\n{HOSTILE.format(tmp_path / 'carried-out')}\n.\n"
+    job = client.using(keep=["result.pkl"]).submit(["/bin/sh", "-c", line])[0]
+    assert client.job(job.id).result(PATIENCE) is None
+    assert not (tmp_path / "carried-out").exists()
+
+
+def test_the_result_of_another_user_s_function_is_not_read(here, client):
+    ours = client.submit(square, 3)
+    assert client.job(ours.id).result(PATIENCE) == 9
+    admin = client.core.caller
+    me = admin.call(calls.ME)
+    admin.call(calls.ADD_USER, body=AccountBody("eve", me.vo, me.groups, admin=True))
+    token = admin.call(calls.ISSUE_TOKEN, body=TokenBody("eve", scopes=[*USER_SCOPES, "admin"])).token
+    with Client(here.url, token=token) as theirs:
+        with pytest.raises(Forbidden, match=f"Job {ours.id} belongs to .*lode output {ours.id}"):
+            theirs.job(ours.id).result(PATIENCE)
+        assert theirs.job(theirs.submit(square, 4).id).result(PATIENCE) == 16

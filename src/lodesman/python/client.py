@@ -133,8 +133,8 @@ class Client:
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
     def job(self, number: int) -> Job[Any]:
-        """A job that was submitted before, perhaps by another program."""
-        return Job(self.core, number, returns=True)
+        """A job that was submitted before, perhaps by another program. Its result is read if it is a function of yours."""
+        return Job(self.core, number, returns=None)
 
     def wait(self, jobs: Iterable[Job[Any]], timeout: float | None = None) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""

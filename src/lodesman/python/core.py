@@ -18,11 +18,12 @@ from lodesman.access.outputs import download, wrote_nothing
 from lodesman.answers import calls
 from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jobs import JobInFull
-from lodesman.answers.requests import JobAt, JobInQueue
+from lodesman.answers.requests import JobAt, JobInForm, JobInQueue
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
-from lodesman.errors import Conflict, LodesmanError, Unavailable
-from lodesman.python.functions import RESULT, read_result
+from lodesman.errors import Conflict, Forbidden, LodesmanError, Unavailable
+from lodesman.jobs import read_description
+from lodesman.python.functions import RESULT, is_call, read_result
 from lodesman.python.watcher import Watcher, ended_of, ranges_of
 
 if TYPE_CHECKING:
@@ -102,18 +103,18 @@ class ServerCore:
             elif _is_over(until):
                 raise TimeoutError(f"{len(left)} of the jobs have not ended.")
 
-    def result(self, job: int, timeout: float | None, *, returns: bool) -> Any:
-        """What a job's function returned; of a command (not `returns`) None. Raises TimeoutError, JobFailed, and what the
-        function raised.
+    def result(self, job: int, timeout: float | None, *, returns: bool | None) -> Any:
+        """What a job's function returned; of a command (not `returns`) None. `returns` None: the server knows what it is.
+        Raises TimeoutError, JobFailed, Forbidden if it is another's, and what the function raised.
         """
         if not self.wait([job], timeout):
             raise TimeoutError(f"Job {job} has not ended.")
         return self.result_of(job, returns=returns)
 
-    def result_of(self, job: int, *, returns: bool) -> Any:
+    def result_of(self, job: int, *, returns: bool | None) -> Any:
         """The same of a job that has ended."""
         found = self.status(job)
-        if returns and found.output_sha256:
+        if found.output_sha256 and (self._is_own_call(found) if returns is None else returns):
             with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
                 target = Path(scratch) / "output"
                 download(self.caller, found, target, most_bytes=_MOST_BYTES)
@@ -124,6 +125,16 @@ class ServerCore:
             ended = EndedJob(job, found.state, at, found.exit_code, found.signal, found.cause)
             raise JobFailed.of(ended, self.logs(job))
         return None
+
+    def _is_own_call(self, job: JobInFull) -> bool:
+        """Whether it is a function's, by its description at the server. Raises Forbidden if it is not the caller's."""
+        if job.owner != self.caller.call(calls.ME).name:
+            raise Forbidden(
+                f"Job {job.id} belongs to {job.owner}: to read its result would carry out here what that says.",
+                hint=f"Results are read of your own functions only; lode output {job.id} fetches the files.",
+            )
+        described = self.caller.call(calls.JOB_DESCRIPTION, JobInForm(job.id, form="json"))
+        return is_call(read_description(described.text, form="json").record)
 
     def watcher(self) -> Watcher:
         """A watcher with a connection of its own; it ends with this client."""

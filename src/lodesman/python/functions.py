@@ -74,10 +74,17 @@ def record_of_call(function: Callable[..., Any], python: str) -> Record:
     }
 
 
+def is_call(record: Record) -> bool:
+    """Whether jobs of this description make a call, in this version or an earlier one."""
+    words, kept = record.get("Arguments"), record.get("OutputSandbox")
+    runs = isinstance(words, list) and len(words) > 1 and RUNNER in str(words[1])
+    return runs and record.get("Executable") == "/bin/sh" and isinstance(kept, list) and RESULT in kept
+
+
 def read_result(file: Path) -> Any:
     """What a function returned. Raises what it raised, from a RemoteTraceback.
 
-    What the file says is carried out as it is read, as with every pickle: it is the caller's own job.
+    What the file says is carried out as it is read, as with every pickle: it must be a call of the caller's own.
     """
     returned, value, text = pickle.loads(file.read_bytes())  # noqa: S301
     if returned:

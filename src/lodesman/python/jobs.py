@@ -22,9 +22,12 @@ _COLOURS = {
 
 
 class Job(Generic[R]):
-    """One job. R: what its function returns; None of a command."""
+    """One job. R: what its function returns; None of a command.
 
-    def __init__(self, core: ServerCore, number: int, *, returns: bool = False) -> None:
+    `returns`: whether it is a function's; None if only the server knows.
+    """
+
+    def __init__(self, core: ServerCore, number: int, *, returns: bool | None = False) -> None:
         self.core = core
         self.id = number
         self.returns = returns
