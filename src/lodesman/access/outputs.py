@@ -26,8 +26,11 @@ _CHUNK = 1 << 18
 MOST_FILES = 1_000_000
 _MOST_LEFT_OUT = 10_000
 _LONGEST = 255
-# `tokens.find_server` reads an address in it, where a user works.
-_SERVER_DIRECTORY = "lode-data"
+# What `lode` reads where a user works (`tokens.find_server`, `client_jsv.read_requests`): no job writes it.
+STEERING = {
+    "lode-data": "in a directory of that name lode would find the address of a server",
+    ".lode_request": "in a file of that name lode would find options of your submissions",
+}
 
 
 @dataclass(slots=True)
@@ -132,8 +135,9 @@ def _refusal(path: PurePosixPath) -> str:
         return "its name leads out of the directory"
     if steers(str(path)):
         return "its name has control characters"
-    if _SERVER_DIRECTORY in map(str.casefold, path.parts):
-        return "in a directory of that name lode would find the address of a server"
+    for name in map(str.casefold, path.parts):
+        if name in STEERING:
+            return STEERING[name]
     return ""
 
 

@@ -1,7 +1,7 @@
 """What `lode submit` does before it sends a description: its job class, and the user's own verifiers (JSV).
 
 Options come from the command line and from request files, which have them as `sge_request` has: `./.lode_request`,
-`~/.lode_request`, and the one of the cluster.
+`~/.lode_request`, and the one of the cluster. That of the working folder names programs only if the user trusts the folder.
 """
 
 from __future__ import annotations
@@ -30,22 +30,26 @@ if TYPE_CHECKING:
 REQUEST_FILE: Final = ".lode_request"
 CLUSTER_VARIABLE, CLUSTER_FILE = "LODE_REQUEST", "/etc/lodesman/request"
 _LONGEST_NAME: Final = 255  # that the server takes
-_OPTIONS: Final = {"--jsv": "jsv", "-jsv": "jsv", "--class": "class", "-jc": "class"}
+_OPTIONS: Final = {"--jsv": "jsv", "-jsv": "jsv", "--class": "class", "-jc": "class", "--trust": "trust"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What one source asks for: URLs of scripts in their order, and a job class ('' for none)."""
+    """What one source asks for: URLs of scripts in their order, a job class ('' for none), and the folders whose request
+    files may name scripts.
+    """
 
     jsv: tuple[str, ...] = ()
     job_class: str = ""
+    trusted: tuple[str, ...] = ()
 
 
 def read_request(text: str, source: str) -> RequestOptions:
-    """The options of a request file: `--jsv URL` and `--class NAME`, or as Grid Engine calls them `-jsv` and `-jc`; `#`
-    begins a comment. Raises InvalidConfig for anything else, with file and line.
+    """The options of a request file: `--jsv URL` and `--class NAME`, or as Grid Engine calls them `-jsv` and `-jc`, and
+    `--trust FOLDER`; `#` begins a comment. Raises InvalidConfig for anything else, with file and line.
     """
     urls: list[str] = []
+    trusted: list[str] = []
     job_class = ""
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -56,15 +60,19 @@ def read_request(text: str, source: str) -> RequestOptions:
             kind = _OPTIONS.get(option)
             if kind is None:
                 raise _wrong(
-                    source, number, f"{option} is no option of a request file; there are --jsv and --class"
+                    source,
+                    number,
+                    f"{option} is no option of a request file; there are --jsv, --class and --trust",
                 )
             if not value:
                 raise _wrong(source, number, f"{option} needs a value")
             if kind == "jsv":
                 urls.append(value)
+            elif kind == "trust":
+                trusted.append(value)
             else:
                 job_class = value
-    return RequestOptions(jsv=tuple(urls), job_class=job_class)
+    return RequestOptions(jsv=tuple(urls), job_class=job_class, trusted=tuple(trusted))
 
 
 def _wrong(source: str, line: int, why: str) -> InvalidConfig:
@@ -74,7 +82,8 @@ def _wrong(source: str, line: int, why: str) -> InvalidConfig:
 def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions]:
     """Those of the working folder, of the home folder and of the cluster, each file once; a missing one asks for nothing.
 
-    Raises InvalidConfig, also for a file that others could have written: it would run their scripts.
+    Raises InvalidConfig, also for a file that others could have written: it would run their scripts. The same where the
+    one of the working folder names scripts, and neither the home folder's nor the cluster's trusts that folder.
     """
     home = Path(environ.get("HOME") or "~").expanduser()
     cluster = Path(environ.get(CLUSTER_VARIABLE) or CLUSTER_FILE)
@@ -96,7 +105,22 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
             found.append(read_request(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as fault:
             raise InvalidConfig(f"{path} cannot be read: {fault}.", source=str(path)) from None
+    in_here, *own = found
+    if in_here.jsv and (here / REQUEST_FILE).resolve() != (home / REQUEST_FILE).resolve():
+        _check_trusted(here, home, [folder for one in own for folder in one.trusted])
     return found
+
+
+def _check_trusted(here: Path, home: Path, trusted: Sequence[str]) -> None:
+    """A file that came with a download or an output must run nothing by itself. Raises InvalidConfig."""
+    folders = {(home / os.path.expanduser(one)).resolve() for one in trusted}  # noqa: PTH111 - ~ may be no user's
+    if here.resolve() not in folders:
+        path = here / REQUEST_FILE
+        raise InvalidConfig(
+            f"{path} names programs to run, and you do not trust this folder yet.",
+            hint=f"If it is yours, add a line to ~/{REQUEST_FILE}: --trust {shlex.quote(str(here))}. Else remove it.",
+            source=str(path),
+        )
 
 
 def stock() -> Complexes:

@@ -76,6 +76,10 @@ class JobCommand(click.Command):
                 checked = self._parsed(ctx, words)
                 if checked["files"]:
                     raise ValueError(f"{checked['files'][0]!r} is no option")
+                if checked["jsv"]:
+                    raise ValueError(
+                        "--jsv names a program that runs here: give it on the command line, or in ~/.lode_request"
+                    )
             except (click.UsageError, ValueError) as wrong:
                 text = wrong.format_message() if isinstance(wrong, click.UsageError) else str(wrong)
                 raise click.UsageError(f"{label}:{number}: {text}", ctx) from None

@@ -75,9 +75,39 @@ def places(tmp_path, monkeypatch):
     return here / ".lode_request", own / ".lode_request", cluster
 
 
+def trust(places, folder=None):
+    """The request file of the home folder says so."""
+    with places[1].open("a") as own:
+        own.write(f"\n--trust {folder or places[0].parent}\n")
+
+
+def test_a_file_of_the_working_folder_runs_nothing_unless_the_user_trusts_the_folder(places, monkeypatch):
+    here, own, cluster = places
+    here.write_text("--class mine --jsv /a.sh")
+    with pytest.raises(InvalidConfig, match="names programs to run") as refused:
+        client_request("", ())
+    assert f"--trust {here.parent}" in refused.value.hint
+    trust(places, here.parent.parent)  # the folder itself, not those in it
+    with pytest.raises(InvalidConfig, match="you do not trust this folder"):
+        client_request("", ())
+    here.write_text(f"--jsv /a.sh --trust {here.parent}")  # not by its own word
+    with pytest.raises(InvalidConfig, match="you do not trust this folder"):
+        client_request("", ())
+    here.write_text("--class mine")
+    assert client_request("", ()).usual_class == "mine"
+    here.write_text("--jsv /a.sh")
+    for line in ("--trust ../here", f"--trust {here.parent}/.", "--trust ~/../here"):
+        own.write_text(line)
+        assert len(client_request("", ()).scripts) == 1
+    own.unlink()
+    cluster.write_text(f"--trust {here.parent}")
+    assert len(client_request("", ()).scripts) == 1
+
+
 def test_the_order_is_command_line_here_home_cluster_each_from_its_end(places):
     for path, names in zip(places, ("WX", "HI", "CD"), strict=True):
         path.write_text("".join(f"--jsv /{name}\n" for name in names))
+    trust(places)
     found = client_request("", ("/A", "/B"))
     assert "".join(one.path[1:] for one in found.scripts) == "BAXWIHDC"
 

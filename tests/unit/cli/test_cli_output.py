@@ -224,7 +224,9 @@ def test_names_that_steer_a_terminal_are_left_out(unpacked, name):
     assert done.left_out == [{"name": name, "reason": "its name has control characters"}]
 
 
-@pytest.mark.parametrize("name", ["lode-data/run/url", "a/Lode-Data/admin.token", "lode-data"])
+@pytest.mark.parametrize(
+    "name", ["lode-data/run/url", "a/Lode-Data/admin.token", "lode-data", ".lode_request", "b/.LODE_request"]
+)
 def test_no_server_is_found_in_an_output(unpacked, name):
     """Where a user works, `lode` takes the address of a server from lode-data/run/url."""
     done, out = unpacked(archive((name, b"http://127.0.0.1:6666"), ("good", b"good")))

@@ -492,3 +492,9 @@ def test_files_above_the_description_go_along(submitted, home, accepting):
     assert submitted("sub/a.jdl")[0].input_sandbox == ("../one", "../set/")
     assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"set/y": (0o644, b"y")}
     assert submitted("--files", "sub/../set", "--", "true")[0].input_sandbox == ("set/",)
+
+
+def test_a_line_of_a_script_names_no_program_to_run_here(at, home):
+    (home / "a.sh").write_text("#!/bin/sh\n#LODE --jsv ./evil.sh\ntrue\n")
+    found = at("submit", "a.sh")
+    assert (found.code, "a.sh:2: --jsv names a program that runs here" in found.err) == (2, True)
