@@ -205,7 +205,7 @@ def test_why_names_how_pilots_come_there(house, backend):
     assert "lode pilot file" in why["who"]
     (one,) = make(house).json["pilots"]
     pilot = house.get(f"/v1/pilots/{one['id']}/why", "admin")
-    assert pilot["who"] == "whoever has its file, by starting it: python3 FILE"
+    assert pilot["who"] == "whoever has its file, by starting it: python3 -I FILE"
     assert pilot["chain"][0]["text"].startswith("its file waits to be started for Three/nodes/hand")
     job = house.get("/v1/jobs/1/why", "admin")
     assert job["pilots"]["usable_waiting"] == 0  # a file is no promise

@@ -132,7 +132,7 @@ def test_three_files_and_one_command_make_a_site(make_server, other_machine, tmp
     with (node / "log").open("wb") as log:
         process = subprocess.Popen(
             ["ip", "netns", "exec", other_machine, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-             "env", "-i", "PATH=/usr/bin:/bin", "/usr/bin/python3", str(pilot)],
+             "env", "-i", "PATH=/usr/bin:/bin", "/usr/bin/python3", "-I", str(pilot)],
             stdout=log, stderr=log, cwd="/",
         )  # fmt: skip
         assert process.wait(PATIENCE) == 0, (node / "log").read_text()

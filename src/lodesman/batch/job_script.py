@@ -1,7 +1,8 @@
 """The job script of pilots on a batch system: everything that a copy needs is in it, and it needs Python 3.9 alone.
 
 It is plain POSIX shell. It makes a folder of its own in the scratch space of the node that only its account may read,
-unpacks the zipapp and the pilot's file there, and becomes the pilot; the pilot removes the folder at its end.
+unpacks the zipapp and the pilot's file there, and becomes the pilot; the pilot removes the folder at its end. Python reads
+nothing of the account (`-I`): earlier jobs may have left modules in its home, and its profile may name other ones.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ umask 077
 copy={copy}
 new='import sys; sys.exit(sys.version_info < (3, 9))'
 for python in {python} python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 /usr/bin/python3; do
-    "$python" -c "$new" 2>/dev/null && break
+    "$python" -I -c "$new" 2>/dev/null && break
     python=
 done
 if [ -z "$python" ]; then
@@ -58,7 +59,7 @@ if [ -z "$folder" ]; then
     echo "lodesman: no folder can be made on $(uname -n) in ${{TMPDIR:-/tmp}}, /tmp or /var/tmp" >&2
     exit {no_scratch}
 fi
-"$python" -c 'import base64, sys, zlib
+"$python" -I -c 'import base64, sys, zlib
 head, tail = sys.stdin.read().split("\\n\\n")
 for name, text in ("pilot.pyz", head), ("pilot.json", tail):
     open(name, "wb").write(zlib.decompress(base64.b64decode(text)))' <<'END-OF-PILOT' || exit {no_scratch}
@@ -67,7 +68,7 @@ for name, text in ("pilot.pyz", head), ("pilot.json", tail):
 {pilot_file}
 END-OF-PILOT
 {fetch}
-{run}"$python" pilot.pyz --file pilot.json --copy "$copy" --remove{notice}{after}
+{run}"$python" -I pilot.pyz --file pilot.json --copy "$copy" --remove{notice}{after}
 """
 
 # Grid Engine sends its notices to all processes of a job, some twice: only this shell takes one, once. A second order to

@@ -289,7 +289,7 @@ class LocalBackend:
             stamp=stamp,
             queue=spec.queue,
             order=self._last_order,
-            argv=(spec.python, str(program), "--file", file, "--copy", str(number)),
+            argv=(spec.python, "-I", str(program), "--file", file, "--copy", str(number)),
             environment={**inherited, **spec.environment, MARK: stamp},
             wall_seconds=spec.wall_seconds,
             grace_seconds=self.grace_seconds,

@@ -63,7 +63,7 @@ def make_files(
     say(
         "Copy each file to a machine (scp -p FILE NODE:), and start it there, once, under an account without rights:"
     )
-    click.echo(f"  python3 {next(iter(files.values())).name}")
+    click.echo(f"  python3 -I {next(iter(files.values())).name}")
     for text in made.notices:
         note(text)
 

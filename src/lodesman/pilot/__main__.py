@@ -1,5 +1,5 @@
-"""The pilot's command: `python3 pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`, or
-`python3 FILE` for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
+"""The pilot's command: `python3 -I pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`,
+or `python3 -I FILE` for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
 """
 
 from __future__ import annotations

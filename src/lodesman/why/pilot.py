@@ -119,7 +119,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         who = "its batch system, by starting it"
         if facts.row.backend == MANUAL:
-            who = "whoever has its file, by starting it: python3 FILE"
+            who = "whoever has its file, by starting it: python3 -I FILE"
         elif facts.row.host:
             who = "the server administrator, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"
     elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:

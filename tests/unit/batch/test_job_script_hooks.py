@@ -7,10 +7,12 @@ import io
 import os
 import signal
 import subprocess
+import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -41,8 +43,10 @@ def program(source: str) -> bytes:
 
 
 @contextmanager
-def started(tmp_path, text: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+def started(
+    tmp_path: Path, text: str, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path), **(more or {})}
     with subprocess.Popen(
         ["/bin/sh", "-c", text],
         env=environment,
@@ -53,6 +57,23 @@ def started(tmp_path, text: str) -> Iterator[subprocess.Popen[str]]:
     ) as process:
         yield process
         process.kill()
+
+
+@pytest.mark.slow
+def test_nothing_of_the_account_is_read_before_the_pilot(tmp_path):
+    """Modules that earlier jobs left in the home, and what the account's profile names."""
+    hostile = "open({!r}, 'w').close(); raise SystemExit(3)".format(str(tmp_path / "ran"))
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    own, named = tmp_path / ".local/lib" / version / "site-packages", tmp_path / "modules"
+    for folder in (own, named):
+        folder.mkdir(parents=True)
+        for name in ("usercustomize", "sitecustomize", "enum", "argparse", "zlib"):
+            (folder / f"{name}.py").write_text(hostile)
+    (own / "path.pth").write_text(f"import os; {hostile}")
+    more = {"PYTHONPATH": str(named), "PYTHONHOME": "/opt/none", "PYTHONSTARTUP": str(named / "enum.py")}
+    with started(tmp_path, a_script(pilot="import argparse, enum; raise SystemExit(7)"), more) as process:
+        assert process.wait(30) == 7
+    assert not (tmp_path / "ran").exists()
 
 
 def a_script(*, pilot: str = PILOT, **more) -> str:
@@ -110,7 +131,7 @@ def test_an_end_by_a_signal_comes_through(tmp_path):
 
 
 def test_without_notices_python_gets_the_zipapp():
-    assert 'exec "$python" pilot.pyz --file' in a_script()
+    assert 'exec "$python" -I pilot.pyz --file' in a_script()
 
 
 @pytest.mark.slow

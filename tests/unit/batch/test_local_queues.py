@@ -69,6 +69,7 @@ class TestSubmit:
         (program,) = (root / ".programs").glob("*/pilot.pyz")
         assert json.loads((root / "s1-1" / "entry.json").read_text())["argv"] == [
             "python3",
+            "-I",
             str(program),
             "--file",
             str(root / "s1-1" / "work" / "pilot.json"),

@@ -63,7 +63,7 @@ def test_each_pilot_is_one_file_that_only_its_owner_can_read(at, server, made, t
         f"  {files[0]}",
         f"  {files[1]}",
         "Copy each file to a machine (scp -p FILE NODE:), and start it there, once, under an account without rights:",
-        "  python3 lodesman-pilot-7.pyz",
+        "  python3 -I lodesman-pilot-7.pyz",
     ]
 
 
