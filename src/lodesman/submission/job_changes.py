@@ -129,14 +129,45 @@ def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> l
     for change in found[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
-        made = sorted([*made, _job_change(demand, change)], key=lambda other: -other.queues)
+        if one := _job_change(demand, change):
+            made = sorted([*made, one], key=lambda other: -other.queues)
     return made[:most]
 
 
-def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
-    """What the change would be, and the queues that it admits. Each step leaves some, if none requires a tag that it
-    does not offer.
+def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
+    """What the change would be, and the queues that it admits; None if it admits none: what one step changes (the tags of
+    cores) another criterion may ask for.
     """
+    config = demand.config
+    steps, case = _steps(demand, change)
+    mask = config.places.narrow(case.mask, case.key)
+    if not mask and "RequiredTag" not in change.criteria:
+        step, case = _STEPS["RequiredTag"](case, "RequiredTag")
+        steps.append(step)
+        mask = config.places.narrow(case.mask, case.key)
+    if not mask:
+        return None
+    bit = next(bits(mask))
+    place, reasons = config.table.queues[bit], list(demand.reasons(bit))
+    closed = never_sent(config.by_bit[bit], config.backends, config.pools)
+    for step in steps:
+        if closed and step.criterion in CAUSES:
+            step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
+            if closed.parameter == SUBMISSION_POOLS:
+                step.text = f"the submission pools, by the server administrator ({closed.text})"
+            reasons.append(closed.text)
+    reasons += [PRIVATE_ONLY.text] if PRIVATE_ONLY.parameter in change.criteria else []
+    return JobChange(
+        change=[step.criterion for step in steps],
+        text=joined(steps),
+        queues=mask.bit_count(),
+        steps=steps,
+        example=ExampleQueue(site=place.site, ce=place.ce, queue=place.queue, reasons=reasons),
+    )
+
+
+def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _ChangedJob]:
+    """A step for each criterion, and for names that are not configured; and the job after them."""
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
@@ -158,24 +189,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
         text = f"{unknown.attribute} without {_few(unknown.names)}"
         steps.append(_step_of(unknown.attribute, text, asked=asked, instead=left or None))
         case = case.changed(**{unknown.field: left})
-    mask = config.places.narrow(case.mask, case.key)
-    bit = next(bits(mask))
-    place, reasons = config.table.queues[bit], list(demand.reasons(bit))
-    closed = never_sent(config.by_bit[bit], config.backends, config.pools)
-    for step in steps:
-        if closed and step.criterion in CAUSES:
-            step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
-            if closed.parameter == SUBMISSION_POOLS:
-                step.text = f"the submission pools, by the server administrator ({closed.text})"
-            reasons.append(closed.text)
-    reasons += [PRIVATE_ONLY.text] if PRIVATE_ONLY.parameter in change.criteria else []
-    return JobChange(
-        change=[step.criterion for step in steps],
-        text=joined(steps),
-        queues=mask.bit_count(),
-        steps=steps,
-        example=ExampleQueue(site=place.site, ce=place.ce, queue=place.queue, reasons=reasons),
-    )
+    return steps, case
 
 
 def _few(names: Sequence[str]) -> str:

@@ -28,8 +28,8 @@ def options_of(step):
 TYPES = '[job_description]\nN = "number"\nV = "version"\nE = "number =="\n'
 TAGS = ("a", "b", "c")
 FIELDS = {
-    "CPUTime": "norm_cpu_seconds", "Memory": "memory_mb", "Platform": "platforms", "Tag": "tags",
-    "RequiredTag": "tags",
+    "CPUTime": "norm_cpu_seconds", "Memory": "memory_mb", "Platform": "platforms", "Tag": "tags", "RequiredTag": "tags",
+    "NumberOfProcessors": "cores",
 }  # fmt: skip
 MAYBE = {
     "N": st.integers(1, 20).map(str),
@@ -218,6 +218,47 @@ def test_a_tag_that_the_queue_requires_is_not_given_up_with_the_others():
     )
     found = told(world, {"E": 9}, tags=("b", "d"))
     assert found == [("Tag without d and Requirements.E 9 -> 2", 2)]
+
+
+MULTI = '"MultiProcessor"'
+
+
+def test_cores_that_are_given_up_take_their_tag_along_which_a_queue_may_require():
+    world = toml_world([{"Tag": f"[{MULTI}]", "RequiredTag": f"[{MULTI}]"}])
+    assert told(world, {}, cores=2) == [("NumberOfProcessors 2 -> 1 and Tag with MultiProcessor", 1)]
+
+
+@st.composite
+def queues_with_cores(draw):
+    found = draw(queues())
+    tags = draw(st.sampled_from(["", MULTI, '"WholeNode"', f'{MULTI}, "4Processors"', '"2Processors"']))
+    required = draw(st.sampled_from(["", tags]))
+    cores = draw(st.sampled_from([None, "1", "2", "4", "8"]))
+    return {
+        **{name: value for name, value in found.items() if name in {"Memory", "CPUTime"}},
+        "Tag": f"[{tags}]", "RequiredTag": f"[{required}]", **({"NumberOfProcessors": cores} if cores else {}),
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@at_most(100)
+@given(
+    st.lists(queues_with_cores(), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 3, 4, 8, 16]),
+    st.sampled_from([(), ("MultiProcessor",), ("WholeNode",), ("d",)]),
+    st.sampled_from([0, 4_000, 9_500]),
+)
+def test_any_job_that_asks_for_cores_is_answered_and_each_change_does_what_it_says(
+    places, cores, tags, memory
+):
+    world = toml_world(places)
+    key = TaskQueueKey(owner="a", group="g", vo="lab", cores=cores, tags=tags, memory_mb=memory)
+    found = find_exclusions(key, {}, world)
+    for one in found.job_changes():
+        again = find_exclusions(*eased(key, {}, one), world)
+        assert again.eligible.bit_count() == one.queues
+        assert again.eligible >> world.table.bit(place_of(one)) & 1
+    found.summary()
 
 
 @pytest.mark.slow
