@@ -26,6 +26,7 @@ from lodesman.batch.isolation import Isolation
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.process_tree import signal_process
 from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
+from lodesman.durable import sync_directory, write_durably
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 
@@ -264,18 +265,15 @@ class LocalBackend:
 
     def _kept(self, program: bytes) -> Path:
         """The file of a zipapp. Pilots that waited for long may begin with one of an earlier server. Raises OSError."""
-        folder = (self.programs or self.root / ".programs").absolute() / hashlib.sha256(program).hexdigest()[
-            :16
-        ]
+        digest = hashlib.sha256(program).hexdigest()[:16]
+        folder = (self.programs or self.root / ".programs").absolute() / digest
         path = folder / "pilot.pyz"
-        if not path.exists():
+        if not _is_whole(path, program):  # or a power cut, or a hand, left another one
             folder.mkdir(parents=True, exist_ok=True)
             for one in (folder.parent, folder):
                 one.chmod(0o755)
-            spare = folder / f".{path.name}"
-            spare.write_bytes(program)
-            spare.chmod(0o755)
-            spare.replace(path)
+                sync_directory(one.parent)
+            write_durably(path, program, mode=0o755)
         return path
 
     def _store(self, spec: backend.PilotSpec, number: int, program: Path) -> SubmitRefusal | None:
@@ -369,6 +367,13 @@ class LocalBackend:
                 ended = pid
             if ended:
                 self._keepers.discard(pid)
+
+
+def _is_whole(path: Path, program: bytes) -> bool:
+    """Whether the file is this program. Raises OSError if it cannot be read."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes() == program
+    return False
 
 
 @contextlib.contextmanager

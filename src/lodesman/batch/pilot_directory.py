@@ -73,7 +73,7 @@ class PilotDirectory(Struct, frozen=True):
         try:
             draft.chmod(mode)
             (draft / "work").mkdir(mode=0o700)
-            _write_new(draft / "lock", b"")
+            (draft / "lock").touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
             _write_new(draft / "entry.json", json.dumps(asdict(entry)).encode())
             draft.rename(self.path)
@@ -267,5 +267,8 @@ def _end_of(path: Path, most: int) -> bytes:
 
 
 def _write_new(path: Path, content: bytes) -> None:
+    """It is on the disk then."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

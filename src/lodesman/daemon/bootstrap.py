@@ -9,6 +9,7 @@ import ctypes
 import errno
 import gc
 import importlib.util
+import io
 import logging
 import marshal
 import os
@@ -37,6 +38,7 @@ from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
 from lodesman.daemon.connections import OwnProtocol
 from lodesman.director.orders import private_pools
+from lodesman.durable import write_durably
 from lodesman.errors import Conflict, Unavailable
 from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
@@ -178,14 +180,7 @@ def write_url(config: ServerConfig) -> None:
 
 def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Write a file, all or nothing; only its owner can read it, unless `mode` says otherwise."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(descriptor, mode)
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    write_durably(path, f"{text}\n".encode(), mode=mode)
 
 
 class Listening(msgspec.Struct, frozen=True):
@@ -233,17 +228,15 @@ def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__")
     It has each module compiled, too, by this Python: to compile them takes a third of the start of a pilot. Other versions
     pass that over.
     """
-    spare = target.with_name(f".{target.name}.{os.getpid()}")
-    with spare.open("wb") as sink:
-        sink.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-            for name, content in sorted(travelling_sources(package, module).items()):
-                for member, octets in ((name, content), (f"{name}c", _compiled(name, content))):
-                    entry = zipfile.ZipInfo(member, _ZIP_TIME)
-                    entry.external_attr = 0o644 << 16
-                    archive.writestr(entry, octets)
-    spare.chmod(0o755)
-    spare.replace(target)
+    whole = io.BytesIO()
+    whole.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in sorted(travelling_sources(package, module).items()):
+            for member, octets in ((name, content), (f"{name}c", _compiled(name, content))):
+                entry = zipfile.ZipInfo(member, _ZIP_TIME)
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, octets)
+    write_durably(target, whole.getvalue(), mode=0o755)
 
 
 def _compiled(name: str, source: bytes) -> bytes:

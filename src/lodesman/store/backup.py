@@ -11,9 +11,9 @@ from typing import Final
 
 import apsw
 
+from lodesman.durable import sync_directory
 from lodesman.errors import Conflict, Unavailable
 from lodesman.store.migrate import known_migrations
-from lodesman.store.shelf import sync_directory
 from lodesman.store.sqlite import SqliteDatabase
 
 _STEP_PAGES: Final = 500

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from lodesman.durable import sync_directory
 from lodesman.store.database import Database, Reader, Writer
 from lodesman.store.ids import given_ids, raise_marks
 from lodesman.store.statement import ONE
@@ -106,6 +107,7 @@ def note(db: Reader) -> None:
         target.flush()
         os.fsync(target.fileno())
     part.replace(file)
+    sync_directory(file.parent)
     for other in _files(database):
         if other.name < file.name:
             other.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
 
+from lodesman.durable import sync_directory
 from lodesman.errors import InvalidRequest, TooLarge
 
 # Bytes of an upload that are written in one go.
@@ -132,12 +133,3 @@ def _make_directory(folder: Path) -> None:
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
         sync_directory(folder.parent)
-
-
-def sync_directory(folder: Path) -> None:
-    """What lies in a directory, and what is gone from it, is so on disk."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

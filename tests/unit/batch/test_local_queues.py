@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,26 @@ class TestSubmit:
         ]
         assert program.read_bytes() == PROGRAM
         assert stat.S_IMODE(program.stat().st_mode) == 0o755
+
+    @pytest.mark.parametrize("left", [b"", PROGRAM[:-1], b"another" * 100])
+    def test_a_program_that_a_power_cut_damaged_is_written_again(self, backend, root, left):
+        send(backend, QUEUE, "s1-1")
+        (program,) = (root / ".programs").glob("*/pilot.pyz")
+        program.write_bytes(left)
+        send(backend, QUEUE, "s2-1")
+        assert program.read_bytes() == PROGRAM
+        assert [path.name for path in program.parent.iterdir()] == ["pilot.pyz"]
+
+    def test_what_a_pilot_is_started_by_is_on_the_disk_when_it_is_stored(self, backend, root, monkeypatch):
+        synced = set()
+
+        def fsync(descriptor):
+            name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+            synced.add(name.removeprefix(".").partition(".pyz.")[0])
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        send(backend, QUEUE, "s1-1")
+        assert {"pilot", "pilot.json", "entry.json"} <= synced
 
     def test_the_servers_secrets_stay_here(self, backend, root, monkeypatch):
         monkeypatch.setenv("PGPASSWORD", "hush")
