@@ -67,7 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.pluginmanager.register(HangWatch(session.config.stash[fault_handler_stderr_fd_key]))
+    # A test that tries fifty times as many examples takes as much longer.
+    seconds = 320.0 * max(1, settings().max_examples // _USUAL)
+    session.config.pluginmanager.register(
+        HangWatch(session.config.stash[fault_handler_stderr_fd_key], seconds)
+    )
 
 
 def pytest_sessionfinish() -> None:
@@ -88,7 +92,7 @@ class HangWatch:
     than most tests.
     """
 
-    def __init__(self, stderr: int, seconds: float = 320.0, period: float = 20.0) -> None:
+    def __init__(self, stderr: int, seconds: float, period: float = 20.0) -> None:
         self._stderr, self._seconds, self._period = stderr, seconds, period
         self._armed_at, self._is_idle = -math.inf, True
         _thread.start_new_thread(self._disarm, ())  # tests count those of threading
