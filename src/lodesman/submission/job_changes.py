@@ -129,8 +129,8 @@ def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> l
     for change in found[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
-        if one := _job_change(demand, change):
-            made = sorted([*made, one], key=lambda other: -other.queues)
+        if admitting := _job_change(demand, change):
+            made = sorted([*made, admitting], key=lambda other: -other.queues)
     return made[:most]
 
 
@@ -141,7 +141,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
     config = demand.config
     steps, case = _steps(demand, change)
     mask = config.places.narrow(case.mask, case.key)
-    if not mask and "RequiredTag" not in change.criteria:
+    if case.mask and not mask and "RequiredTag" not in change.criteria:
         step, case = _STEPS["RequiredTag"](case, "RequiredTag")
         steps.append(step)
         mask = config.places.narrow(case.mask, case.key)
@@ -174,6 +174,8 @@ def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _C
     case = _ChangedJob(key=unpooled, config=config, names=change.criteria, mask=change.mask)
     steps = []
     for name in change.criteria:
+        if not case.mask:
+            break  # the steps before left no queue that could be asked what it offers
         if name in demand.unread:
             step = _left_out(name)
         elif name in by_name:
