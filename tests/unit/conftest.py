@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
+from pathlib import Path
 
 import pytest
 from tests.conftest import hasty
@@ -101,3 +104,24 @@ def plan_of():
         return Plan(**record["plan"], rows=rows)
 
     return read
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """What is done to the disk, in order: ('file' or 'directory' synced, path) and ('moved', path); and by which thread."""
+    done, threads = [], set()
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def sync(number):
+        threads.add(threading.get_ident())
+        path = Path(f"/proc/self/fd/{number}").readlink()
+        done.append(("directory" if path.is_dir() else "file", path))
+        real_sync(number)
+
+    def replace(path, target):
+        done.append(("moved", target))
+        return real_replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    return done, threads

@@ -5,38 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
 from lodesman.durable import write_durably
 
 
-@pytest.fixture
-def done(monkeypatch):
-    """What happened, in order: files synced, and renamed."""
-    found = []
-    fsync, replace = os.fsync, Path.replace
-
-    def synced(descriptor):
-        found.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink()))
-        fsync(descriptor)
-
-    def replaced(path, target):
-        found.append(("rename", path))
-        return replace(path, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", replaced)
-    return found
-
-
-def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_end(tmp_path, done):
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_end(tmp_path, disk):
     (tmp_path / "f").write_bytes(b"old")
     write_durably(tmp_path / "f", b"new", mode=0o644)
-    (first, part), (second, renamed), *last = done
-    assert (first, second, last) == ("sync", "rename", [("sync", tmp_path)])
-    assert part == renamed != tmp_path / "f"
+    (kind, part), *then = disk[0]
+    assert (kind, then) == ("file", [("moved", tmp_path / "f"), ("directory", tmp_path)])
+    assert part != tmp_path / "f"
     assert (tmp_path / "f").read_bytes() == b"new"
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o644
     assert list(tmp_path.iterdir()) == [tmp_path / "f"]

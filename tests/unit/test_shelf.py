@@ -110,27 +110,6 @@ def test_only_the_server_s_user_may_read(shelf):
 # --- on disk, and not in the way of others ------------------------------------------------------------------
 
 
-@pytest.fixture
-def disk(monkeypatch):
-    """What is done to the disk, in order: ('file' or 'directory' synced, path) and ('moved', path); and by which thread."""
-    done, threads = [], set()
-    real_sync, real_replace = os.fsync, Path.replace
-
-    def sync(number):
-        threads.add(threading.get_ident())
-        path = Path(f"/proc/self/fd/{number}").readlink()
-        done.append(("directory" if path.is_dir() else "file", path))
-        real_sync(number)
-
-    def replace(path, target):
-        done.append(("moved", target))
-        return real_replace(path, target)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(Path, "replace", replace)
-    return done, threads
-
-
 def test_a_file_and_its_name_are_on_disk_before_the_answer(shelf, disk):
     done, _ = disk
     path = shelf.output_path(5, 1)

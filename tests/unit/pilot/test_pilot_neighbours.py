@@ -40,6 +40,12 @@ class Neighbours:
             (self.theirs / name).write_bytes(SECRET)
         self._made = 0
 
+    def is_confined(self) -> bool:
+        """Whether payloads have namespaces here."""
+        warden = self.nursery.take()
+        self.nursery.give(warden)
+        return warden.confined
+
     def play(self, *command: str, **more) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Run a job to its end: its report, and what is in its output."""
         self._made += 1
@@ -69,9 +75,7 @@ def place():
 def neighbours(place, make_context, make_job, monkeypatch):
     monkeypatch.chdir(place)  # as a pilot has it
     made = Neighbours(place, make_context, make_job)
-    warden = made.nursery.take()
-    is_confined = warden.confined
-    made.nursery.give(warden)
+    is_confined = made.is_confined()
     if is_confined:
         yield made
     made.nursery.close()
@@ -83,14 +87,15 @@ def neighbours(place, make_context, make_job, monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        "/proc/self/cwd/work/w99/7.1/secret", "/proc/thread-self/cwd/work/w99/7.1/secret", "{place}/work/w99/7.1/secret",
-        "/proc/{pilot}/cwd/work/w99/7.1/secret", "/proc/{pilot}/root{place}/work/w99/7.1/secret",
+        "/proc/self/cwd/{theirs}", "/proc/thread-self/cwd/{theirs}", "{place}/{theirs}",
+        "/proc/{pilot}/cwd/{theirs}", "/proc/{pilot}/root{place}/{theirs}",
         "/proc/self/environ", "/proc/self/mem", "/proc/1/maps", "{place}/outbox/attempts.journal",
     ],
 )  # fmt: skip
 def test_a_standard_input_is_opened_with_the_eyes_of_the_payload(neighbours, name):
     (neighbours.place / "outbox/attempts.journal").write_bytes(SECRET)
-    name = name.format(place=neighbours.place, pilot=os.getpid())
+    theirs = (neighbours.theirs / "secret").relative_to(neighbours.place)
+    name = name.format(place=neighbours.place, pilot=os.getpid(), theirs=theirs)
     report, output = neighbours.play("/bin/cat", std_input=name)
     assert (report["state"], report["cause"], output) == ("Failed", "not-started", {})
     assert report["message"].startswith(f"The StdInput '{name}' is not ")
@@ -101,6 +106,9 @@ def test_no_open_file_of_the_pilot_is_a_standard_input(place, make_context, make
     (place / "log").write_bytes(SECRET)
     with (place / "log").open() as log:
         neighbours = Neighbours(place, make_context, make_job)  # its wardens inherit the file
+        if not neighbours.is_confined():
+            neighbours.nursery.close()
+            pytest.skip("payloads have no namespaces here")
         (place / "log").rename(place / "outbox/log")
         for name in (f"/proc/self/fd/{log.fileno()}", f"/dev/fd/{log.fileno()}"):
             report, output = neighbours.play("/bin/cat", std_input=name)
