@@ -348,3 +348,22 @@ def test_metrics_of_the_hot_process_are_for_those_who_may_read_pilots(house):
     assert house.call("GET", "/metrics").status == 401
     house.user("cleo", "physics", scopes=("jobs:read",))
     assert house.call("GET", "/metrics", token="cleo").status == 403
+
+
+def test_health_names_what_is_left_out_but_no_site_to_strangers(house):
+    left_out = [
+        "task queue 7",
+        "CE queue North/ce.north/short",
+        "site South",
+        *(f"job {n}" for n in range(9)),
+    ]
+    body = {"failing": {}, "left_out": left_out}
+    assert house.call("POST", "/v1/service/alive", body, token="service").status == 200
+    told = house.get("/health", token=None)
+    (text,) = told["faults"]
+    assert text == (
+        "What the server cannot handle now, and leaves out: a CE queue (lode why names it), a site (lode why names it), "
+        f"{', '.join(f'job {n}' for n in range(8))}, and 2 more."
+    )
+    alive(house)
+    assert house.get("/health", token=None)["faults"] == []

@@ -545,3 +545,23 @@ def test_a_stored_requirement_that_is_no_longer_readable_is_named(house):
         "Nonsense is not declared (wanted 1)",
         "Requirement 'Memory': a number is expected: 'perhaps' is not a number",
     ]
+
+
+def test_what_the_server_fails_to_do_for_a_job_or_a_queue_is_said(house):
+    house.submitted()
+    assert "The server fails" not in why(house, 1)["summary"]
+    with house.side.keeper.left_out.step("the SubmitPools") as left:
+        left.leave_out("task queue 1", StopIteration("x"))
+        left.leave_out("CE queue North/ce.north/short", KeyError("y"))
+    house.now += 60.0
+    job, queue = why(house, 1), house.get("/v1/queues/why?path=North/ce.north/short")
+    assert job["summary"].endswith(
+        " The server fails: task queue 1 is left out of the SubmitPools (StopIteration: x). Its log has more; its "
+        "administrator can mend it."
+    )
+    for told, text in ((job, "task queue 1"), (queue, "CE queue North/ce.north/short")):
+        (step,) = [one for one in told["chain"] if one["step"] == "server"]
+        assert (step["holds"], step["text"].partition(" is ")[0]) == (False, text)
+    assert "server" not in {
+        one["step"] for one in house.get("/v1/queues/why?path=South/ce.south/long")["chain"]
+    }

@@ -18,9 +18,10 @@ Renewal = tuple[str, str, str]
 
 
 class Alive(Struct):
-    """The background process lives; these of its steps fail, each with the last fault."""
+    """The background process lives; these of its steps fail, each with the last fault. `left_out`: what they leave out."""
 
     failing: dict[str, str]
+    left_out: list[str] = []
 
 
 class NewPilot(Struct, frozen=True, kw_only=True):

@@ -93,13 +93,14 @@ class JobStep(Step):
     `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), those that are
     closed, by these `closings` and `more` (site_mask), or shut by gates of sites (site_gates). `admitting`: queues open to
     its VO (access). `ruled_out_by`:
-    requirements, site, platform, size, sending. `limits`: what holds it; `full`: limits without room for it.
+    requirements, site, platform, size, sending. server: what the server itself fails to do for it.
+    `limits`: what holds it; `full`: limits without room for it.
     `closed`: what closes queues to pilots (gates).
     """
 
     step: Literal[
-        "class", "access", "requirements", "submit_pool", "site", "site_mask", "platform", "size", "sending", "limits",
-        "share", "pilots", "site_gates", "gates",
+        "class", "server", "access", "requirements", "submit_pool", "site", "site_mask", "platform", "size", "sending",
+        "limits", "share", "pilots", "site_gates", "gates",
     ]  # fmt: skip
     queues: int | UnsetType | None = UNSET
     admitting: int | UnsetType = UNSET

@@ -26,12 +26,12 @@ class QueueStep(Step):
     """One step on the way from a job to a pilot in a CE queue.
 
     `count`: SubmitPools that it serves (submit_pools). `demand`: of the task queues that concern it (director).
-    `closings`: who closed it (site_mask).
+    `closings`: who closed it (site_mask). server: what the server itself fails to do for it.
     """
 
     step: Literal[
-        "configured", "access", "possible", "site_mask", "work", "submit_pools", "director", "site_gates", "room", "breaker",
-        "submission_pools", "pilots", "lately",
+        "configured", "server", "access", "possible", "site_mask", "work", "submit_pools", "director", "site_gates", "room",
+        "breaker", "submission_pools", "pilots", "lately",
     ]  # fmt: skip
     count: int | UnsetType = UNSET
     demand: Demanded | UnsetType = UNSET

@@ -7,23 +7,23 @@ import logging
 import math
 import random
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
 from math import inf
 from threading import Lock
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from lodesman.answers.accounts import AuditNote, LimitSection, Principal
 from lodesman.answers.hosts import HostState
 from lodesman.answers.jsv import JsvSection, Verified, VerifyBody
-from lodesman.answers.server import BackgroundStatus, ConfigurationState
+from lodesman.answers.server import ConfigurationState
 from lodesman.answers.service import Suspects
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
+from lodesman.api.pulse import BackgroundHealth
 from lodesman.api.waits import Waits
 from lodesman.api.wire import Scope
 from lodesman.background.site_matching import GateOptions
@@ -52,60 +52,12 @@ log = logging.getLogger(__name__)
 
 # Of the hash of a token, in the audit trail.
 _SHOWN: Final = 12
-# The background process reports every 5 seconds. The first report may take longer: it has much to read.
-_SILENT_SECONDS: Final = 30.0
-_START_SECONDS: Final = 120.0
-# A process that ended so often within that time is started again in vain.
-_MANY_RESTARTS: Final = 3
-_RESTARTS_WITHIN: Final = 900.0
 # A clock that is set by more than that is reported.
 _JUMP_SECONDS: Final = 5.0
 # Pilots fall silent, and their lives get shorter, without a word.
 _INHABITED_SECONDS: Final = 5.0
 _MOST_STRAYS: Final = 100_000
 _STRAYS_AT_ONCE: Final = 500
-
-
-@dataclass(slots=True)
-class BackgroundHealth:
-    """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
-    times are by the clock that never jumps. `mute`: it gives no sign of life (`api.pulse`). Belongs to the event loop.
-    """
-
-    at: float
-    has_reported: bool = False
-    failing: Mapping[str, str] = field(default_factory=dict)
-    restarts: int = 0
-    mute: bool = False
-    _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
-
-    def reported(self, ticks: float, failing: Mapping[str, str]) -> None:
-        """It lives; `failing`: its steps that do not succeed, with the last fault."""
-        self.at, self.has_reported, self.failing = ticks, True, failing
-
-    def ended(self, ticks: float) -> None:
-        """The process ended and will be started again."""
-        self.restarts, self.mute = self.restarts + 1, False
-        self._ended_at.append(ticks)
-
-    def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
-        """Failing: some of its steps; restarting: again and again."""
-        if self.mute or ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
-            return "silent"
-        if len(self._ended_at) == _MANY_RESTARTS and ticks - self._ended_at[0] < _RESTARTS_WITHIN:
-            return "restarting"
-        if not self.has_reported:
-            return "starting"
-        return "failing" if self.failing else "ok"
-
-    def is_well(self, ticks: float) -> bool:
-        """Whether it does its part, or starts to."""
-        return self.standing(ticks) in ("ok", "starting")
-
-    def answer(self, ticks: float) -> BackgroundStatus:
-        """Without the faults themselves: those are for the log."""
-        age = ticks - self.at if self.has_reported else None
-        return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
 
 
 @dataclass(slots=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
-from lodesman.api.core import BackgroundHealth
+from lodesman.answers.server import BackgroundStatus
 from lodesman.errors import Unavailable
 from lodesman.why.verdict import span
 
@@ -22,8 +23,14 @@ log = logging.getLogger(__name__)
 
 _A = TypeVar("_A")
 
+# The background process reports every 5 seconds. The first report may take longer: it has much to read.
+_SILENT_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
+# A process that ended so often within that time is started again in vain.
+_MANY_RESTARTS: Final = 3
+_RESTARTS_WITHIN: Final = 900.0
 # A request that comes while the process starts waits that long for its socket.
-_START_SECONDS: Final = 5.0
+_SOCKET_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
 _FIRST_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 5.0
@@ -45,6 +52,49 @@ def work_of(pid: int) -> tuple[str, int] | None:
         return None
 
 
+@dataclass(slots=True)
+class BackgroundHealth:
+    """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
+    times are by the clock that never jumps. `mute`: it gives no sign of life (`api.pulse`). Belongs to the event loop.
+    """
+
+    at: float
+    has_reported: bool = False
+    failing: Mapping[str, str] = field(default_factory=dict)
+    left_out: Collection[str] = ()
+    restarts: int = 0
+    mute: bool = False
+    _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
+
+    def reported(self, ticks: float, failing: Mapping[str, str], left_out: Collection[str] = ()) -> None:
+        """It lives; `failing`: its steps that do not succeed, with the last fault; `left_out`: what it cannot handle."""
+        self.at, self.has_reported, self.failing, self.left_out = ticks, True, failing, left_out
+
+    def ended(self, ticks: float) -> None:
+        """The process ended and will be started again."""
+        self.restarts, self.mute = self.restarts + 1, False
+        self._ended_at.append(ticks)
+
+    def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
+        """Failing: some of its steps; restarting: again and again."""
+        if self.mute or ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
+            return "silent"
+        if len(self._ended_at) == _MANY_RESTARTS and ticks - self._ended_at[0] < _RESTARTS_WITHIN:
+            return "restarting"
+        if not self.has_reported:
+            return "starting"
+        return "failing" if self.failing else "ok"
+
+    def is_well(self, ticks: float) -> bool:
+        """Whether it does its part, or starts to."""
+        return self.standing(ticks) in ("ok", "starting")
+
+    def answer(self, ticks: float) -> BackgroundStatus:
+        """Without the faults themselves: those are for the log."""
+        age = ticks - self.at if self.has_reported else None
+        return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
+
+
 @dataclass(slots=True, eq=False)
 class Pulse:
     """The background process behind its `socket`. `pid`: its number, None while there is none. Belongs to the event loop."""
@@ -59,7 +109,7 @@ class Pulse:
 
     async def connect(self, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the process, which is waited for while it starts. Raises OSError if there is none by then."""
-        end = self.ticks() + _START_SECONDS
+        end = self.ticks() + _SOCKET_SECONDS
         while True:
             try:
                 return await asyncio.open_unix_connection(str(self.socket), limit=limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -90,6 +90,8 @@ def _warnings(core: Core) -> list[str]:
     return [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
 
 
+# Of what is left out, so many are named.
+_NAMED: Final = 10
 # By the kind of a repair.
 _MENDED = {
     "waiting_without_queue": "Jobs that waited in no task queue",
@@ -105,10 +107,20 @@ def _faults(core: Core) -> list[str]:
     """What went wrong in the server itself since its start; its log names each."""
     repaired, failed = core.live.repaired, core.journal.faults
     mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
+    left_out = sorted(map(_for_strangers, core.background.left_out))
+    more = [f"and {len(left_out) - _NAMED} more"] if len(left_out) > _NAMED else []
+    names = ", ".join([*left_out[:_NAMED], *more])
     return [
         *mended,
+        *([f"What the server cannot handle now, and leaves out: {names}."] if left_out else []),
         *([f"Changes that the server failed to make, and rolled back: {failed}."] if failed else []),
     ]
+
+
+def _for_strangers(item: str) -> str:
+    """What is left out; the names of sites and CE queues are left to the log and to `lode why`."""
+    kind = next((kind for kind in ("CE queue", "site") if item.startswith(f"{kind} ")), "")
+    return f"a {kind} (lode why names it)" if kind else item
 
 
 def _queues(places: Collection[QueueId]) -> str:
@@ -153,7 +165,7 @@ def _hot_figures(core: Core) -> server.HotMetrics:
 
 @serves(inner_calls.ALIVE)
 async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
-    core.background.reported(core.ticks(), request.body.failing)
+    core.background.reported(core.ticks(), request.body.failing, request.body.left_out)
     return Nothing()
 
 

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from lodesman.answers import why_queues
 from lodesman.answers.nodes import BreakerOrder
+from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.background.list_match import ListMatch
 from lodesman.batch.backend import BatchLoad
+from lodesman.director import limits
 from lodesman.director.options import PoolOptions
+from lodesman.director.orders import PoolState
 from lodesman.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
@@ -63,12 +67,13 @@ class CandidateMaker:
     list_match: ListMatch = field(default_factory=ListMatch)
     doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
-        """All queues that one of the VOs may use."""
+    def make(self, vos: Iterable[str], but: Collection[QueueId] = ()) -> list[CandidateQueue]:
+        """All queues that one of the VOs may use, `but` these."""
         by_queue: dict[QueueId, dict[str, QueueOffer]] = defaultdict(dict)
         for vo in vos:
             for offer in self.policy.vo_config(vo).offers:
-                by_queue[offer.queue][vo] = offer
+                if offer.queue not in but:
+                    by_queue[offer.queue][vo] = offer
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
     def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
@@ -183,6 +188,58 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     """None if one of them is unknown, or there are none."""
     found = list(numbers)
     return sum(one for one in found if one is not None) if found and None not in found else None
+
+
+def shown_gate(
+    queue: CandidateQueue, found: Sequence[limits.Limit], breaker: limits.Breaker,
+    serving: Iterable[tuple[PoolOptions, PoolState | None]], *, now: float,
+) -> why_queues.QueueGate:  # fmt: skip
+    """A candidate and the limits that stand before new pilots, as an answer. `serving`: the submission pools for it."""
+    is_closed, load, own = breaker.state is BreakerState.CLOSED, queue.load, queue.own
+    return why_queues.QueueGate(
+        room=max(0, min(one.limit for one in found)) if found else None,
+        limits=_limits(found, queue.shut_for),
+        breaker=why_queues.QueueBreaker(
+            state=breaker.state,
+            failures=breaker.failures,
+            retry_seconds=None if is_closed else max(0.0, breaker.retry_at - now),
+            probing=breaker.probing,
+            reason=breaker.reason,
+        ),
+        load=why_queues.GateLoad(
+            waiting=load.waiting,
+            running=load.running,
+            slots=queue.slots,
+            source=load.source,
+            age_seconds=load.age_s(now),
+        ),
+        own=why_queues.QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
+        submission_pools=[_shown(*one) for one in serving],
+    )
+
+
+def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
+    """The limits of a queue, and those of single identities, which leave it open for others."""
+    return [
+        *(why_queues.QueueLimit(one.name, one.limit, one.detail, one.limit <= 0) for one in found),
+        *(
+            why_queues.QueueLimit(
+                ClampName.CREDENTIAL, 0, f"no pilots with the identity {name}: {text}", False
+            )
+            for name, text in shut_for.items()
+        ),
+    ]
+
+
+def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:
+    """A submission pool and how full it is; without a state it takes nothing."""
+    if state is None:
+        return why_queues.QueueSubmissionPool(
+            name=pool.name, threads=0, busy=0, queued=0, full=True, handled_by=pool.elsewhere
+        )
+    return why_queues.QueueSubmissionPool(
+        name=pool.name, threads=state.max, busy=state.running, queued=state.queued, full=state.is_full
+    )
 
 
 def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:

@@ -20,20 +20,20 @@ from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.service import Iteration, Limited, StoredBreaker
-from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
+from lodesman.answers.vocabulary import BreakerState
+from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues, shown_gate
 from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
+from lodesman.background.left_out import NOTHING, Item, LeftOut, StepPass, do_without_faulty, task_queue
 from lodesman.background.list_match import ListMatch
-from lodesman.background.pilot_book import standing_of
+from lodesman.background.pilot_book import pilot_view
 from lodesman.background.site_matching import SiteMatcher
 from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.pool_map import KnownPools
-from lodesman.commands.sessions import presented_by
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
 from lodesman.director.iteration import Decision, DirectorInput, Excess, decide
-from lodesman.director.options import DirectorOptions, PoolOptions
+from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PoolState, name_as
 from lodesman.director.places import PoolServing
 from lodesman.director.plan import TaskQueueDemand
@@ -41,7 +41,6 @@ from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.site_matching import SiteMatching
-from lodesman.director.supply import PilotView
 from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
@@ -87,7 +86,11 @@ class Director:
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
     settings: Mapping[str, str] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
+    # What the last iteration could not be done with.
+    _faulty: frozenset[Item] = field(init=False, default=NOTHING)
+    _limited: Limited | None = field(init=False, default=None)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
     # The breakers as they are stored.
@@ -103,7 +106,8 @@ class Director:
     _barred: dict[int, frozenset[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._known, self._pools = KnownQueues(self.db), KnownPools(self.db)
+        self._known = KnownQueues(self.db, self.left_out, "the director: task queues")
+        self._pools = KnownPools(self.db)
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
@@ -126,17 +130,15 @@ class Director:
         }
         self._states = {queue: one.state for queue, one in self.breakers.items()}
         self._hear()
-        seen = self.look(now)
-        decision = decide(seen, options=self.options, now=now, seed=self.rng.getrandbits(_SEED_BITS))
+        with self.left_out.step("the director") as left:
+            seen, decision = self._decide(now, left)
         self.gates = {site: gate.admits() for site, gate in seen.sites.gates.items()}
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
         self.iterated_at = now
-        self.cancel(decision.excess)
-        self.list_match.want(decision.placement, self.options, now)
         faults = []
-        for part in (self._store, self._launch, self._note_breakers):
+        for part in (self._cancel, self._want, self._store, self._launch, self._note_breakers):
             try:
                 part(decision)
             except Exception as fault:
@@ -146,11 +148,36 @@ class Director:
             raise faults[0]
         return decision.placement.placed
 
-    def look(self, now: float) -> DirectorInput:
-        """What an iteration goes by now."""
-        waiting, pool_map = self._free(self._known.read()), self._pools.look()
+    def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
+        """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
+        seed = self.rng.getrandbits(_SEED_BITS)
+
+        def decide_without(faulty: frozenset[Item]) -> tuple[DirectorInput, Decision]:
+            seen = self.look(now, faulty)
+            return seen, decide(seen, options=self.options, now=now, seed=seed)
+
+        found, self._faulty = do_without_faulty(decide_without, self._items, left, before=self._faulty)
+        return found
+
+    def _items(self) -> list[list[Item]]:
+        """What an iteration goes through, by kind."""
+        tree = self.policy.config.tree
+        return [
+            [task_queue(tq_id) for tq_id, _, _ in self._known.read()],
+            [Item("CE queue", queue) for queue in tree.queue_ids()],
+            [Item("pilot", one.id) for one in read.pilots_in_short(self.db)],
+            [Item("site", site) for site in tree.sites],
+        ]
+
+    def look(self, now: float, without: frozenset[Item] = NOTHING) -> DirectorInput:
+        """What an iteration goes by now, but for what it does `without`."""
+        known = self._known.read()
+        if without:
+            known = [one for one in known if task_queue(one[0]) not in without]
+        waiting, pool_map = self._free(known), self._pools.look()
         self.vos = self.vos_of(waiting)
-        return self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
+        table = self._known.table
+        return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting]) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
@@ -158,7 +185,7 @@ class Director:
         """
         found, shut_in, self._barred = Limited(), dict[int, int](), {}
         if waiting:
-            found = self.limited(list(self.policy.config.tree.queue_ids()))
+            found = self._ask_limits()
             waiting = self._known.startable(waiting)
         for one in found.some:
             mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
@@ -169,6 +196,23 @@ class Director:
             self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
         shut = set(found.ids)
         return [one for one in waiting if not (one[1].waits_for_jobs or one[0] in shut)]
+
+    def _ask_limits(self) -> Limited:
+        """What limits keep from starting where; as they said last, if they cannot be evaluated."""
+        with self.left_out.step("the director: limits") as left:
+            try:
+                self._limited = self.limited(list(self.policy.config.tree.queue_ids()))
+            except Exception as fault:
+                if self._limited is None:
+                    raise
+                left.leave_out("limits, which count as they did before", fault)
+        return self._limited
+
+    def _cancel(self, decision: Decision) -> None:
+        self.cancel(decision.excess)
+
+    def _want(self, decision: Decision) -> None:
+        self.list_match.want(decision.placement, self.options, decision.now)
 
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was (also when the clock went back)."""
@@ -222,9 +266,18 @@ class Director:
         table: KeyTable,
         serving: PoolServing,
         now: float,
+        without: frozenset[Item] = NOTHING,
     ) -> DirectorInput:
         """What there is. `table` has the waiting task queues."""
         pilots = read.pilots_in_short(self.db)
+        shut: list[QueueId] = []
+        if without:
+            pilots = [one for one in pilots if Item("pilot", one.id) not in without]
+            shut = [
+                queue
+                for queue in self.policy.config.tree.queue_ids()
+                if Item("CE queue", queue) in without or Item("site", queue.site) in without
+            ]
         own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
         maker = self._candidates(own, self._mask.look(self.db), now)
         return DirectorInput(
@@ -232,19 +285,22 @@ class Director:
             table=table,
             serving=serving,
             pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE)) for one in pilots],
-            queues=maker.make(vos),
+            queues=maker.make(vos, shut),
             pools=self.pools(),
             running_jobs=read.running_jobs(self.db),
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
             limited=self.limited_in,
-            sites=self.look_at_sites(now, pilots),
+            sites=self.look_at_sites(now, pilots, without),
         )
 
-    def look_at_sites(self, now: float, pilots: Sequence[read.LivePilot] | None = None) -> SiteMatching:
+    def look_at_sites(
+        self, now: float, pilots: Sequence[read.LivePilot] | None = None, without: frozenset[Item] = NOTHING
+    ) -> SiteMatching:
         """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read."""
-        return self.sites.look(self.db, self.policy, self.options.pools, now, pilots)
+        sites = [site for site in self.policy.config.tree.sites if Item("site", site) not in without]
+        return self.sites.look(self.db, self.policy, self.options.pools, now, pilots, sites=sites)
 
     def _launch(self, decision: Decision) -> None:
         """Have the pilots submitted, each with the settings that its queue has for its VO."""
@@ -312,33 +368,12 @@ class Director:
             max_load_age_s=options.max_load_age_s,
         )
         found = list(queue_limits(candidate, gates=gates, now=now, site=site))
-        is_closed, load, pilots = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
-        return why_queues.QueueGate(
-            room=max(0, min(one.limit for one in found)) if found else None,
-            limits=_limits(found, candidate.shut_for),
-            breaker=why_queues.QueueBreaker(
-                state=breaker.state,
-                failures=breaker.failures,
-                retry_seconds=None if is_closed else max(0.0, breaker.retry_at - now),
-                probing=breaker.probing,
-                reason=breaker.reason,
-            ),
-            load=why_queues.GateLoad(
-                waiting=load.waiting,
-                running=load.running,
-                slots=candidate.slots,
-                source=load.source,
-                age_seconds=load.age_s(now),
-            ),
-            own=why_queues.QueueOwn(
-                waiting=pilots.waiting, running=pilots.running, since_load=pilots.since_load
-            ),
-            submission_pools=[
-                _shown(pool, states.get(name))
-                for name, pool in options.pools.items()
-                if pool.scope.serves(queue_id, offer.backend)
-            ],
-        )
+        serving = [
+            (pool, states.get(name))
+            for name, pool in options.pools.items()
+            if pool.scope.serves(queue_id, offer.backend)
+        ]
+        return shown_gate(candidate, found, breaker, serving, now=now)
 
     def _hear(self) -> None:
         """Let what the batch systems said move the breakers of their queues."""
@@ -351,41 +386,3 @@ class Director:
                 self.breakers[queue_id] = limits.failed(
                     breaker, now=now, rules=self.options.breaker, reason=reason
                 )
-
-
-def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
-    """The limits of a queue, and those of single identities, which leave it open for others."""
-    return [
-        *(why_queues.QueueLimit(one.name, one.limit, one.detail, one.limit <= 0) for one in found),
-        *(
-            why_queues.QueueLimit(
-                ClampName.CREDENTIAL, 0, f"no pilots with the identity {name}: {text}", False
-            )
-            for name, text in shut_for.items()
-        ),
-    ]
-
-
-def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:
-    """A submission pool and how full it is; without a state it takes nothing."""
-    if state is None:
-        return why_queues.QueueSubmissionPool(
-            name=pool.name, threads=0, busy=0, queued=0, full=True, handled_by=pool.elsewhere
-        )
-    return why_queues.QueueSubmissionPool(
-        name=pool.name, threads=state.max, busy=state.running, queued=state.queued, full=state.is_full
-    )
-
-
-def pilot_view(pilot: read.LivePilot, now: float, barred: frozenset[int] = _NONE) -> PilotView:
-    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
-    queues from it.
-    """
-    return PilotView(
-        pilot_id=pilot.id,
-        standing=standing_of(pilot, now),
-        request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
-        submitted_at=pilot.submitted_at or pilot.created_at,
-        tq_id=pilot.tq_id,
-        barred=barred,
-    )

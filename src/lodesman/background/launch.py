@@ -24,6 +24,7 @@ from lodesman.answers.vocabulary import StartFault
 from lodesman.background import portions
 from lodesman.background.census import BackendWatch
 from lodesman.background.failed_starts import NoteStart
+from lodesman.background.left_out import Item, LeftOut
 from lodesman.batch.backend import Backend, PilotSpec, join_token_of
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
@@ -186,7 +187,9 @@ class SubmissionPools:
         post: Post,
         settings: PilotSettings,
         note: NoteStart,
+        left_out: LeftOut | None = None,
     ) -> None:
+        self._left_out = left_out or LeftOut()
         self.watches = watches
         self._post = post
         self._settings = settings
@@ -211,22 +214,26 @@ class SubmissionPools:
     def launch(self, decision: Decision, offers: Offers) -> None:
         """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
         served = self._served(list({one.queue_id: None for one in decision.placement.placements}))
-        for placement in decision.placement.placements:
-            offer = offers.get((placement.request.vo, placement.queue_id))
-            if offer is None:
-                log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
-                continue
-            watch = self.watches.get(self._backend(placement, offer))
-            if watch is None:
-                log.warning("there is no such backend", extra={"backend": self._backend(placement, offer)})
-                continue
-            specs: list[PilotSpec] = []
-            try:
-                prepared = self._prepare(placement, offer, served.get(placement.queue_id, {}), watch)
-                specs.extend(prepared)
-            finally:
-                if specs:
-                    self._hand_over(placement, watch.backend, specs)
+        with self._left_out.step("the director: launch") as left:
+            for placement in decision.placement.placements:
+                offer = offers.get((placement.request.vo, placement.queue_id))
+                if offer is None:
+                    log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
+                    continue
+                with left.item(Item("CE queue", placement.queue_id)):
+                    self._launch(placement, offer, served.get(placement.queue_id, {}))
+
+    def _launch(self, placement: Placement, offer: QueueOffer, served: Mapping[str, object]) -> None:
+        watch = self.watches.get(self._backend(placement, offer))
+        if watch is None:
+            log.warning("there is no such backend", extra={"backend": self._backend(placement, offer)})
+            return
+        specs: list[PilotSpec] = []
+        try:
+            specs.extend(self._prepare(placement, offer, served, watch))
+        finally:
+            if specs:
+                self._hand_over(placement, watch.backend, specs)
 
     def _new_submission(self) -> str:
         """A name that no other submission has; those of one server begin alike."""

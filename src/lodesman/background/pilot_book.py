@@ -11,9 +11,9 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.background.traffic import PilotTraffic
 from lodesman.commands.claim import reckon
-from lodesman.commands.sessions import FreeResources, PilotSession, takes_jobs
+from lodesman.commands.sessions import FreeResources, PilotSession, presented_by, takes_jobs
 from lodesman.director.site_mask import DrainedNodes
-from lodesman.director.supply import PilotStanding
+from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import RequestTable
@@ -246,3 +246,17 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     if pilot.state != "Running":
         return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
     return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
+
+
+def pilot_view(pilot: LivePilot, now: float, barred: frozenset[int] = frozenset()) -> PilotView:
+    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
+    queues from it.
+    """
+    return PilotView(
+        pilot_id=pilot.id,
+        standing=standing_of(pilot, now),
+        request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
+        submitted_at=pilot.submitted_at or pilot.created_at,
+        tq_id=pilot.tq_id,
+        barred=barred,
+    )

@@ -12,11 +12,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Judged, Reasons
 from lodesman.answers.vocabulary import MainReason
+from lodesman.background.left_out import NOTHING, Item, do_without_faulty, task_queue
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import LodesmanError
@@ -28,7 +31,7 @@ from lodesman.store import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
-from lodesman.why.facts import RecordedIteration
+from lodesman.why.facts import RecordedIteration, Snapshot
 from lodesman.why.turns import Turn
 from lodesman.why.verdict import SHUT_OUT, STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
 
@@ -57,6 +60,13 @@ class _Served:
         return place in self._places
 
 
+def _without(snapshot: Snapshot, faulty: frozenset[Item]) -> Snapshot:
+    """A snapshot without these task queues."""
+    if not faulty:
+        return snapshot
+    return replace(snapshot, waiting=[one for one in snapshot.waiting if task_queue(one[0]) not in faulty])
+
+
 class MainReasons:
     """Judges again and again. Has a read connection, so one thread at a time uses it."""
 
@@ -77,6 +87,7 @@ class MainReasons:
         self._gates: dict[Hashable, str] = {}
         self._cost = self._now = 0.0
         self._at: float | None = None
+        self._faulty = NOTHING
 
     def tick(self, policy: Policy, now: float, post: Post) -> None:
         """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again then."""
@@ -99,7 +110,13 @@ class MainReasons:
         if policy.digest != self._version:
             self._version, self._found, self._gates = policy.digest, {}, {}
         self._now = now
-        judged = dict(self._judge_all(policy))
+        with self._keeper.left_out.step("reasons") as left:
+            judged, self._faulty = do_without_faulty(
+                lambda faulty: dict(self._judge_all(policy, faulty)),
+                lambda: [[task_queue(tq_id) for tq_id, _, _ in self._keeper.snapshot.waiting]],
+                left,
+                before=self._faulty,
+            )
         changed: dict[int, Judged | None] = {
             tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
         }
@@ -115,8 +132,8 @@ class MainReasons:
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
 
-    def _judge_all(self, policy: Policy) -> Iterator[tuple[int, Judged]]:
-        keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now
+    def _judge_all(self, policy: Policy, faulty: frozenset[Item]) -> Iterator[tuple[int, Judged]]:
+        keeper, now, snapshot = self._keeper, self._now, _without(self._keeper.snapshot, faulty)
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained, shares = mask.drained(now), policy.shares()

@@ -10,9 +10,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -20,9 +22,10 @@ from msgspec.structs import replace
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
-from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Renewals
+from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Renewal, Renewals
 from lodesman.answers.vocabulary import Kind
 from lodesman.background import portions
+from lodesman.background.left_out import Item, LeftOut, StepPass, task_queue
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob
 from lodesman.masks.bits import bits
@@ -43,6 +46,7 @@ _CONFLICT_SECONDS: Final = 30.0
 # What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
 _AT_ONCE: Final = 200
 _ADS: Final = "ads of sites"
+Handling = Callable[[Item], AbstractContextManager[object]]
 _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -75,7 +79,9 @@ class PoolKeeper:
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
+        left_out: LeftOut | None = None,
     ) -> None:  # fmt: skip
+        self._left_out = left_out or LeftOut()
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
         self.unfit: Mapping[str, int] = {}
@@ -97,9 +103,10 @@ class PoolKeeper:
         cause = self._due(policy, now)
         if not cause:
             return ""
-        for left in reversed(range(_TRIES)):
+        for tries in reversed(range(_TRIES)):
             try:
-                self._refresh(policy, cause, now)
+                with self._left_out.step("the SubmitPools") as left:
+                    self._refresh(policy, cause, now, left)
                 break
             except Conflict as fault:
                 differs = CONFIG in fault.data
@@ -107,7 +114,7 @@ class PoolKeeper:
                     self._differs_since = min(now, self._differs_since or now)
                     if now - self._differs_since < _CONFLICT_SECONDS:
                         return ""
-                if differs or not left:
+                if differs or not tries:
                     raise
         self._differs_since = None
         if cause != _ADS:
@@ -130,36 +137,47 @@ class PoolKeeper:
         is_new = read.has_new_pools(self._db) or self._ask_ads(self._db, policy, now) != self.unfit
         return _ADS if is_new else ""
 
-    def _refresh(self, policy: Policy, cause: str, now: float) -> None:
+    def _refresh(self, policy: Policy, cause: str, now: float, left: StepPass) -> None:
         begun = time.perf_counter()
-        stored = self._read(policy)
-        unfit = self._ask_ads(self._db, policy, now)
+        stored, unfit = self._read(policy, left), self.unfit
+        with left.item(_ADS):
+            unfit = self._ask_ads(self._db, policy, now)
         if cause == _ADS:  # what the configuration says has not changed
             pools = [one for one in stored.pools if one.id in unfit or not one.is_evaluated]
             stored = replace(stored, pools=pools, queues=())
-        masks = evaluate(policy, stored.pools)
+        masks = evaluate(policy, stored.pools, left.item)
         found = difference(policy, stored, masks, cause=cause, unfit=unfit)
-        hold, release = judge(policy, stored, masks)
+        hold, release = judge(policy, stored, masks, left.item)
         seconds = time.perf_counter() - begun
         done = self._post(inner_calls.POOL_PASS, structs.replace(found, seconds=seconds))
         self.unfit = unfit
         for part in portions(hold, _AT_ONCE):
-            self._post(inner_calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
+            self._tell(left, part, lambda some: Judgement(number=done.number, hold=some))
         for part in portions(release, _AT_ONCE):
-            self._post(inner_calls.JUDGE_QUEUES, Judgement(number=done.number, release=part))
+            self._tell(left, part, lambda some: Judgement(number=done.number, release=some))
         extra = {
             "cause": cause, "seconds": round(seconds, 3), "pools": found.pools, "changed": len(found.masks),
             "held": len(hold), "released": len(release),
         }  # fmt: skip
         log.info("the SubmitPools were evaluated", extra=extra)
 
-    def _read(self, policy: Policy) -> RefreshInput:
+    def _tell(self, left: StepPass, part: Holds, judgement: Callable[[Holds], Judgement]) -> None:
+        """Have task queues held or released; those with which it fails are left out."""
+        post = partial(self._post, inner_calls.JUDGE_QUEUES)
+        left.in_parts(part, lambda some: post(judgement(some)), lambda row: task_queue(row[0]))
+
+    def _read(self, policy: Policy, left: StepPass) -> RefreshInput:
         """The input, where pools have the identifiers of today's types."""
         stored = read_refresh_input(self._db)
-        changed = self._ids.changed(policy.config.types, stored.pools)
+        asked = partial(self._ids.changed, policy.config.types)
+        found = left.in_parts(stored.pools, asked, lambda pool: _pool(pool.id))
+        changed = list(chain.from_iterable(found))
         for part in portions(changed, _AT_ONCE):
-            self._post(inner_calls.REKEY_POOLS, Renewals(config=policy.digest, pools=part))
+            left.in_parts(part, partial(self._renew, policy), lambda row: _pool(row[0]))
         return read_refresh_input(self._db) if changed else stored
+
+    def _renew(self, policy: Policy, pools: list[Renewal]) -> None:
+        self._post(inner_calls.REKEY_POOLS, Renewals(config=policy.digest, pools=pools))
 
     def clean(self, now: float) -> int:
         """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
@@ -173,32 +191,47 @@ class PoolKeeper:
                 mark.append(pool.id)
             elif pool.unused_since <= before:
                 old.append(pool.id)
-        todo = [
-            *(Cleaning(mark=part) for part in portions(mark, _AT_ONCE)),
-            *(Cleaning(unmark=part) for part in portions(unmark, _AT_ONCE)),
-            *(Cleaning(remove=part, unused_before=before) for part in portions(old, _AT_ONCE)),
-        ]
-        return sum(self._post(inner_calls.CLEAN_POOLS, one).removed for one in todo)
+        with self._left_out.step("the removal of SubmitPools") as left:
+
+            def order(pools: list[str], cleaning: Callable[[list[str]], Cleaning]) -> int:
+                done = lambda some: self._post(inner_calls.CLEAN_POOLS, cleaning(some)).removed  # noqa: E731
+                return sum(sum(left.in_parts(part, done, _pool)) for part in portions(pools, _AT_ONCE))
+
+            order(mark, lambda some: Cleaning(mark=some))
+            order(unmark, lambda some: Cleaning(unmark=some))
+            return order(old, lambda some: Cleaning(remove=some, unused_before=before))
+
+
+def _pool(number: str) -> Item:
+    return Item("SubmitPool", number)
 
 
 # --- pure: from the configuration and the input to what is to be changed -----------------------------------
 
 
-def evaluate(policy: Policy, pools: Sequence[read.PoolRow]) -> dict[str, int]:
-    """For every pool the queues that fulfil its Requirements; none if the declared types cannot read them."""
+def evaluate(
+    policy: Policy, pools: Sequence[read.PoolRow], handling: Handling = nullcontext
+) -> dict[str, int]:
+    """For every pool the queues that fulfil its Requirements; none if the declared types cannot read them. `handling`: what
+    a fault in one pool means, which is absent then.
+    """
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
-    return {pool.id: evaluators[pool.vo].mask(pool.requirements) for pool in pools}
+    masks = {}
+    for pool in pools:
+        with handling(_pool(pool.id)):
+            masks[pool.id] = evaluators[pool.vo].mask(pool.requirements)
+    return masks
 
 
 def placement_clauses(
-    policy: Policy, pools: Iterable[read.PoolRow]
+    policy: Policy, pools: Iterable[read.PoolRow], handling: Handling = nullcontext
 ) -> dict[str, tuple[PlacementClause, ...]]:
     """By pool, what of its expression only the ads of sites decide; pools of which that is nothing are left out."""
     found = {}
     for pool in pools:
         if f'"{Kind.EXPRESSION}"' in pool.requirements:  # few have one
             table = policy.vo_config(pool.vo).table
-            with suppress(InvalidJob, ValueError, TypeError):
+            with handling(_pool(pool.id)), suppress(InvalidJob, ValueError, TypeError):
                 criteria = compile_requirements(wanted_of(pool.requirements), table.types)
                 found[pool.id] = table.placement(criteria)
     return {pool: clauses for pool, clauses in found.items() if clauses}
@@ -242,10 +275,11 @@ def difference(
     """What is to be changed so that the stored pools are as they were evaluated, less the queues that are `unfit` by what
     their sites advertise. `seconds` is left open.
     """
-    served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in stored.pools}
+    pools = [pool for pool in stored.pools if pool.id in masks]
+    served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in pools}
     changed = {
         pool.id: f"{served[pool.id]:x}"
-        for pool in stored.pools
+        for pool in pools
         if served[pool.id] != pool.queues or not pool.is_evaluated
     }
     return Difference(
@@ -259,25 +293,43 @@ def difference(
     )
 
 
-def judge(policy: Policy, stored: RefreshInput, masks: Mapping[str, int]) -> tuple[Holds, Holds]:
+def judge(
+    policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext
+) -> tuple[Holds, Holds]:
     """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
-
-    One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
-    return to it, which is Held at once then.
+    `handling`: what a fault in one means, which stays as it is then.
     """
     hold: Holds = []
     release: Holds = []
     for queue in stored.queues:
-        config = policy.vo_config(queue.key.vo)
-        can = runnable(queue, policy, masks)
-        if can or not (queue.jobs or queue.may_return):
-            if queue.held is not None:
-                release.append((queue.id, _can_run(can, config) if can else ""))
-            continue
-        reason = never_text(find_exclusions(queue.key, wanted_of(queue.requirements), config))
-        if reason and reason != queue.held:
-            hold.append((queue.id, reason))
+        with handling(task_queue(queue.id)):
+            found = _judgement(queue, policy, masks)
+            if found is not None:
+                (hold if found.hold else release).append((queue.id, found.text))
     return hold, release
+
+
+class _Judgement(NamedTuple):
+    """To hold a task queue, or to release it, and why."""
+
+    hold: bool
+    text: str
+
+
+def _judgement(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> _Judgement | None:
+    """None: it stays as it is.
+
+    One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
+    return to it, which is Held at once then.
+    """
+    config = policy.vo_config(queue.key.vo)
+    can = runnable(queue, policy, masks)
+    if can or not (queue.jobs or queue.may_return):
+        return (
+            None if queue.held is None else _Judgement(hold=False, text=_can_run(can, config) if can else "")
+        )
+    reason = never_text(find_exclusions(queue.key, wanted_of(queue.requirements), config))
+    return _Judgement(hold=True, text=reason) if reason and reason != queue.held else None
 
 
 def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:

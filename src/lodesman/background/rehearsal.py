@@ -17,7 +17,8 @@ from msgspec import structs
 from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.census import BackendWatch
-from lodesman.background.direct import Director, pilot_view
+from lodesman.background.direct import Director
+from lodesman.background.pilot_book import pilot_view
 from lodesman.background.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.background.site_matching import places_of, wishes_of

@@ -6,12 +6,15 @@ Stored ads and the rows of pilots say all: nothing is remembered that they do no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
+from operator import or_
 from threading import Lock
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.background.refresh import placement_clauses
+from lodesman.background.left_out import NOTHING, Item, LeftOut, do_without_faulty
+from lodesman.background.refresh import Handling, placement_clauses
 from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
 from lodesman.broker.site_choice import SiteChoice, SiteMemory
@@ -70,10 +73,10 @@ class SiteMatcher:
 
     def look(
         self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
-        pilots: Iterable[LivePilot] | None = None,
+        pilots: Iterable[LivePilot] | None = None, *, sites: Iterable[str] | None = None,
     ) -> SiteMatching:  # fmt: skip
-        """The sites as they are now. Belongs to the thread of the director. `pilots`: those that live, if they are read
-        already.
+        """The `sites`, all if none are named, as they are now. Belongs to the thread of the director. `pilots`: those that
+        live, if they are read already.
         """
         ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
@@ -87,7 +90,7 @@ class SiteMatcher:
             site: self.options.gate(
                 site, ads.get(site), mode=modes.get(site), live=live.get(site, ()), ended=ended, now=now
             )
-            for site in policy.config.tree.sites
+            for site in (policy.config.tree.sites if sites is None else sites)
         }
         return SiteChoice(gates, places, now=now, memory=self._memory, ranks=ranks, wishes=wishes)
 
@@ -111,7 +114,8 @@ class KnownWishes:
     changed. Any thread may ask.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: LeftOut | None = None) -> None:
+        self._left_out = left_out or LeftOut()
         self._known: Mapping[str, Sequence[SiteWish]] = {}
         self._read: tuple[object, ...] = ()
         self._reading = Lock()
@@ -121,16 +125,19 @@ class KnownWishes:
         with self._reading:
             version = pass_requests(db).version, policy.version
             if self._read != version:
+                with self._left_out.step("what SubmitPools ask of sites") as left:
+                    self._known = wishes_of(policy, stored_pools(db), left.item)
                 self._read = version
-                self._known = wishes_of(policy, stored_pools(db))
             return self._known
 
 
-def wishes_of(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, Sequence[SiteWish]]:
+def wishes_of(
+    policy: Policy, pools: Iterable[PoolRow], handling: Handling = nullcontext
+) -> dict[str, Sequence[SiteWish]]:
     """What SubmitPools ask of the ads of sites, for those that ask for something."""
     return {
         pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
-        for pool, clauses in placement_clauses(policy, pools).items()
+        for pool, clauses in placement_clauses(policy, pools, handling).items()
     }
 
 
@@ -141,13 +148,31 @@ class UnfitQueues:
         self,
         ads: Callable[[Reader], Mapping[str, SiteAd]],
         wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]],
+        left_out: LeftOut | None = None,
     ) -> None:
         self._ads, self._wishes, self._known = ads, wishes, WishedQueues()
+        self._left_out, self._faulty = left_out or LeftOut(), NOTHING
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
         """The CE queues, for each SubmitPool that asks for something in the ads of sites."""
-        wishes = self._wishes(db, policy)
-        return self._known.unfit(wishes, self._ads(db), places_of(policy), now) if wishes else {}
+        wishes, ads, places = self._wishes(db, policy), self._ads(db), places_of(policy)
+
+        def unfit(faulty: frozenset[Item]) -> dict[str, Mask]:
+            shown = {site: ad for site, ad in ads.items() if Item("site", site) not in faulty}
+            asked = {pool: some for pool, some in wishes.items() if Item("SubmitPool", pool) not in faulty}
+            return self._known.unfit(asked, shown, places, now)
+
+        def items() -> list[list[Item]]:
+            return [[Item("site", site) for site in ads], [Item("SubmitPool", pool) for pool in wishes]]
+
+        if not wishes:
+            return {}
+        with self._left_out.step("the ads of sites") as left:
+            found, self._faulty = do_without_faulty(unfit, items, left, before=self._faulty)
+        # What is not known opens nothing.
+        lost = reduce(or_, (places.get(str(one.key), 0) for one in self._faulty if one.kind == "site"), 0)
+        everywhere = reduce(or_, places.values(), 0)
+        return {pool: found[pool] | lost if pool in found else everywhere for pool in wishes}
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from threading import Lock
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from lodesman.background.left_out import LeftOut, StepPass, task_queue
 from lodesman.background.pilot_book import PilotBook
 from lodesman.background.traffic import StartsOfLate
 from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
@@ -55,8 +57,9 @@ class KnownQueues:
     jobs wait for others are neither in `table` nor surveyed: nothing can start them.
     """
 
-    def __init__(self, db: Reader) -> None:
-        self._db = db
+    def __init__(self, db: Reader, left_out: LeftOut | None = None, step: str = "task queues") -> None:
+        """`step`: what those that cannot be read are left out of."""
+        self._db, self._left_out, self._step = db, left_out or LeftOut(), step
         self._keys: dict[int, TaskQueueKey] = {}
         self._waiting: Mapping[int, int] = {}
         self._rekeyed: int | None = None
@@ -69,7 +72,10 @@ class KnownQueues:
             rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
             known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
             come = sorted(waiting.keys() - known)
-            keys = keys_by_id(self._db, come) if come else {}
+            keys: dict[int, TaskQueueKey] = {}
+            with self._left_out.step(self._step) as left:
+                for some in left.in_parts(come, partial(keys_by_id, self._db), task_queue) if come else []:
+                    keys |= some
         with self._changing:
             self._rekeyed = rekeyed
             for tq_id in self._keys.keys() - (waiting.keys() & known):
@@ -80,7 +86,8 @@ class KnownQueues:
                 if not key.waits_for_jobs:
                     self.table.put(tq_id, key)
             self._waiting = waiting
-        return [(tq_id, self._keys[tq_id], count) for tq_id, count in sorted(waiting.items())]
+        found = self._keys
+        return [(tq_id, found[tq_id], jobs) for tq_id, jobs in sorted(waiting.items()) if tq_id in found]
 
     def startable(self, waiting: list[Waiting]) -> list[Waiting]:
         """Of these, those that may start by `AtMost`, and how many of their jobs."""
@@ -103,8 +110,11 @@ class KnownQueues:
 class SnapshotKeeper:
     """Has a read connection of its own. Any thread may refresh, one at a time, and any may ask."""
 
-    def __init__(self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS) -> None:
+    def __init__(
+        self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS, left_out: LeftOut | None = None
+    ) -> None:
         self.fresh_seconds = fresh_seconds
+        self.left_out = left_out or LeftOut()
         self.ask_director: Callable[[], DirectorNow] = DirectorNow
         """Where a director runs, what it says of itself."""
         self.pilots = PilotBook()
@@ -114,7 +124,7 @@ class SnapshotKeeper:
         self.competing: dict[str, tuple[str, Mapping[str, int] | None]] = {}
         """VO -> version of its configuration, and the queues that can run waiting jobs of each group, as last judged."""
         self._db = db
-        self.task_queues = KnownQueues(db)
+        self.task_queues = KnownQueues(db, self.left_out, "the snapshot: task queues")
         self.startable: list[Waiting] = []
         """The task queues with jobs that may start by `AtMost`, and how many, as of the last refresh."""
         self.polling_seconds = SOON_SECONDS
@@ -145,16 +155,21 @@ class SnapshotKeeper:
         try:
             if self.at is not None and 0.0 <= now - self.at < self._rest_seconds(rest):
                 self.snapshot = replace(
-                    self.snapshot, decided_after=iteration_at(self._db), director=self.ask_director()
-                )
+                    self.snapshot, decided_after=iteration_at(self._db), director=self.ask_director(),
+                    left_out=self.left_out.named(),
+                )  # fmt: skip
                 return
             begun = time.thread_time()  # what waits for others costs nothing
-            snapshot = self._read(now)
-            rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
-            self.pilots.refresh(self._db, now, rooms)
-            self.starts.read(now)
+            with self.left_out.step("the snapshot") as left:
+                snapshot = self._read(now, left)
+                rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
+                with left.item("pilots"):
+                    self.pilots.refresh(self._db, now, rooms)
+                with left.item("starts of late"):
+                    self.starts.read(now)
+                with left.item("SubmitPools"):
+                    self.pools = self._known_pools.look()
             self._vo_slots, self.snapshot = {}, snapshot
-            self.pools = self._known_pools.look()
             self._cost = time.thread_time() - begun
             self.at = now
         finally:
@@ -165,7 +180,7 @@ class SnapshotKeeper:
         usual = min(self._cost * _REST, max(_PROMPT_SECONDS, self._cost * _SHORT_REST))
         return min(longest, rest * max(_LEAST_SECONDS, usual))
 
-    def _read(self, now: float) -> Snapshot:
+    def _read(self, now: float, left: StepPass) -> Snapshot:
         waiting = self.task_queues.read()
         groups: Counter[tuple[str, str]] = Counter()
         for _, key, jobs in waiting:
@@ -173,12 +188,14 @@ class SnapshotKeeper:
         self.startable = self.task_queues.startable(waiting)
         self.contest = Contest(self.startable, self.sharing(), self._apart)
         iteration = self.snapshot.iteration
-        found = iteration_after(self._db, iteration.number if iteration else 0)
-        if found is not None:
-            iteration = RecordedIteration(found[0], found[1], msgspec.json.decode(found[2]), before=iteration)
+        with left.item("the director's last iteration"):
+            found = iteration_after(self._db, iteration.number if iteration else 0)
+            if found is not None:
+                record = msgspec.json.decode(found[2])
+                iteration = RecordedIteration(found[0], found[1], record, before=iteration)
         return Snapshot(
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
-            director=self.ask_director(), polling_seconds=self.polling_seconds,
+            director=self.ask_director(), polling_seconds=self.polling_seconds, left_out=self.left_out.named(),
         )  # fmt: skip
 
     def set_apart(self, task_queues: Collection[int]) -> None:

@@ -24,6 +24,7 @@ from lodesman.answers import inner_calls
 from lodesman.answers.call import Nothing, Post
 from lodesman.answers.service import Old, Suspects, UnusedInputs
 from lodesman.background import portions
+from lodesman.background.left_out import Item, LeftOut, StepPass, task_queue
 from lodesman.store import Reader, sandboxes
 from lodesman.store.read import upkeep as old
 from lodesman.store.read.jobs import known_jobs, was_given_out
@@ -93,19 +94,30 @@ class Reconciler(_Passes):
     db: Reader
     post: Post
     repaired: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
 
     def tick(self) -> None:
         """Work a little, if a pass is due: the first one is at once."""
         self._step(self._run, _RECONCILE_SECONDS)
 
     def _run(self) -> Iterator[None]:
-        for found in find_suspects(self.db):
-            if found.jobs or found.queues or found.attempts:
-                self._note(asdict(self.post(inner_calls.RECONCILE, found)))
+        with self.left_out.step("the reconciler") as left:
+            for found in find_suspects(self.db):
+                left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
+                left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
+                left.in_parts(
+                    found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
+                )
+                yield
+            with left.item("limits"):
+                self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
             yield
-        self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
-        yield
-        self.post(inner_calls.FORGET_IDLE, Nothing())
+            with left.item("idle pilots"):
+                self.post(inner_calls.FORGET_IDLE, Nothing())
+
+    def _mend(self, found: Suspects) -> None:
+        if found != Suspects():
+            self._note(asdict(self.post(inner_calls.RECONCILE, found)))
 
     def _note(self, repaired: dict[str, int]) -> None:
         self.repaired.update(repaired)
@@ -142,6 +154,7 @@ class Retention(_Passes):
     keep_days: float
     work_seconds: float = field(default=0.1, kw_only=True)
     done: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
     _swept: float | None = None
 
     def tick(self, now: float) -> None:
@@ -153,9 +166,11 @@ class Retention(_Passes):
     def run(self, now: float) -> Iterator[None]:
         """One pass, in steps of one command each."""
         self.done = Counter()
-        if self.keep_days:
-            yield from self._purge_old(now - self.keep_days * DAY)
-        yield from self._inputs(now - _GRACE_SECONDS)
+        with self.left_out.step("retention") as left:
+            if self.keep_days:
+                yield from self._purge_old(now - self.keep_days * DAY, left)
+            with left.item("input files"):
+                yield from self._inputs(now - _GRACE_SECONDS)
         at = self.ticker()
         if self._swept is None or at - self._swept >= DAY:
             self._swept = at
@@ -166,28 +181,37 @@ class Retention(_Passes):
         if self.done:
             log.info("what was old is purged", extra=dict(self.done))
 
-    def _purge_old(self, before: float) -> Iterator[None]:
+    def _purge_old(self, before: float, left: StepPass) -> Iterator[None]:
         for span in old.old_submissions(self.db, before, _SUBMISSIONS_AT_ONCE):
-            for purge in (self._jobs, self._members, self._templates, self._submissions):
-                yield from purge(span, before)
+            name = Item("submissions", f"{span.first} to {span.last}")
+            yield from self._jobs(span, before, left)
+            for purge in (self._members, self._templates, self._submissions):
+                with left.item(name):
+                    yield from purge(span, before)
         for pilots in old.old_pilots(self.db, before, _KEYS_AT_ONCE):
-            self.post(inner_calls.PURGE, Old(before=before, pilots=pilots))
+            post = lambda some: self.post(inner_calls.PURGE, Old(before=before, pilots=some))  # noqa: E731
+            left.in_parts(pilots, post, partial(Item, "pilot"))
             self.done["pilots"] += len(pilots)
             yield
         for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
-            self.done["task_queues"] += self.post(inner_calls.PURGE, Old(before=before, queues=part)).queues
+            forget = lambda some: self.post(inner_calls.PURGE, Old(before=before, queues=some)).queues  # noqa: E731
+            self.done["task_queues"] += sum(left.in_parts(part, forget, lambda row: task_queue(row[0])))
             yield
-        self.post(inner_calls.PURGE, Old(before=before))  # the audit trail, at least
+        with left.item("the audit trail"):
+            self.post(inner_calls.PURGE, Old(before=before))
         yield
 
-    def _jobs(self, span: SubmissionSpan, before: float) -> Iterator[None]:
+    def _jobs(self, span: SubmissionSpan, before: float, left: StepPass) -> Iterator[None]:
         for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
             for ids in _weighed_portions(found, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
-                gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
-                for job_id, attempts in gone:
-                    self.shelf.remove_outputs(job_id, attempts)
-                self.done["jobs"] += len(gone)
+                left.in_parts(ids, partial(self._purge_jobs, before), partial(Item, "job"))
                 yield
+
+    def _purge_jobs(self, before: float, ids: list[int]) -> None:
+        gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
+        for job_id, attempts in gone:
+            self.shelf.remove_outputs(job_id, attempts)
+        self.done["jobs"] += len(gone)
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""

@@ -16,12 +16,16 @@ from lodesman.batch.backend import Backend
 from lodesman.batch.credentials import Credential
 from lodesman.batch.gridengine import GridEngineBackend
 from lodesman.batch.htcondor import HTCondorBackend
+from lodesman.batch.isolation import Isolation
+from lodesman.batch.local import LocalBackend
 from lodesman.batch.run import Runner
 from lodesman.batch.run.here import Here
 from lodesman.batch.run.https import Https
 from lodesman.batch.run.ssh import Ssh
 from lodesman.batch.slurm import SlurmBackend
+from lodesman.config import ServerConfig
 from lodesman.config.backends import BackendSection
+from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import write_file
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
@@ -32,6 +36,7 @@ log = logging.getLogger(__name__)
 
 # A pilot gives its payloads 10 s to end, and then reports; its batch system takes a while to notice.
 END_SECONDS: Final = 45.0
+_PRIVATE: Final = 0o700
 
 
 class Backends:
@@ -193,4 +198,19 @@ def _runner(section: BackendSection, sockets: Path) -> Runner:
         identity=Path(section.identity).expanduser() if section.identity else None,
         environment=section.environment,
         sockets=sockets,
+    )
+
+
+def make_local_backend(config: ServerConfig, accounts: Callable[[], int]) -> LocalBackend:
+    """The backend of this machine. `accounts`: how many users there are now, on which it depends whether pilots may run."""
+    isolation = bootstrap.isolation_of(config) or Isolation()
+    if isolation.folder_mode != _PRIVATE:  # another account passes through
+        config.data.chmod(isolation.folder_mode)
+    return LocalBackend(
+        config.data / "pilots",
+        {},
+        programs=bootstrap.share_directory(config),
+        open_files=bootstrap.raise_open_files(),
+        isolation=isolation,
+        closed=lambda: isolation.closed(accounts()),
     )

@@ -34,6 +34,7 @@ from lodesman.background.direct import Director
 from lodesman.background.failed_starts import FailedStarts
 from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import SubmissionPools
+from lodesman.background.left_out import LeftOut
 from lodesman.background.limit_use import limits_at
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_files import UnstartedPilots
@@ -45,15 +46,13 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler, Retention
 from lodesman.background.usage_watch import UsageWatch
 from lodesman.batch.backend import Backend
-from lodesman.batch.isolation import Isolation
-from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, ServerAddress
 from lodesman.commands.groups import know_shares
 from lodesman.commands.job_classes import load_classes
 from lodesman.commands.site_ads import KnownAds
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
-from lodesman.daemon.backends import Backends, make_backend
+from lodesman.daemon.backends import Backends, make_backend, make_local_backend
 from lodesman.daemon.bootstrap import Load, build_zipapp, gate_options
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
@@ -74,7 +73,6 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 B = TypeVar("B")
 
-_PRIVATE: Final = 0o700
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 _FIRST_POLL_SECONDS: Final = 10.0
 # The least time between two iterations of the director, however much happens.
@@ -100,8 +98,9 @@ class BackgroundProcess:
         self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
-        self.local = self._local_backend(config)
-        self.ads, self.wishes = KnownAds(), KnownWishes()
+        self.local = make_local_backend(config, lambda: self._accounts)
+        self.left_out = LeftOut()
+        self.ads, self.wishes = KnownAds(), KnownWishes(self.left_out)
         self.loops = Loops([])
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
@@ -117,32 +116,22 @@ class BackgroundProcess:
             self.post,
             refresh_seconds=config.submit_pools.refresh_seconds,
             grace_seconds=config.submit_pools.grace_seconds,
-            ask_ads=UnfitQueues(self.ads.look, self.wishes.look).look,
+            ask_ads=UnfitQueues(self.ads.look, self.wishes.look, self.left_out).look,
+            left_out=self.left_out,
         )
-        self.retention = Retention(reader(), self.post, self.side.shelf, keep_days=config.server.keep_days)
+        self.retention = Retention(
+            reader(), self.post, self.side.shelf, keep_days=config.server.keep_days, left_out=self.left_out
+        )
         self.reasons = MainReasons(
             reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(reader(), self.post)
+        self.reconciler = Reconciler(reader(), self.post, left_out=self.left_out)
         self.hosts = HostWatch(reader(), self.post)
         self.accounting = UsageAdder(reader(), self.post)
         self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
         for loop in self._loops():
             self.loops.add(loop)
-
-    def _local_backend(self, config: ServerConfig) -> LocalBackend:
-        isolation = bootstrap.isolation_of(config) or Isolation()
-        if isolation.folder_mode != _PRIVATE:  # another account passes through
-            config.data.chmod(isolation.folder_mode)
-        return LocalBackend(
-            config.data / "pilots",
-            {},
-            programs=bootstrap.share_directory(config),
-            open_files=bootstrap.raise_open_files(),
-            isolation=isolation,
-            closed=lambda: isolation.closed(self._accounts),
-        )
 
     def _policy(self, config: ServerConfig) -> Policy:
         """The policy of a configuration; the hot process numbers its new queues first. Raises LodesmanError."""
@@ -201,6 +190,7 @@ class BackgroundProcess:
             post=self.post,
             settings=self.pilot_settings,
             note=self._note_outcome,
+            left_out=self.left_out,
         )
 
     def _site_tests(self) -> SiteTests:
@@ -232,11 +222,14 @@ class BackgroundProcess:
             limited=lambda queues: self.post(inner_calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
             settings=bootstrap.settings_named(config),
+            left_out=self.left_out,
         )
 
     def _read_side(self) -> ReadSide:
         config, polling = self.config, self.config.polling_seconds
-        keeper = SnapshotKeeper(config.database.reader(), fresh_seconds=fresh_seconds(polling))
+        keeper = SnapshotKeeper(
+            config.database.reader(), fresh_seconds=fresh_seconds(polling), left_out=self.left_out
+        )
         keeper.ask_director, keeper.polling_seconds = self.director.now, polling
         keeper.ads = self.ads
         keeper.sharing = lambda: self.policy.sharing_groups()  # noqa: PLW0108 - the policy is swapped
@@ -372,8 +365,11 @@ class BackgroundProcess:
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
-            Loop("alive", 5.0, lambda: self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing())))),
+            Loop("alive", 5.0, self._say_alive),
         ]  # fmt: skip
+
+    def _say_alive(self) -> None:
+        self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), list(self.left_out.named())))
 
     def _figures(self) -> UpkeepFigures:
         """What upkeep counts, for /metrics."""

@@ -11,7 +11,7 @@ from operator import or_
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, PoolOutcome, RefusalKind
@@ -310,7 +310,8 @@ NO_DIRECTOR: Final = DirectorNow()
 class Snapshot(Struct, frozen=True, kw_only=True):
     """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
     group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
-    that is not read yet. `director`: what it knows without an iteration; it iterates every `polling_seconds`.
+    that is not read yet. `director`: what it knows without an iteration; it iterates every `polling_seconds`. `left_out`:
+    what the server could not handle, by a fault of its own, and where.
     """
 
     at: float
@@ -321,6 +322,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     decided_after: float | None = None
     director: DirectorNow = NO_DIRECTOR
     polling_seconds: float = SOON_SECONDS
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
@@ -369,6 +371,11 @@ class SnapshotFacts:
     def decision(self) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
         return self.snapshot.decision(self.now)
+
+    def left_out(self, *items: str) -> str:
+        """Which of these the server could not handle, where and why; '' if none."""
+        found = self.snapshot.left_out
+        return "; ".join(f"{item} is left out of {found[item]}" for item in items if item in found)
 
     def undecided(self, about: str = "") -> str:
         """Since when there is no decision."""

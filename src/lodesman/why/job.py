@@ -64,7 +64,7 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
     return answers.JobExplained(
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
-        summary=_summary(facts, reason),
+        summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
         who=_who(facts, reason),
         chain=list(_chain(facts, share)),
         queues=facts.exclusions.summary(),
@@ -110,6 +110,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     key, total, queues = found.key, found.total, len(found.config.table.queues)
     made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
     yield JobStep("class", True, made_of if key.job_class else "it has no job class")
+    yield from (JobStep("server", False, text) for text in (facts.server_fault,) if text)
     text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
     yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
     yield from _requirements(facts)

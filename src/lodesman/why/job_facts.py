@@ -78,6 +78,11 @@ class JobFacts(SnapshotFacts):
     taken: int = 0
 
     @cached_property
+    def server_fault(self) -> str:
+        """What the server failed to do for it by a fault of its own; '' if nothing."""
+        return self.left_out(f"task queue {self.task_queue}", f"SubmitPool {self.exclusions.key.submit_pool}")
+
+    @cached_property
     def eligible(self) -> int:
         """The queues that could run it."""
         return self.exclusions.eligible

@@ -86,6 +86,11 @@ class QueueFacts(SnapshotFacts):
             return None
         return self.decision.demands(self.survey.fitting, self.snapshot.director.full)
 
+    @cached_property
+    def server_fault(self) -> str:
+        """What the server failed to do for it by a fault of its own; '' if nothing."""
+        return self.left_out(f"CE queue {'/'.join(self.place)}", f"site {self.place.site}")
+
     @property
     def no_backend(self) -> str:
         """Why there is no batch system to send pilots to; '' if there is one, or need not be."""
@@ -181,6 +186,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     if source is not None:
         text = f"it is configured in {source.file}, line {source.line}" if source.file else "it is configured"
     yield QueueStep("configured", source is not None, text)
+    yield from (QueueStep("server", False, text) for text in (facts.server_fault,) if text)
     if source is not None:
         text = f"VO {facts.vo} may use it" if facts.denied is None else facts.denied.text
         yield QueueStep("access", facts.denied is None, text)

@@ -364,6 +364,15 @@ def last_pilots(n: int) -> str:
     return "the last pilot" if n == 1 else f"the last {n} pilots"
 
 
+def with_fault(summary: str, fault: str) -> str:
+    """A summary, and what the server failed to do by a fault of its own, if it did."""
+    return (
+        f"{summary} The server fails: {fault}. Its log has more; its administrator can mend it."
+        if fault
+        else summary
+    )
+
+
 def sentence(text: str) -> str:
     """The text with a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.answers.server import BackgroundStatus
-from lodesman.api.core import (
+from lodesman.api.pulse import (
     _MANY_RESTARTS,
     _RESTARTS_WITHIN,
     _SILENT_SECONDS,

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lodesman.api import pulse as module
-from lodesman.api.core import BackgroundHealth
-from lodesman.api.pulse import Pulse, work_of
+from lodesman.api.pulse import BackgroundHealth, Pulse, work_of
 from lodesman.errors import Unavailable
 
 IDLE = ("S", 100)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lodesman.background.direct import pilot_view
+from lodesman.background.pilot_book import pilot_view
 from lodesman.director.supply import PilotStanding
 from lodesman.store.read.pilots import pilots_in_short
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.background.left_out import StepPass
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.why.facts import DirectorNow, SnapshotFacts
 
@@ -47,7 +48,7 @@ def test_a_refresh_that_takes_minutes_rests_as_long(keeper):
 
 def test_a_director_that_decides_is_never_said_to_be_idle(keeper):
     keeper.fresh_seconds = 20.0
-    keeper.snapshot = keeper._read(1_000.0)
+    keeper.snapshot = keeper._read(1_000.0, StepPass("", {}))
     keeper.iterate(1_030.0)
     keeper.refresh(1_040.0)
     facts = SnapshotFacts(snapshot=keeper.snapshot, now=1_040.0)
