@@ -95,7 +95,7 @@ REQUESTS = {
 def table():
     """What the manual says: by call, by column."""
     found = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
+    for line in TABLE.read_text(encoding="utf-8").partition("\n## ")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| `"):
             found |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -297,3 +298,39 @@ def test_each_command_stands_once_in_the_manual():
     assert sorted(set(rows)) == sorted(rows)
     commands = re.findall(r"`lode pilot (\w+)", text)
     assert set(commands) <= set(click.Group.list_commands(pilot, click.Context(pilot)))
+
+
+# What carries out, or unpacks, what a text or a file says.
+CARRIES_OUT = {
+    "pickle", "cloudpickle", "marshal", "shelve", "tarfile", "zipfile", "gzip", "zlib", "xml", "tomllib", "runpy", "yaml",
+}  # fmt: skip
+
+
+def carries_out(tree: ast.AST) -> bool:
+    """Whether a module imports such a library, or evaluates a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {(node.module or "").partition(".")[0]}
+        elif isinstance(node, ast.Call):
+            names = {"yaml"} if ast.unparse(node.func) in ("eval", "exec", "shutil.unpack_archive") else set()
+        else:
+            continue
+        if names & CARRIES_OUT:
+            return True
+    return False
+
+
+def test_every_module_that_unpickles_evaluates_or_unpacks_is_in_the_list_with_its_rule():
+    source = ROOT / "src" / "lodesman"
+    rows = table("../permissions.md", first="module", below="## What of others")
+    listed = names(rows)
+    found = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        if carries_out(ast.parse(file.read_text(encoding="utf-8")))
+    }
+    assert len(listed) == len(set(listed))
+    assert set(listed) == found
+    assert all(all(cells) for cells in rows)
