@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import StoredBreaker, Suspects
+from lodesman.answers.service import Alive, StoredBreaker, Suspects
 from lodesman.answers.vocabulary import BreakerState, StartFault
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.director.limits import Breaker
@@ -334,7 +334,7 @@ def test_without_the_background_process_the_hot_one_is_still_measured(house):
     house.submitted()
     whole = scrape(house)
     assert whole["lodesman_background_up",] == 1
-    house.core.background.reported(house.ticks, {"director": "no disk"})
+    house.core.background.reported(house.ticks, Alive({"director": "no disk"}))
     house.app.forward = gone
     found = scrape(house)
     assert (found["lodesman_background_up",], found["lodesman_background_ok",]) == (0, 0)
@@ -365,5 +365,10 @@ def test_health_names_what_is_left_out_but_no_site_to_strangers(house):
         "What the server cannot handle now, and leaves out: a CE queue (lode why names it), a site (lode why names it), "
         f"{', '.join(f'job {n}' for n in range(8))}, and 2 more."
     )
+    body = {"failing": {}, "damaged": ["entry.json of pilot s1-1, which was ended"]}
+    assert house.call("POST", "/v1/service/alive", body, token="service").status == 200
+    assert house.get("/health", token=None)["faults"] == [
+        "Files were damaged, as by a power cut: entry.json of pilot s1-1, which was ended."
+    ]
     alive(house)
     assert house.get("/health", token=None)["faults"] == []

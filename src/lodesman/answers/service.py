@@ -18,10 +18,13 @@ Renewal = tuple[str, str, str]
 
 
 class Alive(Struct):
-    """The background process lives; these of its steps fail, each with the last fault. `left_out`: what they leave out."""
+    """The background process lives; these of its steps fail, each with the last fault. `left_out`: what they leave out;
+    `damaged`: files that were not as they were written.
+    """
 
     failing: dict[str, str]
     left_out: list[str] = []
+    damaged: list[str] = []
 
 
 class NewPilot(Struct, frozen=True, kw_only=True):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from lodesman.answers.server import BackgroundStatus
+from lodesman.answers.service import Alive
 from lodesman.errors import Unavailable
 from lodesman.why.verdict import span
 
@@ -60,15 +61,14 @@ class BackgroundHealth:
 
     at: float
     has_reported: bool = False
-    failing: Mapping[str, str] = field(default_factory=dict)
-    left_out: Collection[str] = ()
+    said: Alive = field(default_factory=lambda: Alive({}))
     restarts: int = 0
     mute: bool = False
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
-    def reported(self, ticks: float, failing: Mapping[str, str], left_out: Collection[str] = ()) -> None:
-        """It lives; `failing`: its steps that do not succeed, with the last fault; `left_out`: what it cannot handle."""
-        self.at, self.has_reported, self.failing, self.left_out = ticks, True, failing, left_out
+    def reported(self, ticks: float, said: Alive) -> None:
+        """It lives, and says how its steps are."""
+        self.at, self.has_reported, self.said = ticks, True, said
 
     def ended(self, ticks: float) -> None:
         """The process ended and will be started again."""
@@ -83,7 +83,7 @@ class BackgroundHealth:
             return "restarting"
         if not self.has_reported:
             return "starting"
-        return "failing" if self.failing else "ok"
+        return "failing" if self.said.failing else "ok"
 
     def is_well(self, ticks: float) -> bool:
         """Whether it does its part, or starts to."""
@@ -92,7 +92,7 @@ class BackgroundHealth:
     def answer(self, ticks: float) -> BackgroundStatus:
         """Without the faults themselves: those are for the log."""
         age = ticks - self.at if self.has_reported else None
-        return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
+        return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.said.failing))
 
 
 @dataclass(slots=True, eq=False)

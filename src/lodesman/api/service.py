@@ -107,14 +107,21 @@ def _faults(core: Core) -> list[str]:
     """What went wrong in the server itself since its start; its log names each."""
     repaired, failed = core.live.repaired, core.journal.faults
     mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
-    left_out = sorted(map(_for_strangers, core.background.left_out))
-    more = [f"and {len(left_out) - _NAMED} more"] if len(left_out) > _NAMED else []
-    names = ", ".join([*left_out[:_NAMED], *more])
+    said = core.background.said
+    left_out, damaged = _named(map(_for_strangers, said.left_out)), _named(said.damaged)
     return [
         *mended,
-        *([f"What the server cannot handle now, and leaves out: {names}."] if left_out else []),
+        *([f"What the server cannot handle now, and leaves out: {left_out}."] if left_out else []),
+        *([f"Files were damaged, as by a power cut: {damaged}."] if damaged else []),
         *([f"Changes that the server failed to make, and rolled back: {failed}."] if failed else []),
     ]
+
+
+def _named(items: Iterable[str]) -> str:
+    """The first of them."""
+    found = sorted(items)
+    more = [f"and {len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return ", ".join([*found[:_NAMED], *more])
 
 
 def _for_strangers(item: str) -> str:
@@ -165,7 +172,7 @@ def _hot_figures(core: Core) -> server.HotMetrics:
 
 @serves(inner_calls.ALIVE)
 async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
-    core.background.reported(core.ticks(), request.body.failing, request.body.left_out)
+    core.background.reported(core.ticks(), request.body)
     return Nothing()
 
 

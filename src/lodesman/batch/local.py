@@ -23,7 +23,7 @@ from typing import Final
 from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
 from lodesman.batch.isolation import Isolation
-from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
+from lodesman.batch.pilot_directory import ENTRY, STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.process_tree import signal_process
 from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
 from lodesman.durable import sync_directory, write_durably
@@ -63,6 +63,7 @@ class LocalBackend:
     closed: Callable[[], str] = str
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
+    damaged: list[str] = field(default_factory=list, init=False)  # files, in words
     _last_order: int = field(default=0, init=False)
     _launches: Counter[str] = field(default_factory=Counter, init=False)
     _keepers: set[int] = field(default_factory=set, init=False)
@@ -259,7 +260,8 @@ class LocalBackend:
                 entry = self._entries[stamp] = self._entries.get(stamp) or pilot.entry()
             except (FileNotFoundError, ValueError):  # a power cut left it half written
                 with contextlib.suppress(FileNotFoundError):  # purged meanwhile
-                    pilot.write_end("not-started", "its stored submission is damaged")
+                    pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {stamp}")
+                    self.damaged.append(f"{ENTRY} of pilot {stamp}, which was ended")
             else:
                 yield pilot, entry
 
@@ -273,6 +275,8 @@ class LocalBackend:
             for one in (folder.parent, folder):
                 one.chmod(0o755)
                 sync_directory(one.parent)
+            if path.exists():
+                self.damaged.append(f"{path.name} of local pilots, which was written again")
             write_durably(path, program, mode=0o755)
         return path
 

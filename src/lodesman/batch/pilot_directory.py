@@ -37,6 +37,7 @@ from lodesman.batch.process_tree import Process, read_process
 from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ENTRY: Final = "entry.json"
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -75,7 +76,7 @@ class PilotDirectory(Struct, frozen=True):
             (draft / "work").mkdir(mode=0o700)
             (draft / "lock").touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
-            _write_new(draft / "entry.json", json.dumps(asdict(entry)).encode())
+            _write_new(draft / ENTRY, json.dumps(asdict(entry)).encode())
             draft.rename(self.path)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
@@ -83,11 +84,11 @@ class PilotDirectory(Struct, frozen=True):
 
     def entry(self) -> Entry:
         """What was submitted. Raises OSError; ValueError for a file that a power cut left half written."""
-        values = json.loads((self.path / "entry.json").read_bytes())
+        values = json.loads((self.path / ENTRY).read_bytes())
         try:
             return Entry(queue=QueueId(*values.pop("queue")), argv=tuple(values.pop("argv")), **values)
         except (AttributeError, KeyError, TypeError) as fault:
-            raise ValueError(f"{self.path / 'entry.json'} is damaged") from fault
+            raise ValueError(f"{self.path / ENTRY} is damaged") from fault
 
     # --- where it stands ---------------------------------------------------------------------------
 

@@ -369,7 +369,8 @@ class BackgroundProcess:
         ]  # fmt: skip
 
     def _say_alive(self) -> None:
-        self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), list(self.left_out.named())))
+        left_out, damaged = list(self.left_out.named()), self.local.damaged[:]
+        self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), left_out, damaged))
 
     def _figures(self) -> UpkeepFigures:
         """What upkeep counts, for /metrics."""

@@ -88,6 +88,7 @@ class TestSubmit:
         send(backend, QUEUE, "s2-1")
         assert program.read_bytes() == PROGRAM
         assert [path.name for path in program.parent.iterdir()] == ["pilot.pyz"]
+        assert backend.damaged == ["pilot.pyz of local pilots, which was written again"]
 
     def test_what_a_pilot_is_started_by_is_on_the_disk_when_it_is_stored(self, backend, root, monkeypatch):
         synced = set()
@@ -408,7 +409,10 @@ class TestUpkeep:
         (root / "s1-1" / "entry.json").write_text(text)
         again = LocalBackend(root, {QUEUE: 0})
         assert load_of(again, QUEUE).waiting == 1
-        assert again.status(same("s1-1"))["s1-1"].state is NativeState.ENDED
+        ended = again.status(same("s1-1"))["s1-1"]
+        assert ended.state is NativeState.ENDED
+        assert "entry.json of s1-1" in ended.detail
+        assert again.damaged == ["entry.json of pilot s1-1, which was ended"]
 
     def test_half_done_work_is_removed(self, backend, root):
         send(backend, QUEUE, "s1-1")
