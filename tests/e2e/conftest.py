@@ -140,14 +140,14 @@ class Server:
 
     # --- its life -------------------------------------------------------------------------------------
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self, program: str = "lodesman.daemon", *options: str) -> subprocess.Popen[bytes]:
         """Start the process; it may end at once."""
         words = [
             word for name, value in self.settings.items() for word in ("--set", f"{name}={json.dumps(value)}")
         ]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "lodesman.daemon", "server", *words],
+                [sys.executable, "-m", program, "server", *words, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )  # fmt: skip

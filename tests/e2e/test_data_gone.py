@@ -48,5 +48,15 @@ def test_a_server_without_its_data_refuses_and_ends_with_a_clear_line(make_serve
     assert server.pids("pilot.pyz") == []
     last = [line["message"] for line in server.log_lines() if line["level"] == "critical"]
     assert all("lode.db was deleted or moved while the server ran" in line for line in last)
+    # As systemd, and as an administrator would try.
+    assert server.spawn().wait(PATIENCE) == server.spawn("lodesman.cli").wait(PATIENCE) == 8
+    assert "put a backup in its place" in server.tail().lower()
     assert not (server.data / "lode.db").exists()
+    server.process = server.spawn("lodesman.cli", "--accept-new-database")
+    wait_until(server.is_up, "the server with nothing")
+    server.tokens["admin"] = (server.data / "admin.token").read_text().strip()
+    server.user("ann", "physics")
+    assert server.submit() > 1
+    assert server.stop() == 0
+    server.start().stop()
     shutil.rmtree(server.data)

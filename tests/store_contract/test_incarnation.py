@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from contextlib import closing
 
 import msgspec
 import pytest
 
 from lodesman import kernel
-from lodesman.errors import Unavailable
 from lodesman.store import SqliteDatabase, incarnation
 from lodesman.store.ids import Ids
 from lodesman.store.shelf import Shelf
@@ -137,6 +137,68 @@ def test_a_new_database_beside_old_notes_goes_on_with_the_ids(run):
     assert run.ids.next_job == 9
 
 
+def delete(path):
+    path.unlink()
+
+
+def delete_but_its_log(path):
+    path.with_name("lode.db-wal").write_bytes(b"what was committed last")
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def make_anew(path):
+    path.unlink()
+    SqliteDatabase(path).writer().close()  # a start that was broken off
+
+
+def leave_notes_alone(path):
+    notes = {note: note.read_bytes() for note in path.parent.glob("lode.seen-*")}
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    for note, content in notes.items():
+        note.write_bytes(content)
+
+
+def spoil_its_note(path):
+    path.unlink()
+    for note in path.parent.glob("lode.seen-*"):
+        note.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "lose", [delete, delete_but_its_log, empty, make_anew, leave_notes_alone, spoil_its_note]
+)
+def test_a_database_that_is_missing_is_refused_and_nothing_is_changed(run, lose):
+    database = SqliteDatabase(run.path)
+    run.stop()
+    incarnation.refuse_new(database)
+    lose(run.path)
+    before = {file: file.read_bytes() for file in run.path.parent.iterdir()}
+    with pytest.raises(incarnation.DatabaseLost, match=r"nothing in .*lode.db, and .*/lode.seen-0+2 is of"):
+        incarnation.refuse_new(database)
+    assert {file: file.read_bytes() for file in before} == before
+    assert run.path.exists() == (run.path in before)
+    # Once accepted it is as any other.
+    run.start().stop()
+    incarnation.refuse_new(database)
+
+
+def test_a_first_start_and_a_database_that_was_restored_are_not_refused(run, tmp_path):
+    incarnation.refuse_new(SqliteDatabase(tmp_path / "lode.db"))
+    backup = run.backup()
+    run.commit().stop()
+    restore_by_move(run, backup)
+    incarnation.refuse_new(run.db.database)
+    # One of before there were incarnations, and notes.
+    with closing(SqliteDatabase(run.path).writer()) as db:
+        db.change("UPDATE leadership SET incarnation = '', batch = 0, epoch = 1")
+    incarnation.refuse_new(run.db.database)
+
+
 def test_a_database_alone_counts_outputs_that_lie_beside_it(run, tmp_path):
     shelf = Shelf(tmp_path / "sandboxes", limit_bytes=1)
     assert shelf.next_job() == 1
@@ -155,13 +217,6 @@ def test_a_database_alone_counts_outputs_that_lie_beside_it(run, tmp_path):
 def test_a_note_that_is_broken_says_nothing(run):
     run.path.with_name("lode.seen-999999999999999").write_text("{")
     assert not run.stop().start().is_other
-
-
-def test_an_empty_file_is_not_taken_for_a_new_database(run):
-    run.stop()
-    run.path.write_bytes(b"")
-    with pytest.raises(Unavailable, match="is empty, but a server has used it"):
-        run.start()
 
 
 def test_the_mark_of_submissions_is_that_of_the_incarnation(run, tmp_path):

@@ -283,6 +283,20 @@ def test_an_older_state_is_another_where_the_newer_one_was_seen(database):
         assert db.only("SELECT next_job FROM leadership") == (77,)
 
 
+def test_a_database_that_is_empty_where_another_one_was_seen_is_refused(maker, database, tmp_path):
+    incarnation.refuse_new(database)  # nothing was seen yet
+    begun(database)
+    incarnation.refuse_new(database)
+    empty = maker.empty(database.folder)
+    with pytest.raises(incarnation.DatabaseLost, match="there is nothing in the database test_"):
+        incarnation.refuse_new(empty)
+    with closing(empty.reader()) as db:
+        assert not db.tables()
+    assert begun(empty)[0] is True, "accepted"
+    incarnation.refuse_new(empty)
+    maker.drop(empty)
+
+
 # --- faults at the start -----------------------------------------------------------------------------------
 
 

@@ -115,8 +115,11 @@ def _no_server() -> Iterator[None]:
 @contextmanager
 def _owned(database: Database, *, is_there: bool = False, migrates: bool = False) -> Iterator[Writer]:
     """The writer of a database, which no server has; without making a database that must be there."""
+    from lodesman.store.incarnation import refuse_new
+
     with database.usable():
         if is_there:
+            refuse_new(database)
             database.reader().close()
         with _no_server():
             writer = database.writer(migrates=migrates)

@@ -18,6 +18,7 @@ BY_CODE = {
     "server-fault": 5,
     "aborted": 5,
     "conflict": CONFLICT,
+    "database-lost": 8,
 }
 _CARRIED_OUT = "It may have been carried out: check before you ask again."
 # How the readers give a place inside their sentences; here it stands before them.

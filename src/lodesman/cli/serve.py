@@ -30,11 +30,20 @@ if TYPE_CHECKING:
 @configured
 @click.option("--port", type=click.IntRange(0, 65_535), help="The TCP port.")
 @click.option("--check-data", is_flag=True, help="The same as lode db check.")
-def server(*, chosen: Chosen, port: int | None, check_data: bool) -> int:
+@click.option(
+    "--accept-new-database",
+    "accepts_new",
+    is_flag=True,
+    help="Begin with nothing though a database is missing.",
+)
+def server(*, chosen: Chosen, port: int | None, check_data: bool, accepts_new: bool) -> int:
     """Run the server here until Ctrl-C.
 
     Without a configuration it listens on 127.0.0.1:7777 and keeps its data in ./lode-data; the first
     administrator's token is in lode-data/admin.token.
+
+    If the database is missing that a server has used here, it does not start, with exit code 8: put a backup in its place.
+    --accept-new-database begins with a new one, once; no user, token or job of before is in it.
     """
     from lodesman.daemon.server import run_server
 
@@ -44,7 +53,7 @@ def server(*, chosen: Chosen, port: int | None, check_data: bool) -> int:
         return check(chosen.load())
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
-        run_server(chosen.load(), chosen.arguments(), chosen.load, _greet)
+        run_server(chosen.load(), chosen.arguments(), chosen.load, _greet, accepts_new=accepts_new)
     return 0
 
 

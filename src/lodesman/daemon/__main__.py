@@ -1,4 +1,6 @@
-"""One process of the server, by its arguments. Exit codes: 2 for wrong arguments, 1 for an error."""
+"""One process of the server, by its arguments. Exit codes: 2 for wrong arguments, 8 for a database that
+is missing, 1 for another error.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ from lodesman.daemon.background import run_background
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.server import run_server
 from lodesman.errors import InvalidConfig, LodesmanError
+from lodesman.store.incarnation import DatabaseLost
 
 _USAGE = "server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]"
+# As `lode server` ends then: systemd must not try again (docs/how-to/administrators.md).
+_LOST = 8
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +61,7 @@ def main() -> int:
     except LodesmanError as fault:
         start_logging(sys.argv[1])
         log.critical("%s", fault)
-        return 1
+        return _LOST if isinstance(fault, DatabaseLost) else 1
     except KeyboardInterrupt:
         # Ctrl-C is how it ends; by now everything has ended in good order.
         return 0

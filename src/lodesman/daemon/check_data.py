@@ -11,6 +11,7 @@ from lodesman.background.upkeep import find_suspects
 from lodesman.config import ServerConfig
 from lodesman.store import Reader, sandboxes
 from lodesman.store.accounting import wrong_usage
+from lodesman.store.incarnation import refuse_new
 from lodesman.store.shelf import Shelf
 
 _NAMED = 10
@@ -23,6 +24,7 @@ def check_data(config: ServerConfig) -> list[str]:
     Conflict while a server runs on it.
     """
     with config.database.usable():
+        refuse_new(config.database)
         config.database.reader().close()  # without making one
         db = config.database.writer()
         try:

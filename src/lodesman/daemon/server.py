@@ -32,7 +32,7 @@ from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import END_SECONDS, end_pilots
-from lodesman.daemon.bootstrap import Load
+from lodesman.daemon.bootstrap import Listening, Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
@@ -64,12 +64,12 @@ _REST = "LODE_SERVER_REST"
 class Server:
     """Owns everything of the hot process."""
 
-    def __init__(self, config: ServerConfig, arguments: list[str], load: Load) -> None:
-        self.config = config
-        self._arguments = arguments
+    def __init__(self, place: Listening, *, accepts_new: bool) -> None:
+        config = self.config = place.config
+        self._arguments = place.arguments
         self._open_files = bootstrap.raise_open_files()
-        self._watch = ConfigWatch(config, load)
-        writer = self._open()
+        self._watch = ConfigWatch(config, place.load)
+        writer = self._open(accepts_new=accepts_new)
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
@@ -114,11 +114,13 @@ class Server:
         self.failed = False
         self.end: Callable[[], None] = lambda: None
 
-    def _open(self) -> Writer:
-        """The database, ready for this start."""
+    def _open(self, *, accepts_new: bool) -> Writer:
+        """The database, ready for this start. Raises DatabaseLost unless it `accepts_new`."""
         data = self.config.data
         # The database may be elsewhere.
         self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))
+        if not accepts_new:
+            incarnation.refuse_new(self.config.database)
         writer = self.config.database.writer()
         next_job = Shelf(data / "sandboxes", limit_bytes=0).next_job()
         # Whether the pilots of this database have to end: it is not the one that ran here last.
@@ -335,19 +337,22 @@ def run_server(
     arguments: list[str],
     load: Load,
     greet: Callable[[ServerConfig, str], None] | None = None,
+    *,
+    accepts_new: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
-    `load` reads it again when its files change; `greet` gets the configuration with the port.
+    `load` reads it again when its files change; `greet` gets the configuration with the port. `accepts_new`: also with
+    nothing in the place of the database of before.
 
     Raises Conflict if its port is in use or another server owns the data directory, Unavailable if its files cannot be
-    used, or are gone while it runs.
+    used, or are gone while it runs, DatabaseLost.
     """
     start_logging("hot")
     bootstrap.hide_process()
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
     with place.config.database.usable():
-        server = Server(place.config, place.arguments, place.load)
+        server = Server(place, accepts_new=accepts_new)
         bootstrap.write_url(place.config)
     if greet is not None:
         greet(place.config, server.local_pilots)

@@ -46,7 +46,8 @@ def back_up(
 def _write(database: SqliteDatabase, part: Path, advance: Callable[[int], None]) -> None:
     # What is open has a snapshot: without it each commit of the server would begin the backup anew.
     with closing(database.reader()) as source, source, closing(apsw.Connection(str(part))) as target:
-        known_migrations(source)
+        if not known_migrations(source):  # it would take the place of a good one
+            raise Unavailable(f"There is nothing in {database}.", hint="Nothing was written.")
         # The file is not used before it is whole.
         for setting in ("journal_mode=OFF", "synchronous=OFF"):
             list(target.execute(f"PRAGMA {setting}"))

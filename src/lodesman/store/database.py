@@ -160,6 +160,9 @@ class Database(Protocol):
     def ways_in(self) -> tuple[Path, ...]:
         """Files, and folders of sockets, by which another process of this account could read it."""
 
+    def is_empty(self) -> bool:
+        """Whether nothing can be in it; False if only the database itself can say it."""
+
     def beside(self, name: str) -> Path:
         """A file that lies beside the database, and belongs to it."""
 

@@ -2,7 +2,7 @@
 
 Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A database that was
 restored has made fewer commits, or is another file; then it becomes a new incarnation: the tokens of all pilots are
-deleted, and identifiers begin beyond those that were seen.
+deleted, and identifiers begin beyond those that were seen. A new one beside such a file means that the other is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.durable import sync_directory
+from lodesman.errors import Unavailable
 from lodesman.store.database import Database, Reader, Writer
 from lodesman.store.ids import given_ids, raise_marks
 from lodesman.store.statement import ONE
@@ -30,7 +32,13 @@ _STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
 _MARK: Final = 6
 _HOME: Final = "SELECT home FROM leadership"
 _RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?, home = ?"
+# A server counts both from its first start on.
+_USES: Final = "SELECT epoch + batch FROM leadership"
 _DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
+
+
+class DatabaseLost(Unavailable, code="database-lost"):
+    """A server has worked here, and there is nothing in its database."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -54,6 +62,24 @@ def mark_of(db: Reader) -> str:
     """What the submissions of this server begin with: no other database has it."""
     incarnation, *_ = db.only(_STATE)
     return hashlib.sha256(str(incarnation).encode()).hexdigest()[:_MARK]
+
+
+def refuse_new(database: Database) -> None:
+    """Before a database is opened, or made. Raises DatabaseLost if it was never used, but one of which there is a note."""
+    noted = _files(database)
+    if not noted or _is_used(database):
+        return
+    words = f"The database is missing: there is nothing in {database}, and {noted[-1]} is of one that a server has used."
+    hint = "Put a backup in its place, or check [store] url. To begin with nothing: lode server --accept-new-database."
+    raise DatabaseLost(words, hint=hint)
+
+
+def _is_used(database: Database) -> bool:
+    """Whether a server has ever begun with it."""
+    if database.is_empty():
+        return False
+    with closing(database.reader()) as db:
+        return "leadership" in db.tables() and db.only(_USES)[0] > 0
 
 
 def begin(db: Writer, *, next_job: int = 1) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -364,12 +364,9 @@ class PostgresDatabase:
         """pg_dump; it asks for the password, or takes it from where PostgreSQL's programs do."""
         return ["pg_dump", "--format=custom", f"--file={file}", f"--dbname={without_passwords(self.url)}"]
 
-    def usable(self) -> AbstractContextManager[None]:
-        """Around a start: raises Unavailable in clear words if the database cannot be used."""
-        return self._usable()
-
     @contextmanager
-    def _usable(self) -> Iterator[None]:
+    def usable(self) -> Iterator[None]:
+        """Around a start: raises Unavailable in clear words if the database cannot be used."""
         try:
             yield
         except psycopg.Error as fault:
@@ -378,6 +375,10 @@ class PostgresDatabase:
     def ways_in(self) -> tuple[Path, ...]:
         """Its sockets, and the files from which the library takes passwords and keys."""
         return ways_in(self.url)
+
+    def is_empty(self) -> bool:
+        """Its tables say it."""
+        return False
 
     def beside(self, name: str) -> Path:
         """A file of the data folder."""

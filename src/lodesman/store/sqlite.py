@@ -272,8 +272,6 @@ class SqliteDatabase(Struct, frozen=True):
         path = self.path
         lock = own(path.with_suffix(".lock"), str(path))
         try:
-            if path.is_file() and not path.stat().st_size and any(path.parent.glob(f"{path.stem}.seen-*")):
-                raise Unavailable(f"{path} is empty, but a server has used it.", hint=_BACKUP)
             db = apsw.Connection(str(path))
             db.set_busy_timeout(BUSY_MS)
             return SqliteWriter(self, db, lock).open(migrates=migrates)
@@ -292,6 +290,10 @@ class SqliteDatabase(Struct, frozen=True):
     def ways_in(self) -> tuple[Path, ...]:
         """The database and its log, which may be outside of the data folder."""
         return self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
+
+    def is_empty(self) -> bool:
+        """Whether the file is missing, or has no content. To open one would remove a log that is left beside it."""
+        return not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
 
     def beside(self, name: str) -> Path:
         """A file that lies beside the database, and belongs to it."""

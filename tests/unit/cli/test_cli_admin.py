@@ -186,7 +186,7 @@ def served(monkeypatch):
     calls = []
     monkeypatch.setattr(
         "lodesman.daemon.server.run_server",
-        lambda config, arguments, load, greet: (
+        lambda config, arguments, load, greet, accepts_new: (
             greet(config, "Local pilots: x."),
             calls.append((config, arguments, load)),
         ),
@@ -231,7 +231,7 @@ def test_a_configuration_that_cannot_be_served(lode, served, home):
 
 
 def test_a_data_directory_in_use(lode, monkeypatch):
-    def busy(*_arguments):
+    def busy(*_arguments, **_more):
         raise Unavailable("Another server owns the data directory.", hint="Stop it first.")
 
     monkeypatch.setattr("lodesman.daemon.server.run_server", busy)
@@ -243,7 +243,7 @@ def test_a_data_directory_in_use(lode, monkeypatch):
 
 
 def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
-    def interrupted(*_arguments):
+    def interrupted(*_arguments, **_more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lodesman.daemon.server.run_server", interrupted)

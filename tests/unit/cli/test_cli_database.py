@@ -137,7 +137,28 @@ def test_check_is_what_the_server_checks(lode, database):
     assert (found[0].code, "The counters of 1 task queues are wrong" in found[0].err) == (1, True)
 
 
+@pytest.mark.parametrize("words", [("check",), ("migrate",), ("copy", "lode-data/lode.db", "copy.db")])
+def test_a_database_that_was_lost_is_not_taken_for_a_good_one(lode, database, home, words):
+    database.path.with_name("lode.seen-000000000000007").touch()
+    with closing(database.writer()) as db:
+        db.change("UPDATE leadership SET epoch = 1")
+    assert lode("db", *words).code == 0
+    (home / "copy.db").unlink(missing_ok=True)
+    database.path.write_bytes(b"")
+    result = lode("db", *words)
+    assert (result.code, "lode server --accept-new-database" in result.err) == (8, True)
+    assert (database.path.read_bytes(), (home / "copy.db").exists()) == (b"", False)
+
+
 # --- backup
+
+
+def test_a_backup_of_nothing_does_not_replace_a_good_one(lode, database, home):
+    assert lode("db", "backup", "backup.db").code == 0
+    database.path.write_bytes(b"")
+    result = lode("db", "backup", "--force", "backup.db")
+    assert (result.code, "There is nothing in" in result.err) == (5, True)
+    assert plans(home / "backup.db") == 500
 
 
 def test_a_backup_is_one_moment_of_a_database_that_changes(lode, database, home, monkeypatch):
