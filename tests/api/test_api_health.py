@@ -372,3 +372,9 @@ def test_health_names_what_is_left_out_but_no_site_to_strangers(house):
     ]
     alive(house)
     assert house.get("/health", token=None)["faults"] == []
+
+
+def test_who_may_enter_the_database_is_a_warning(house):
+    house.core.openness = "Every role may."
+    answer = house.call("GET", "/health").json
+    assert (answer["status"], answer["warnings"][0]) == ("ok", "Every role may.")

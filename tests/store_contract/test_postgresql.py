@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from lodesman.errors import Conflict, Unavailable
@@ -244,6 +245,89 @@ def test_another_server_that_began_and_ended_meanwhile_is_noticed(maker, databas
     with pytest.raises(Unavailable):
         journal.call(Change(note, "stale"))
     assert "took over" in journal.fault.message
+
+
+# --- strangers ---------------------------------------------------------------------------------------------
+
+LOCK = "SELECT pg_advisory_lock{}(7813574265402122606)"
+
+
+@pytest.fixture
+def stranger(maker, database):
+    """Connects to the database as another role, which may do nothing there."""
+    maker.make_user("mallory")
+    connections = []
+
+    def connect():
+        url = maker.url_of(user="mallory", dbname=maker.name_of(database))
+        connections.append(psycopg.connect(url, autocommit=True, application_name="lodesman writer"))
+        return connections[-1]
+
+    yield connect
+    for one in connections:
+        one.close()
+
+
+@pytest.mark.parametrize("kind", ["", "_shared"])
+def test_a_stranger_with_the_lock_keeps_no_server_from_its_start(database, stranger, caplog, kind):
+    stranger().execute(LOCK.format(kind))
+    with closing(database.writer()), pytest.raises(Conflict, match="already owns"):
+        database.writer()
+    database.writer().close()
+    assert "another role has the lock" in caplog.text
+    assert {record.role for record in caplog.records if hasattr(record, "role")} == {"mallory"}
+
+
+def test_a_stranger_who_waits_for_the_lock_ends_no_server(maker, database, journal, stranger):
+    """She has it as soon as the session of the server ends."""
+    mallory = stranger()
+    waits = threading.Thread(target=mallory.execute, args=(LOCK.format(""),))
+    waits.start()
+    wait_for(database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    journal.call(Change(note, "before"))
+    with closing(psycopg.connect(database.url, autocommit=True)) as admin:
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename <> 'mallory' AND "
+                      "application_name = 'lodesman writer' AND datname = current_database()")  # fmt: skip
+    waits.join(30)
+    assert writer_is_back(journal) == "then"
+    assert (journal.fault, notes(database)) == (None, ["before", "then"])
+    # A second server is still noticed, also when the stranger has gone and the lock is free.
+    mallory.close()
+    with pytest.raises(Conflict, match="already owns"):
+        database.writer()
+    assert journal.call(Change(note, "last")) == "last"
+
+
+def test_without_the_lock_a_server_that_was_replaced_ends(maker, database, journal, stranger):
+    maker.end_sessions(database)
+    stranger().execute(LOCK.format(""))
+    with closing(database.writer()) as other:
+        with other:
+            other.change("UPDATE leadership SET epoch = epoch + 1")
+        for _ in range(10_000_000):  # a connection is tried from time to time
+            with pytest.raises(Unavailable):
+                journal.call(Change(note, "stale"))
+            if journal.fault is not None:
+                break
+        assert "took over" in journal.fault.message
+    assert notes(database) == []
+
+
+def test_a_database_that_every_role_may_enter_is_named(maker, database):
+    name = maker.name_of(database)
+    with closing(database.writer()) as db:
+        assert f"REVOKE CONNECT ON DATABASE {name} FROM PUBLIC" in db.openness()
+        db.run_script(f"REVOKE CONNECT ON DATABASE {name} FROM PUBLIC")
+        assert db.openness() == ""
+        db.run_script(f"GRANT CONNECT ON DATABASE {name} TO PUBLIC")
+
+
+def wait_for(database, query):
+    with closing(database.reader()) as db:
+        for _ in range(10_000_000):
+            if db.only(query)[0]:
+                return
+    raise AssertionError(query)
 
 
 # --- which database it is ----------------------------------------------------------------------------------

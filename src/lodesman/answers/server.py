@@ -34,8 +34,9 @@ class BackgroundStatus(Struct):
 class Health(Struct):
     """The server takes commands; `degraded`: its background process fails, or its database. `commits` since the server
     started. `trouble`: why the database stored nothing when it should last, '' if it did. `warnings`: what keeps pilots
-    from starting, one sentence each; the server itself is well. `faults`: what it found wrong in what is stored, and mended,
-    and what it failed to do by a fault of its own, since it started; its log names each.
+    from starting, or lets strangers into the database, one sentence each; the server itself is well. `faults`: what it
+    found wrong in what is stored, and mended, and what it failed to do by a fault of its own, since it started; its log
+    names each.
 
     `local_pilots`: how pilots on its own machine are kept from it, '' without local queues.
     """

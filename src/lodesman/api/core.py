@@ -103,6 +103,8 @@ class Core:
     verify: Callable[[VerifyBody], Awaitable[Verified]] | None = None
     # How local pilots are isolated, in words, while the server has this number of accounts.
     local_pilots: Callable[[int], str] = lambda _: ""
+    # What lets strangers into the database, in a sentence.
+    openness: str = ""
     # When the usage that shares are corrected by is too old, by `ticks`.
     usage_until: float = math.inf
     gates: GateOptions = field(default_factory=GateOptions)

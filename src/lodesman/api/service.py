@@ -87,7 +87,8 @@ def _warnings(core: Core) -> list[str]:
     opened |= {place for place, order in orders.items() if order.state == "open"}
     failing -= opened | orders.keys()
     found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
-    return [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+    pilots = [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+    return [core.openness, *pilots] if core.openness else pilots
 
 
 # Of what is left out, so many are named.

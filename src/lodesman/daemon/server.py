@@ -94,6 +94,7 @@ class Server:
             gates=bootstrap.gate_options(config),
             jsv=config.jsv,
             verify=lambda body: ask_verifier(self._pulse, bootstrap.service_token(config), body),
+            openness=self._openness,
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
             announce=Announcer(lambda: self._background).announce,
         )
@@ -122,6 +123,9 @@ class Server:
         if not accepts_new:
             incarnation.refuse_new(self.config.database)
         writer = self.config.database.writer()
+        self._openness = writer.openness()
+        if self._openness:
+            log.warning("%s", self._openness)
         next_job = Shelf(data / "sandboxes", limit_bytes=0).next_job()
         # Whether the pilots of this database have to end: it is not the one that ran here last.
         self._is_other = incarnation.begin(writer, next_job=next_job)

@@ -131,6 +131,10 @@ class Writer(Reader):
         """What is damaged in the database, in words; all of it may be read."""
         return []
 
+    def openness(self) -> str:
+        """What lets strangers in, in a sentence; '' if nothing does."""
+        return ""
+
     def end_copy(self, counted: Sequence[str]) -> None:
         """After all rows were copied: ids that the database gives in the `counted` tables are greater."""
 

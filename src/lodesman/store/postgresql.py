@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import psycopg
-from psycopg import errors, generators
+from psycopg import generators
 from psycopg.pq import TransactionStatus
 
 from lodesman.errors import Conflict, Unavailable
@@ -22,6 +22,7 @@ from lodesman.store.database import CommitInDoubt, ConnectionLost, DatabaseGone,
 from lodesman.store.migrate import known_migrations, migrate
 from lodesman.store.postgresql_connection import Connection, connect
 from lodesman.store.postgresql_faults import refusal_of, refused_start
+from lodesman.store.postgresql_lock import become_writer, openness
 from lodesman.store.postgresql_places import place, ways_in, without_passwords
 from lodesman.store.postgresql_values import NO_NUL, array
 from lodesman.store.spelling import set_statement, spelled, spelled_schema
@@ -31,15 +32,9 @@ _OLDEST: Final = 140_000
 # Between two attempts to connect, at least; after one that took long, this many times as long.
 _REST_SECONDS: Final = 1.0
 _REST_OF_LONG: Final = 2.0
-_LOCK_KEY: Final = 0x6C6F6465736D616E  # "lodesman"
-_LOCK_WAIT: Final = "SELECT set_config('lock_timeout', $1, false)"
 # A server that begins waits for the end of one that was killed just now; commands wait for one that comes back.
-_LOCK_AT_START: Final = "3s"
-_LOCK_AGAIN: Final = "1s"
-_HOLDER: Final = """SELECT a.pid, coalesce(host(a.client_addr), 'the machine of the database') FROM pg_locks l
-JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND (l.classid::bigint << 32 | l.objid::bigint) = $1"""
+_SECONDS_AT_START: Final = 3
+_SECONDS_AGAIN: Final = 1
 # The backend of a connection that broke may live on, and even commit. A number may have been given to another since.
 _SELF: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 # One that waits for its standby is not ended: it would be committed here, and perhaps nowhere else.
@@ -165,24 +160,13 @@ class PostgresWriter(PostgresReader, Writer):
         database, connection = self.database, self.connection
         database.check_version(connection)
         known_migrations(self)
-        if not self._lock(_LOCK_AT_START):
-            _, host = connection.execute(_HOLDER, (_LOCK_KEY,)).fetchone() or (0, "an unknown place")
-            raise Conflict(f"Another server, at {host}, already owns {database}.", hint="Stop it first.")
+        if other := become_writer(connection, _SECONDS_AT_START):
+            raise Conflict(f"Another server, at {other[1]}, already owns {database}.", hint="Stop it first.")
         connection.execute(_DURABLE)
         if migrates:
             migrate(self)
         connection.patience = None  # a start reads all that waits
         return self
-
-    def _lock(self, within: str) -> bool:
-        """Take the lock of the writer. It is that of the session: with it, all earlier sessions of writers are over."""
-        try:
-            self.connection.execute(_LOCK_WAIT, (within,))
-            self.connection.execute("SELECT pg_advisory_lock($1)", (_LOCK_KEY,))
-            self.connection.execute("RESET lock_timeout")
-        except errors.LockNotAvailable:
-            return False
-        return True
 
     def begin(self) -> None:
         """Begin a transaction, on a new connection if the last one ended.
@@ -208,12 +192,11 @@ class PostgresWriter(PostgresReader, Writer):
         self._open_again()
         try:
             self.connection.execute(_END, self._session)
-            if not self._lock(_LOCK_AGAIN):
-                pid, host = self.connection.execute(_HOLDER, (_LOCK_KEY,)).fetchone() or (0, "")
+            if other := become_writer(self.connection, _SECONDS_AGAIN):
                 self.connection.close()
                 self._rest(began)
-                if pid and pid != self._session[0]:
-                    words = f"Another server, at {host}, took over {self.database}."
+                if other[0] != self._session[0]:
+                    words = f"Another server, at {other[1]}, took over {self.database}."
                     raise DatabaseGone(words, hint="Stop one of the two.")
                 raise self.database.lost()
             self._session = self.connection.execute(_SELF).fetchone() or (0, "")
@@ -295,6 +278,10 @@ class PostgresWriter(PostgresReader, Writer):
         raw.send_describe_prepared(b"")
         (found,) = self.connection.wait(generators.execute(raw))
         return [_NAMES[found.param_type(n)] for n in range(found.nparams)]
+
+    def openness(self) -> str:
+        """A sentence if every role of the cluster may connect."""
+        return openness(self.connection)
 
     def end_copy(self, counted: Sequence[str]) -> None:
         """After all rows were copied: ids that the database gives are greater, and its planner knows the rows."""
