@@ -104,7 +104,25 @@ def test_whether_a_pilot_could_ever_run(kit):
     never = kit.backend.check(replace(kit.spec("true", cores=1000), program=b"", pilot_file=b""))
     assert never.possible is False
     assert "not available" in never.detail
-    assert kit.backend.check(on(kit, "nosuch").spec("true")).possible is False
+    assert not never.final
+    nowhere = kit.backend.check(on(kit, "nosuch").spec("true"))
+    assert (nowhere.possible, nowhere.final) == (False, True)
+
+
+def test_a_node_that_is_down_is_refused_for_now_in_the_words_of_one_that_never_was(own):
+    kit, _, _ = own
+    run = kit.backend.runner.run
+    node = run(["sinfo", "--noheader", "--Node", "--format=%N"]).out.split()[0]
+    run(["scontrol", "update", f"NodeName={node}", "State=down", "Reason=test"])
+    check = kit.backend.check(kit.spec("true"))
+    assert (check.possible, check.final) == (False, False)
+    assert "not available" in check.detail
+    run(["scontrol", "update", f"NodeName={node}", "State=resume"])
+    for _ in range(600):  # until the node has said that it is there
+        if kit.backend.check(kit.spec("true")).possible:
+            break
+        kit.advance()
+    assert kit.backend.check(kit.spec("true")).possible
 
 
 def test_one_of_many_who_submit_at_once_does(kit):

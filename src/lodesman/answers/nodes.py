@@ -151,9 +151,9 @@ class Closing(Place):
         return f"{CLOSED_BY} {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
 
 
-def utc(at: float) -> str:
+def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
     """A time as 2026-11-21 21:30 UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
 
 
 class ClosedQueues(Closing):

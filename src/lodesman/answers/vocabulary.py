@@ -102,6 +102,7 @@ class ClampName(StrEnum):
     CLOSED = "closed"
     NO_BACKEND = "no-backend"
     LIST_MATCH = "list-match"
+    REFUSED_FOR_NOW = "refused-for-now"
     UNKNOWN_LOAD = "unknown-load"
     BREAKER = "breaker"
     MAX_WAITING = "max-waiting"

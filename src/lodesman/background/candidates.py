@@ -102,6 +102,7 @@ class CandidateMaker:
         source = ", ".join(names) if loads else "no backend"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
         shapes = frozenset(offer.shape for offer in offers.values())
+        refusal = self.list_match.refusal(shapes)
         serving = [
             name
             for name, pool in self.pools.items()
@@ -130,7 +131,8 @@ class CandidateMaker:
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
             shapes=shapes,
-            never=self.list_match.never(shapes),
+            never=refusal.never,
+            refused=refusal.for_now,
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
             no_pool="" if closed is not None else self._no_pool(serving),
             shut_for={who: text for name in names for who, text in self.doubts.get(name, {}).items()},

@@ -1,7 +1,8 @@
 """List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
 
 Asked beside the polls, about those queues alone to which pilots were or would have been sent lately, a few at a time. An
-answer is kept for ListMatchDelay minutes, a failure not at all, and what is not known closes nothing (ADR 0045).
+answer is kept for ListMatchDelay minutes, a failure not at all, and what is not known closes nothing. A refusal that may
+pass is asked about sooner, and is no *never* until it has lasted (ADR 0045).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from lodesman.answers.nodes import utc
 from lodesman.background.census import BackendWatch
 from lodesman.batch.backend import Check, PilotSpec
 from lodesman.director.options import DirectorOptions
@@ -25,22 +27,50 @@ _MOST_AT_ONCE: Final = 20
 # A slow batch system is asked about fewer; a check that is under way ends.
 _BEGIN_SECONDS: Final = 10.0
 _MOST_WORDS: Final = 400
+# A node that is down, or a controller that starts, is refused in the words of what a queue never has.
+_AGAIN_SECONDS: Final = 15.0
+_LASTS_SECONDS: Final = 120.0
+_LASTS_ANSWERS: Final = 3
+
+
+class Refusal(NamedTuple):
+    """Why a batch system runs no pilot of some shapes: `never`, or for now; both are '' if it may run one."""
+
+    never: str = ""
+    for_now: str = ""
 
 
 class _Answer(NamedTuple):
-    """What was said `at` that time; `never`: why it never runs such pilots, '' if it does."""
+    """What was said `at` that time; `refusal`: why it runs no such pilots, '' if it does. `since`: when the first of `times`
+    refusals in a row was heard; `final`: its reason cannot pass.
+    """
 
     at: float
-    never: str
+    refusal: str = ""
+    since: float = 0.0
+    times: int = 0
+    final: bool = False
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is *never*: it cannot pass, or did not in several answers some time apart."""
+        return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
+
+    def again(self, seconds: float) -> float:
+        """When it is asked again, if others are after `seconds`: what may pass after as long as it has lasted so far."""
+        may_pass = bool(self.refusal) and not self.final
+        return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
 
 class _Known(Struct, frozen=True, kw_only=True):
     """What is known of one batch system. `how`: the backend and the words for its submissions that were asked with;
-    `asked`: when each shape was asked about last, whatever came of it.
+    `standing`: the shapes whose last answers are not out of date; `asked`: when each was asked about last,
+    whatever came of it.
     """
 
     how: tuple[object, ...] = ()
     answers: Mapping[PilotShape, _Answer] = field(default_factory=dict)
+    standing: frozenset[PilotShape] = frozenset()
     asked: Mapping[PilotShape, float] = field(default_factory=dict)
 
 
@@ -72,20 +102,29 @@ class ListMatch:
             for shape in queues[queue].shapes
         }
 
-    def never(self, shapes: Collection[PilotShape]) -> str:
-        """Why no pilot of these shapes would ever run; '' if one might, or that is not known."""
-        found = [self._never(shape) for shape in shapes]
-        return min(found) if found and all(found) else ""
+    def refusal(self, shapes: Collection[PilotShape]) -> Refusal:
+        """Why no pilot of these shapes would run, if that is known of all of them."""
+        found = [self._refusal(shape) for shape in shapes]
+        passing = [one.for_now for one in found if one.for_now]
+        if not found or Refusal() in found:
+            return Refusal()
+        return Refusal(for_now=min(passing)) if passing else min(found)
 
-    def _never(self, shape: PilotShape) -> str:
-        known = self._known.get(shape.backend) if shape in self._wanted else None
-        answer = None if known is None else known.answers.get(shape)
-        if answer is None or not answer.never:
-            return ""
-        return f"{shape.backend} says that it never runs pilots of {shape} there: {answer.never}"
+    def _refusal(self, shape: PilotShape) -> Refusal:
+        seconds, known = self._wanted.get(shape), self._known.get(shape.backend)
+        if seconds is None or known is None or shape not in known.standing:
+            return Refusal()
+        answer = known.answers[shape]
+        if not answer.refusal:
+            return Refusal()
+        again = utc(answer.again(seconds), "%H:%M:%S")
+        text = f"{answer.refusal} (since {utc(answer.since)}, it is asked again after {again})"
+        if answer.lasts:
+            return Refusal(never=f"{shape.backend} says that it never runs pilots of {shape} there: {text}")
+        return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
 
     def tick(self, watch: BackendWatch, now: float) -> int:
-        """Ask about those that are due; returns how many. What is out of date and not asked about again is forgotten.
+        """Ask about those that are due; returns how many. What is out of date and not asked about again closes nothing.
 
         Raises LodesmanError where the batch system does not answer; it is asked again at the next tick.
         """
@@ -96,13 +135,14 @@ class ListMatch:
         wanted = {shape: seconds for shape, seconds in self._wanted.items() if shape.backend == watch.name}
         answers = {
             shape: known.answers[shape]
-            for shape, seconds in wanted.items()
-            if shape in known.answers and 0.0 <= now - known.answers[shape].at < seconds
+            for shape in wanted
+            if shape in known.answers and known.answers[shape].at <= now
         }
+        standing = {shape for shape, answer in answers.items() if now - answer.at < wanted[shape]}
         asked = {shape: at for shape, at in known.asked.items() if shape in wanted}
         due = sorted(
-            (shape for shape in wanted if shape not in answers),
-            key=lambda shape: (not known.answers.get(shape, _NOTHING).never, asked.get(shape, 0.0)),
+            (shape for shape in wanted if shape not in answers or answers[shape].again(wanted[shape]) <= now),
+            key=lambda shape: (not answers.get(shape, _NOTHING).refusal, asked.get(shape, 0.0)),
         )
         until, number = time.monotonic() + _BEGIN_SECONDS, 0
         try:
@@ -111,15 +151,20 @@ class ListMatch:
                     break
                 asked[shape] = now
                 number += 1
+                standing.discard(shape)
+                before = answers.pop(shape, _NOTHING)
                 check = backend.check(_spec(shape, options))
                 if check.possible is not None:
-                    answers[shape] = _Answer(now, _refusal(check))
+                    answers[shape] = _heard(check, before, now)
+                    standing.add(shape)
         finally:
-            self._known[watch.name] = _Known(how=how, answers=answers, asked=asked)
+            self._known[watch.name] = _Known(
+                how=how, answers=answers, standing=frozenset(standing), asked=asked
+            )
         return number
 
 
-_NOTHING: Final = _Answer(0.0, "")
+_NOTHING: Final = _Answer(0.0)
 
 
 def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
@@ -137,5 +182,10 @@ def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
     )
 
 
-def _refusal(check: Check) -> str:
-    return "" if check.possible else " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"
+def _heard(check: Check, before: _Answer, now: float) -> _Answer:
+    """An answer that is yes or no; `before`: the last one, if there was one since the last failure."""
+    if check.possible:
+        return _Answer(now)
+    words = " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"
+    since = before.since if before.refusal else now
+    return _Answer(now, refusal=words, since=since, times=before.times + 1, final=check.final)

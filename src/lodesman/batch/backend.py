@@ -191,10 +191,13 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a queue would ever run a pilot like this one, in the batch system's own words; None: it does not say."""
+    """Whether a queue would ever run a pilot like this one, in the batch system's own words; None: it does not say. `final`:
+    it would not, for a reason that does not pass by itself; many systems say the same of a node that is down for a moment.
+    """
 
     possible: bool | None
     detail: str = ""
+    final: bool = False
 
 
 class Backend(Protocol):

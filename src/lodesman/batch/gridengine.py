@@ -42,6 +42,8 @@ _ABSENT: Final = 82
 _PASSING: Final = re.compile(
     r"unable to send message to qmaster|got send error|jobs are allowed|try again", re.IGNORECASE
 )
+# What names something that it does not have; a host that is down leaves "no suitable queues", too.
+_FINAL: Final = re.compile("unknown resource", re.IGNORECASE)
 # What it says if it cannot know.
 _UNCERTAIN: Final = re.compile(r"answer list|got read error|timeout|receive|alive|commlib", re.IGNORECASE)
 
@@ -207,13 +209,16 @@ class GridEngineBackend:
         """`qsub -w v`: whether the engine has a queue for it if nothing else runs."""
         reason = backend.unusable(spec) or self._unfit(spec)
         if reason:
-            return backend.Check(possible=False, detail=reason)
+            return backend.Check(possible=False, detail=reason, final=True)
         done = self._run([*self._qsub(spec), "-w", "v"], stdin=b"exit 0\n")
         said = _short(done.out + done.err)
         if "found suitable queue" in said:
             return backend.Check(possible=True, detail=said)
         refused = "Unable to run job" in said and not _PASSING.search(said) and not _UNCERTAIN.search(said)
-        return backend.Check(possible=False if refused or "no suitable queue" in said else None, detail=said)
+        never = refused or "no suitable queue" in said
+        return backend.Check(
+            possible=False if never else None, detail=said, final=never and bool(_FINAL.search(said))
+        )
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its standard output and error."""

@@ -155,13 +155,14 @@ class SlurmBackend:
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """What `sbatch --test-only` says of it."""
         if reason := backend.unusable(spec):
-            return backend.Check(possible=False, detail=reason)
+            return backend.Check(possible=False, detail=reason, final=True)
         done = self._run([*self._sbatch(spec, "/dev/null"), "--test-only"], stdin=b"#!/bin/sh\n")
         reason = slurm_text.refusal_of(done.err)
         if not done.code:
             return backend.Check(possible=True, detail=reason)
         never = done.code in _REFUSES and not slurm_text.may_pass(reason) and not slurm_text.is_unsure(reason)
-        return backend.Check(possible=False if never else None, detail=reason)
+        final = never and slurm_text.is_final(reason)
+        return backend.Check(possible=False if never else None, detail=reason, final=final)
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its file."""

@@ -50,6 +50,10 @@ _LATER: Final = re.compile(
     r"|Submit\w*Limit|required partition not available|I/O error|no space left|quota|authentication|credential|munge",
     re.IGNORECASE,
 )
+# What names something that Slurm does not have. A node that is down it calls "not available", as one that it never had.
+_FINAL: Final = re.compile(
+    r"invalid (?:partition|account|qos)|(?:unrecognized|invalid) option", re.IGNORECASE
+)
 _UNSURE: Final = re.compile(
     r"timed out|zero bytes|(?:send|receive|shutdown) failure|unexpected message|insane message|connection reset|broken pipe",
     re.IGNORECASE,
@@ -216,6 +220,11 @@ def refusal_of(text: str) -> str:
 def may_pass(reason: str) -> bool:
     """Whether the same submission may be accepted later."""
     return bool(_LATER.search(reason))
+
+
+def is_final(reason: str) -> bool:
+    """Whether it stays refused while no one changes what is submitted, or the configuration of Slurm."""
+    return bool(_FINAL.search(reason))
 
 
 def is_unsure(reason: str) -> bool:

@@ -94,9 +94,9 @@ class CandidateQueue(Struct, frozen=True, kw_only=True):
     whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
     can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
     administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
-    is. shapes: what pilots ask for there, for each VO; never: why its batch system never runs such pilots, empty if that is
-    not known. credential: why nothing may be submitted with that of its batch system, empty if it may; shut_for: the same by
-    identity, for those whose credential ends too soon.
+    is. shapes: what pilots ask for there, for each VO; never, refused: why its batch system runs no such pilots, ever or for
+    now, empty if that is not known. credential: why nothing may be submitted with that of its batch system, empty if it may;
+    shut_for: the same by identity, for those whose credential ends too soon.
     """
 
     queue_id: QueueId
@@ -113,6 +113,7 @@ class CandidateQueue(Struct, frozen=True, kw_only=True):
     private_only: Collection[str] = ()
     shapes: Collection[PilotShape] = ()
     never: str = ""
+    refused: str = ""
     no_pool: str = ""
     credential: str = ""
     shut_for: Mapping[str, str] = field(default_factory=dict)
@@ -150,6 +151,7 @@ def queue_limits(
         (ClampName.NO_BACKEND, queue.no_backend),
         (ClampName.NO_POOL, queue.no_pool),
         (ClampName.LIST_MATCH, queue.never),
+        (ClampName.REFUSED_FOR_NOW, queue.refused),
         (ClampName.CREDENTIAL, queue.credential),
     )
     yield from (Limit(name=name, limit=0, detail=text) for name, text in shut if text)

@@ -121,6 +121,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_STARTS_PILOTS}; or {_SITES}: Backend",
     ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
+    ClampName.REFUSED_FOR_NOW: f"time, it is asked again soon; or {_BATCH}",
     ClampName.NO_POOL: _POOLS,
     ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",

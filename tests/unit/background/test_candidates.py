@@ -11,6 +11,7 @@ import pytest
 
 from lodesman.answers.nodes import Closing
 from lodesman.background.candidates import CandidateMaker, own_queues
+from lodesman.background.list_match import Refusal
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.options import PoolOptions
 from lodesman.director.queues import OwnPilots
@@ -204,14 +205,14 @@ def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
 def test_a_candidate_has_what_its_pilots_ask_for_and_what_is_said_of_it():
     """As each VO has it; equal ones are one."""
     policy = overlay("MaxRAM = 2000", a="NumberOfProcessors = 8")
-    said = SimpleNamespace(never=lambda shapes: f"never {len(shapes)}")
+    said = SimpleNamespace(refusal=lambda shapes: Refusal(never=f"never {len(shapes)}", for_now="now"))
     maker = CandidateMaker(
         policy=policy, watches={"local": cast("Any", Batch(BatchLoad(observed_at=1.0)))}, pools=POOLS, own={},
         now=150.0, list_match=cast("Any", said),
     )  # fmt: skip
     (found,) = maker.make(("a", "b"))
     assert {(one.cores, one.memory_mb) for one in found.shapes} == {(8, 2_000), (1, 2_000)}
-    assert found.never == "never 2"
+    assert (found.never, found.refused) == ("never 2", "now")
     (alone,) = maker.make(("b",))
     assert (len(alone.shapes), alone.never) == (1, "never 1")
 

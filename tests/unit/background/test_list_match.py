@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,11 @@ from lodesman.matching.offers import PilotShape, offers_of
 from lodesman.resources import QueueId, QueueTable, load_resources
 
 BIG = "Requested node configuration is not available"
-NEVER, YES, SILENT = Check(possible=False, detail=BIG), Check(possible=True), Check(possible=None, detail="?")
+NEVER, YES, SILENT = (
+    Check(possible=False, detail=BIG, final=True), Check(possible=True), Check(possible=None, detail="?"),
+)  # fmt: skip
+PASSING = Check(possible=False, detail=BIG)
+TIMES = "(since 1970-01-01 00:16 UTC, it is asked again after 00:21:40 UTC)"
 ON = read_options({})
 MINUTE = 60.0
 
@@ -87,7 +92,10 @@ class World:
         return watch.asked[before:]
 
     def says(self, *shapes):
-        return self.match.never(shapes)
+        return self.match.refusal(shapes).never
+
+    def now_says(self, *shapes):
+        return self.match.refusal(shapes).for_now
 
 
 @pytest.fixture
@@ -105,7 +113,7 @@ def test_never_is_said_in_the_words_of_the_batch_system(world):
     assert world.says(big) == "", "unknown closes nothing"
     assert world.tick() == ["q"]
     assert world.says(big) == (
-        f"slurm says that it never runs pilots of 64 cores, 512000 MB, 60 s with --qos=x -A y there: {BIG}"
+        f"slurm says that it never runs pilots of 64 cores, 512000 MB, 60 s with --qos=x -A y there: {BIG} {TIMES}"
     )
 
 
@@ -118,13 +126,16 @@ def test_all_other_answers_close_nothing(world, answer):
 
 
 def test_an_answer_without_words_and_one_with_too_many(world):
-    world.slurm.answers = {"a": Check(possible=False), "b": Check(possible=False, detail="x \n y\t" * 500)}
+    world.slurm.answers = {
+        "a": Check(possible=False, final=True),
+        "b": Check(possible=False, detail="x \n y\t" * 500, final=True),
+    }
     world.want(shape("a"), shape("b"))
     world.tick()
-    assert world.says(shape("a")).endswith("pilots of 1 core there: it gives no reason")
+    assert world.says(shape("a")).endswith(f"pilots of 1 core there: it gives no reason {TIMES}")
     text = world.says(shape("b"))
     assert "x y x y" in text
-    assert len(text) < 500
+    assert len(text) < 550
 
 
 def test_a_queue_is_closed_only_if_the_pilots_of_none_of_its_vos_would_run(world):
@@ -224,6 +235,79 @@ def test_another_configuration_is_asked_about_anew(world):
     other = shape(cores=2)
     world.want(other)
     assert world.says(other) == ""
+
+
+# --- what may pass ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_down_for_a_second_shuts_its_queue_until_the_next_question_and_is_no_never(world):
+    world.slurm.answers["q"] = PASSING
+    world.want(shape())
+    world.tick()
+    assert world.says(shape()) == ""
+    assert world.now_says(shape()) == (
+        f"slurm refuses pilots of 1 core there, which may pass: {BIG} "
+        "(since 1970-01-01 00:16 UTC, it is asked again after 00:16:55 UTC)"
+    )
+    world.slurm.answers["q"] = YES
+    assert world.tick(list_match._AGAIN_SECONDS) == ["q"]
+    assert world.match.refusal([shape()]) == list_match.Refusal()
+    assert world.tick(4 * MINUTE) == [], "that it runs them is kept as before"
+
+
+@pytest.mark.parametrize("delay", [5.0, 0.5, 0.0, 60.0])
+def test_what_stays_refused_is_asked_about_more_and_more_rarely_and_is_never_after_two_minutes(world, delay):
+    world.slurm.answers["q"] = PASSING
+    world.want(shape(), options=read_options({"ListMatchDelay": delay}), wanted={"q": 1})
+    begun, asked, since_when = world.now, [], None
+    for second in range(600):
+        world.now = begun + second
+        world.want(shape(), options=read_options({"ListMatchDelay": delay}))
+        asked += [second] * len(world.tick())
+        assert bool(world.says(shape())) != bool(world.now_says(shape())), "shut at any moment"
+        if world.says(shape()) and since_when is None:
+            since_when = second
+    assert since_when == 120
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert gaps == sorted(gaps)
+    if delay >= 5.0:
+        assert asked[:6] == [0, 15, 30, 60, 120, 240]
+    assert max(gaps) <= max(1, 60 * delay)
+
+
+@pytest.mark.parametrize("between", [YES, SILENT, None])
+def test_only_refusals_in_a_row_are_never(world, between):
+    world.want(shape())
+    for answer in (PASSING, PASSING, PASSING, between, PASSING, PASSING):
+        world.slurm.answers["q"] = answer
+        world.now += 5 * MINUTE  # also a yes is out of date
+        world.want(shape())
+        try:
+            world.match.tick(cast("Any", world.slurm), world.now)
+        except BackendFault:
+            assert answer is None
+        if answer is between:
+            assert world.match.refusal([shape()]) == list_match.Refusal()
+    assert world.now_says(shape())
+    assert not world.says(shape()), "two answers since"
+
+
+def test_two_answers_far_apart_are_not_several(world):
+    world.slurm.answers["q"] = PASSING
+    for _ in range(2):
+        world.want(shape())
+        world.tick(4 * MINUTE)
+    assert world.now_says(shape())
+
+
+def test_a_queue_whose_vos_are_refused_in_both_ways_may_pass(world):
+    small, large = shape(), shape(cores=64)
+    world.slurm.check = lambda spec: NEVER if spec.cores > 1 else PASSING
+    world.want(small, large)
+    world.match.tick(cast("Any", world.slurm), world.now)
+    assert world.says(large)
+    assert world.now_says(small, large) == world.now_says(large, small) == world.now_says(small) != ""
+    assert world.says(small, large) == ""
 
 
 # --- whom it is asked about ---------------------------------------------------------------------------

@@ -460,20 +460,21 @@ def test_loads_need_the_account():
 
 
 @pytest.mark.parametrize(
-    ("answer", "possible"),
+    ("answer", "possible", "final"),
     [
-        (Done(0, "verification: found suitable queue(s)\n", ""), True),
+        (Done(0, "verification: found suitable queue(s)\n", ""), True, False),
         (Done(1, "", 'Unable to run job: Job 10 cannot run in PE "smp" because it only offers 0 slots\n'
-            "verification: no suitable queues\nExiting.\n"), False),
-        (Done(1, "", 'Unable to run job: unknown resource "foo"\nExiting.\n'), False),
-        (REFUSED, None),
-        (Done(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"), None),
-        (Done(0, "", ""), None),
+            "verification: no suitable queues\nExiting.\n"), False, False),
+        (Done(1, "", 'Unable to run job: unknown resource "foo"\nExiting.\n'), False, True),
+        (REFUSED, None, False),
+        (Done(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"), None, False),
+        (Done(0, "", ""), None, False),
     ],
 )  # fmt: skip
-def test_a_check_knows_three_answers(answer, possible):
+def test_a_check_knows_three_answers(answer, possible, final):
     tested, engine = backend(check=answer)
-    assert tested.check(spec()).possible is possible
+    check = tested.check(spec())
+    assert (check.possible, check.final) == (possible, final)
     assert engine.called == ["check"]
 
 

@@ -405,27 +405,55 @@ def test_others_are_unknown_where_jobs_are_private():
 
 
 @pytest.mark.parametrize(
-    ("answer", "possible"),
+    ("answer", "possible", "final"),
     [
-        (done(err="sbatch: Job 60 to start at 2026-11-23T14:03:19 using 1 processors on nodes vm\n"), True),
-        (done(err="allocation failure: Requested node configuration is not available\n", code=1), False),
+        (
+            done(err="sbatch: Job 60 to start at 2026-11-23T14:03:19 using 1 processors on nodes vm\n"),
+            True,
+            False,
+        ),
+        # One that asks for too much, and any while the nodes are down.
+        (
+            done(err="allocation failure: Requested node configuration is not available\n", code=1),
+            False,
+            False,
+        ),
+        (done(err="allocation failure: Invalid feature specification\n", code=1), False, False),
+        (
+            done(
+                err="sbatch: error: invalid partition specified: nosuch\n"
+                "allocation failure: Invalid partition name specified\n",
+                code=1,
+            ),
+            False,
+            True,
+        ),
+        (
+            done(
+                err="allocation failure: Invalid account or account/partition combination specified\n", code=1
+            ),
+            False,
+            True,
+        ),
+        (done(err="allocation failure: Invalid qos specification\n", code=1), False, True),
         (
             done(
                 err="sbatch: unrecognized option '--bad'\nTry \"sbatch --help\" for more information\n",
                 code=255,
             ),
             False,
+            True,
         ),
-        (done(err=DOWN, code=1), None),
-        (done(err="allocation failure: Socket timed out on send/recv operation\n", code=1), None),
-        (done(err="sbatch: command not found\n", code=127), None),
-        (done(code=137), None),
+        (done(err=DOWN, code=1), None, False),
+        (done(err="allocation failure: Socket timed out on send/recv operation\n", code=1), None, False),
+        (done(err="sbatch: command not found\n", code=127), None, False),
+        (done(code=137), None, False),
     ],
 )
-def test_whether_a_pilot_could_ever_run(answer, possible):
+def test_whether_a_pilot_could_ever_run(answer, possible, final):
     slurm, commands = backend(sbatch=answer)
     check = slurm.check(SPEC)
-    assert check.possible is possible
+    assert (check.possible, check.final) == (possible, final)
     assert check.detail or answer.code == 137
     assert "--test-only" in commands.words("sbatch")
     assert commands.count("mkdir") == 0

@@ -130,12 +130,13 @@ def test_tokens_are_the_last_limit(queue):
 
 
 def test_every_limit_is_there_in_the_documented_order(queue):
-    crowded = queue(closed="x", no_backend="y", never="z", own=OwnPilots(waiting=9), caps=CAPS)
+    crowded = queue(closed="x", no_backend="y", never="z", refused="r", own=OwnPilots(waiting=9), caps=CAPS)
     names = [one.name for one in limits(crowded, breaker=Breaker(state=BreakerState.OPEN), tokens=3)]
     assert names == [
         ClampName.CLOSED,
         ClampName.NO_BACKEND,
         ClampName.LIST_MATCH,
+        ClampName.REFUSED_FOR_NOW,
         ClampName.BREAKER,
         ClampName.MAX_WAITING,
         ClampName.MAX_TOTAL,
