@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.jobstatus import channel, commands, reader, waste
+from lodesman.jobstatus import channel, commands, waste
 from lodesman.jobstatus.__main__ import main
 from lodesman.jobstatus.channel import REASONS, Publication
 from lodesman.jobstatus.commands import VERDICTS, WORDS, in_words
@@ -169,7 +169,7 @@ def test_check_has_a_verdict_its_reasons_and_an_exit_code(directory, capsys, cha
 
 
 def test_a_locked_directory(directory, capsys, monkeypatch):
-    monkeypatch.setattr(reader, "read_apart", partial(reader.read_apart, limit_s=0.5))
+    monkeypatch.setattr(commands, "take_snapshots", partial(commands.take_snapshots, limit_s=0.5))
     with (directory / "used_CPU").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         code, out = run(capsys, "check", directory)

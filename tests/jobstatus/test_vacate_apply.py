@@ -14,7 +14,7 @@ import pytest
 from lodesman.jobstatus.applying import OLD_S, Applier
 from lodesman.jobstatus.remembering import VacateMemory
 from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault
-from lodesman.jobstatus.surveying import Look, read_by_command, read_shown, survey, with_status
+from lodesman.jobstatus.surveying import JobPart, Look, read_by_command, read_shown, survey, with_status
 from lodesman.jobstatus.vacate.candidates import Candidate, Terms
 from lodesman.jobstatus.vacate.plan import VacateRequest, make_plan
 from lodesman.jobstatus.vacate.several import ToFree
@@ -64,8 +64,8 @@ class Cluster:
     def drain(self, job, ends, now):
         return [Act(("drain", job.job))]
 
-    def look_at(self, one, node, cores, now):
-        return Look(self.statuses[one.job], 0.0)
+    def look_at(self, parts, now):
+        return [Look(self.statuses[one.job.job], 0.0) for one in parts]
 
     def do(self, act):
         what, job = act.words
@@ -287,7 +287,9 @@ WIDE = Candidate("1", "ada", ("n1", "n2"), 8, START - 100, uid=7)
 
 def test_parts_of_a_wide_job_add_up_and_what_one_does_not_say_is_unknown():
     status = Status(4, int(START) - 10, int(START) + 60, int(START) + 60, int(START) + 90, 5, 0, True, 3)
-    one = with_status(WIDE, lambda job, node, cores, now: Look(status, 3.0 if node == "n1" else 9.0), START)
+    (one,) = with_status(
+        [WIDE], lambda parts, now: [Look(status, 3.0 if part.node == "n1" else 9.0) for part in parts], START
+    )
     assert (one.estimate.kill_waste, one.estimate.remaining_expected, one.age, one.priority) == (
         90,
         60,
@@ -295,9 +297,11 @@ def test_parts_of_a_wide_job_add_up_and_what_one_does_not_say_is_unknown():
         3,
     )
     half = replace(status, add_uncom_time=None)
-    one = with_status(WIDE, lambda job, node, cores, now: Look(half if node == "n2" else status, 3.0), START)
+    (one,) = with_status(
+        [WIDE], lambda parts, now: [Look(half if part.node == "n2" else status, 3.0) for part in parts], START
+    )
     assert (one.estimate.kill_waste, one.estimate.draining_waste) == (None, 0)
-    one = with_status(WIDE, lambda job, node, cores, now: Look(None, fault="locked"), START)
+    (one,) = with_status([WIDE], lambda parts, now: [Look(None, fault="locked")] * len(parts), START)
     assert one.is_silent
     assert "locked" in one.note
 
@@ -322,7 +326,9 @@ def test_the_command_of_another_machine_gets_what_the_batch_system_says(tmp_path
     program.write_text('#!/bin/sh\necho "$@" > "$0.words"\nexit 5\n')
     program.chmod(0o755)
     look_at = read_by_command(f"{program} {{node}}", JobPlaces("/js/{job}"))
-    assert look_at(WIDE, "n2", 4, START).fault == "no-answer"
+    (look,) = look_at([JobPart(WIDE, "n2", 4)], START)
+    assert look.fault == "no-answer"
     words = (tmp_path / "show.words").read_text()
     assert words == "n2 show --json --now 1800000000 --allocated 4 --uid 7 /js/1\n"
-    assert read_by_command("/nowhere/ssh {node}", JobPlaces())(WIDE, "n2", 4, START).fault == "not-reached"
+    (look,) = read_by_command("/nowhere/ssh {node}", JobPlaces())([JobPart(WIDE, "n2", 4)], START)
+    assert look.fault == "not-reached"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.jobstatus.kits.holders import hold
 
 from lodesman.cli.root import main as lode
+from lodesman.jobstatus import reader, surveying
 from lodesman.jobstatus.__main__ import main as jobstatus
 from lodesman.jobstatus.channel import Publication
+from lodesman.jobstatus.sites.door import JobPlaces
+from lodesman.jobstatus.surveying import JobPart, read_here
+from lodesman.jobstatus.vacate.candidates import Candidate
 from lodesman.jobstatus.vacating import main
 from lodesman.jobstatus.values import KEYS, Status
 
@@ -110,6 +117,73 @@ def test_a_plan_for_people(site, capsys):
     assert "Of the 5 jobs, 1 publishes nothing." in said.out
     assert said.err == "Nothing was done: with --apply it is.\n"
     assert not (site.home / "audit").exists()
+
+
+@contextmanager
+def locked(site, jobs):
+    """Their users hold the locks on their used_CPU."""
+    with ExitStack() as stack:
+        for job in jobs:
+            file = stack.enter_context((site.home / "status" / job / "used_CPU").open())
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [64, 4])
+def test_jobs_that_keep_their_locks_cost_one_wait_together_and_are_named(site, capsys, monkeypatch, at_once):
+    """Each cost 5 s, one after the other: who held a thousand kept an administrator from acting for 80 minutes."""
+    monkeypatch.setattr(surveying, "READER_WAIT_S", 2.0)
+    monkeypatch.setattr(reader, "_AT_ONCE", at_once)
+    for number in range(12):
+        site.add(f"locked{number:02}", 50)
+        site.add(f"open{number:02}", 3_600)
+    with locked(site, [f"locked{number:02}" for number in range(12)]):
+        begun = time.monotonic()
+        code, said = asked(capsys, site, "--free", 4)
+        took = time.monotonic() - begun
+    assert code == 0
+    assert 1.0 < took < 6.0, "the whole wait once, however many they are"
+    assert "Of the 24 jobs, 12 publish nothing." in said.out
+    names = ", ".join(f"locked{number:02}" for number in range(12))
+    why = "Charged as if they published nothing, each since its numbers cannot be read (locked:used_CPU)"
+    assert said.err.splitlines()[0] == f"vacate: {why}: {names}."
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_let_go_in_time_is_waited_for_though_others_are_not(site, capsys, monkeypatch):
+    monkeypatch.setattr(reader, "_AT_ONCE", 4)
+    for number in range(6):
+        site.add(f"locked{number}", 50)
+    with locked(site, [f"locked{number}" for number in range(5)]), ExitStack() as stack:
+        stack.enter_context(
+            hold(
+                site.home / "status/locked5/used_CPU", kind="flock", mode="exclusive", then="unlock-after-1-s"
+            )
+        )
+        _, said = asked(capsys, site, "--free", 4)
+    assert "(locked:used_CPU): locked0, locked1, locked2, locked3, locked4.\n" in said.err
+
+
+def test_a_job_that_kept_its_lock_for_the_whole_time_is_not_waited_for_again(site, monkeypatch):
+    """--apply reads each job again before it goes."""
+    monkeypatch.setattr(surveying, "READER_WAIT_S", 0.5)
+    site.add("a", 50)
+    site.add("b", 50)
+    waits, take = [], surveying.take_snapshots
+    monkeypatch.setattr(
+        surveying,
+        "take_snapshots",
+        lambda asked, **more: waits.append(more["limit_s"]) or take(asked, **more),
+    )
+    look_at = read_here(JobPlaces(f"{site.home}/status/{{job}}"))
+    a, b = (JobPart(Candidate(job, "ada", (), 4, 0.0), "", 4) for job in "ab")
+    with locked(site, ["a"]):
+        faults = [[look.fault for look in look_at(parts, time.time())] for parts in ([a, b], [a], [a, b])]
+    assert faults == [["locked:used_CPU", None], ["locked:used_CPU"], ["locked:used_CPU", None]]
+    assert [look.fault for look in look_at([a], time.time())] == [None]
+    look_at([a], time.time())
+    assert waits == [0.5, 0.0, 0.5, 0.0, 0.5]
 
 
 def test_the_same_plan_for_programs(site, capsys):

@@ -109,7 +109,7 @@ class Applier:
         for job in went:
             del self.known[job]
         came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
-        looked = [with_status(one, self.look_at, now) for one in came]
+        looked = with_status(came, self.look_at, now)
         if came or is_old:
             history = self.memory.update(running.values(), now, looked)
             self.known.update((one.job, history.judged(one)) for one in looked)
@@ -119,7 +119,7 @@ class Applier:
 
     def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:
         """Read a job again: whether it costs another sum than the plan says."""
-        one = with_status(self.known[victim.job], self.look_at, now)
+        (one,) = with_status([self.known[victim.job]], self.look_at, now)
         self.known[victim.job] = one = self.memory.history.judged(one)
         found = price(one, terms, silent_rate(self.known.values(), terms, now), now)
         return found.action != victim.action or abs(found.cost - victim.cost) > MOVED * victim.cost

@@ -18,7 +18,7 @@ from typing import Callable
 
 from . import steps
 from .channel import Publication
-from .reader import StatusSnapshot, take_snapshot
+from .reader import JobDirectory, StatusSnapshot, take_snapshots
 from .values import KEYS, Flags, Status, Value
 from .waste import Estimate, estimate
 
@@ -199,19 +199,23 @@ def _check(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, in_words: Callable[[_Findings], Iterator[str]]) -> int:
     highest = GOOD
-    for directory in options.directories:
-        answer = _ask(directory, options)
+    for answer in _ask(options):
         lines = [_as_json(answer)] if options.as_json else in_words(answer)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         highest = max(highest, answer.code)
     return highest
 
 
-def _ask(directory: Path, options: argparse.Namespace) -> _Findings:
+def _ask(options: argparse.Namespace) -> Iterator[_Findings]:
     now = time.time() if options.now is None else options.now
-    snapshot = take_snapshot(
-        directory, now=now, allocated=options.allocated, uid=options.uid, strict=options.strict
-    )
+    asked = [JobDirectory(one, options.allocated, options.uid) for one in options.directories]
+    for one, snapshot in zip(asked, take_snapshots(asked, now=now, strict=options.strict)):
+        yield _findings(one.path, snapshot, now, options)
+
+
+def _findings(
+    directory: Path, snapshot: StatusSnapshot, now: float, options: argparse.Namespace
+) -> _Findings:
     known = Estimate() if snapshot.status is None else estimate(
         snapshot.status, now=now, allocated=options.allocated, jobstart=options.jobstart,
         batch_ends=options.batch_end, age=snapshot.age_s,

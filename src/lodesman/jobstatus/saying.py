@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from lodesman.jobstatus.sites.door import shown
-from lodesman.jobstatus.vacate.candidates import KILL
+from lodesman.jobstatus.vacate.candidates import KILL, Candidate
 from lodesman.jobstatus.vacate.plan import VacatePlan, Victim
 
 _HOUR = 3600
+_NAMED = 20
 
 
 def as_json(plan: VacatePlan) -> str:
@@ -47,6 +48,17 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
         yield f"Of the {_jobs(plan.candidates)}, {plan.silent:,} publish{'es' if plan.silent == 1 else ''} nothing."
     if plan.too_dear and plan.request.max_waste is not None:
         yield f"That is more than --max-waste allows, {_hours(plan.request.max_waste)}: it is not done."
+
+
+def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:
+    """The jobs that publish what could not be read, by reason."""
+    found: dict[str, list[str]] = {}
+    for one in candidates:
+        if one.status is None and one.note:
+            found.setdefault(one.note, []).append(shown(one.job))
+    for note, jobs in found.items():
+        more = f" and {len(jobs) - _NAMED:,} more" if len(jobs) > _NAMED else ""
+        yield f"Charged as if they published nothing, each since {note}: {', '.join(jobs[:_NAMED])}{more}."
 
 
 def _victim(one: Victim) -> Iterator[str]:

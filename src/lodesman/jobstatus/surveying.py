@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Callable
 
+from lodesman.jobstatus.channel import READER_WAIT_S
+from lodesman.jobstatus.reader import JobDirectory, StatusSnapshot, take_snapshots
 from lodesman.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault, answer
 from lodesman.jobstatus.vacate.candidates import Candidate
 from lodesman.jobstatus.values import KEYS, Flags, Status
 from lodesman.jobstatus.waste import Estimate, estimate
 
-_REMOTE_SECONDS = 30.0
+_REMOTE_SECONDS, _REMOTE_AT_ONCE = 30.0, 32
+_NOTHING_THERE = ("absent", f"no-status:{KEYS[0]}")
 _WORD = re.compile(r"[A-Za-z0-9_:-]{1,60}")
 
 
@@ -29,23 +35,42 @@ class Look:
     fault: str | None = None
 
 
-LookAt = Callable[[Candidate, str, int, float], Look]
-"""Of a job, one of its nodes, its cores there, and the time now."""
+@dataclass(frozen=True)
+class JobPart:
+    """A job on one of its nodes, with its cores there; '' for the node of a job that has none."""
+
+    job: Candidate
+    node: str
+    cores: int
+
+
+LookAt = Callable[[Sequence[JobPart], float], Sequence[Look]]
+"""Of parts of jobs, and the time now: what each publishes. They are read together, so that none waits for another."""
 
 
 def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
     """All running jobs, with what they publish. Raises SiteFault."""
-    return [with_status(replace(one, can_drain=door.can_drain(one)), look_at, now) for one in door.running()]
+    return with_status([replace(one, can_drain=door.can_drain(one)) for one in door.running()], look_at, now)
 
 
-def with_status(one: Candidate, look_at: LookAt, now: float) -> Candidate:
-    """The job with what it publishes now. On several nodes, each has a directory and an equal part of the cores."""
+def with_status(jobs: Sequence[Candidate], look_at: LookAt, now: float) -> list[Candidate]:
+    """The jobs with what they publish now. On several nodes, each has a directory and an equal part of the cores."""
+    parts = [_parts(one) for one in jobs]
+    looks = iter(look_at(list(chain.from_iterable(parts)), now))
+    return [_with_looks(one, list(islice(looks, len(own))), now) for one, own in zip(jobs, parts)]
+
+
+def _parts(one: Candidate) -> list[JobPart]:
     nodes = one.nodes or ("",)
-    part = one.cores // len(nodes)
-    looks = [look_at(one, node, part, now) for node in nodes]
+    return [JobPart(one, node, one.cores // len(nodes)) for node in nodes]
+
+
+def _with_looks(one: Candidate, looks: Sequence[Look], now: float) -> Candidate:
+    part = one.cores // len(looks)
     faults = [look.fault or "no-status" for look in looks if look.status is None]
     if faults:
-        return replace(one, note=f"its numbers cannot be read ({faults[0]})" if faults[0] != "absent" else "")
+        is_there = faults[0] not in _NOTHING_THERE
+        return replace(one, note=f"its numbers cannot be read ({faults[0]})" if is_there else "")
     found = [
         estimate(
             look.status, now=now, allocated=part, jobstart=one.started, batch_ends=one.batch_ends,
@@ -82,7 +107,8 @@ def read_by_command(command: str, places: JobPlaces) -> LookAt:
     """Read with a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` and more is added."""
     words = shlex.split(command)
 
-    def look_at(one: Candidate, node: str, cores: int, now: float) -> Look:
+    def look_at_one(part: JobPart, now: float) -> Look:
+        one, node, cores = part.job, part.node, part.cores
         asked = ["show", "--json", "--now", f"{now:.0f}", "--allocated", str(cores)]
         user = [] if one.uid is None else ["--uid", str(one.uid)]
         line = [word.replace("{node}", node) for word in words]
@@ -93,6 +119,10 @@ def read_by_command(command: str, places: JobPlaces) -> LookAt:
         except SiteFault:
             return Look(None, fault="not-reached")
         return read_shown(text)
+
+    def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:
+        with ThreadPoolExecutor(_REMOTE_AT_ONCE) as pool:
+            return list(pool.map(look_at_one, parts, repeat(now)))
 
     return look_at
 
@@ -125,11 +155,28 @@ def _word(text: object) -> str:
     return text if isinstance(text, str) and _WORD.fullmatch(text) else "no-status"
 
 
-def read_here(places: JobPlaces, take: Callable[[Path, float, int, int | None], Look]) -> LookAt:
-    """Read on this machine. `take`: of a directory, the time, the cores and the user id by the batch system."""
+def read_here(places: JobPlaces) -> LookAt:
+    """Read on this machine. A job whose lock was held for the whole time is not waited for again."""
+    held: set[Path] = set()
 
-    def look_at(one: Candidate, node: str, cores: int, now: float) -> Look:
-        directory = places.status_of(one, node)
-        return take(Path(directory), now, cores, one.uid) if places.jobstatus else Look(None, fault="absent")
+    def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:
+        looks = [Look(None, fault="absent")] * len(parts)
+        asked = {}
+        for at, part in enumerate(parts if places.jobstatus else ()):
+            directory = Path(places.status_of(part.job, part.node))
+            if os.path.isdir(directory):  # noqa: PTH112 - one that may not be entered is none
+                # Most jobs of most sites have none: no process is needed for that.
+                asked[at] = JobDirectory(directory, part.cores, part.job.uid)
+        patience = 0.0 if held.issuperset(one.path for one in asked.values()) else READER_WAIT_S
+        for (at, one), found in zip(
+            asked.items(), take_snapshots([*asked.values()], now=now, limit_s=patience)
+        ):
+            looks[at] = Look(found.status, found.age_s, found.flags, found.fault)
+            (held.add if _is_held(found) else held.discard)(one.path)
+        return looks
 
     return look_at
+
+
+def _is_held(found: StatusSnapshot) -> bool:
+    return found.fault is not None and found.fault.partition(":")[0] in ("locked", "no-answer")

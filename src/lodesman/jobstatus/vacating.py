@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 import socket
 import sys
@@ -16,15 +15,14 @@ from typing import Any, Callable, TextIO
 
 from lodesman.jobstatus import simulating
 from lodesman.jobstatus.applying import Applier
-from lodesman.jobstatus.reader import take_snapshot
 from lodesman.jobstatus.remembering import VacateMemory
-from lodesman.jobstatus.saying import as_json, in_words, missing_in_words
+from lodesman.jobstatus.saying import as_json, in_words, missing_in_words, unread_in_words
 from lodesman.jobstatus.sites.directories import DirectoriesDoor
 from lodesman.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault
 from lodesman.jobstatus.sites.gridengine import GridEngineDoor
 from lodesman.jobstatus.sites.htcondor import CondorDoor
 from lodesman.jobstatus.sites.slurm import SlurmDoor
-from lodesman.jobstatus.surveying import Look, LookAt, read_by_command, read_here, survey
+from lodesman.jobstatus.surveying import LookAt, read_by_command, read_here, survey
 from lodesman.jobstatus.vacate.candidates import (
     KILL,
     MARGIN,
@@ -207,6 +205,7 @@ def run(options: argparse.Namespace) -> int:
             as_json(plan) if options.as_json else "".join(f"{line}\n" for line in in_words(plan))
         )
         sys.stdout.flush()
+        sys.stderr.writelines(f"vacate: {line}\n" for line in unread_in_words(candidates))
         if memory.fault:
             sys.stderr.write(f"vacate: the history is not used: {memory.fault}\n")
         if options.apply and plan.is_feasible:
@@ -268,14 +267,7 @@ def door_of(options: argparse.Namespace) -> SiteDoor:
 def look_of(options: argparse.Namespace) -> LookAt:
     """How directories are read."""
     places = _places(options)
-    return read_by_command(options.read_with, places) if options.read_with else read_here(places, _take)
-
-
-def _take(directory: Path, now: float, cores: int, uid: int | None) -> Look:
-    if not os.path.isdir(directory):  # noqa: PTH112 - one that may not be entered is none
-        return Look(None, fault="absent")  # most jobs of most sites: no process is needed for that
-    found = take_snapshot(directory, now=now, allocated=cores, uid=uid)
-    return Look(found.status, found.age_s, found.flags, found.fault)
+    return read_by_command(options.read_with, places) if options.read_with else read_here(places)
 
 
 def _places(options: argparse.Namespace) -> JobPlaces:
