@@ -264,6 +264,47 @@ def test_what_is_believed_later_is_on_the_disk(nodes):
     assert {name for name, found in nodes.items() if any(map(puts_in_place, found))} == set(RENAMES)
 
 
+# Where a mode, an owner or a time is changed by a name, and why no other account can have put a link there: a server, a
+# keeper and `lode vacate` may run as root.
+CHANGED_BY_NAME = {
+    "advertise/__main__.py": "what its caller has just written",
+    "batch/isolation.py": "a folder of its own",
+    "batch/keeper.py": "no links are followed",
+    "batch/local.py": "in the data folder",
+    "batch/pilot_directory.py": "in the data folder",
+    "daemon/background.py": "the data folder",
+    "daemon/bootstrap.py": "the data folder",
+    "jobstatus/__main__.py": "what its caller has just written",
+    "kernel.py": "what it has opened",
+    "pilot/launch.py": "of the account of the job itself",
+    "store/sqlite.py": "in the data folder",
+}
+
+
+def test_no_link_leads_a_change_of_a_file_elsewhere(nodes):
+    """A new one: `os.fchmod` of what is open, or say here whose folder it is in."""
+    changes = {
+        "chmod",
+        "chown",
+        "lchown",
+        "utime",
+        "copymode",
+        "copystat",
+        "copy",
+        "copy2",
+        "copytree",
+        "move",
+    }
+    found = {
+        name
+        for name, all_of in nodes.items()
+        for node in all_of
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in changes
+        if node.func.attr not in {"copy", "move"} or ast.unparse(node.func.value) == "shutil"
+    }
+    assert {name for name in found if not name.startswith("examples/")} == set(CHANGED_BY_NAME)
+
+
 # Runs code that it has made of its own words alone (`test_the_code_has_no_text_of_an_ad`).
 MAY_EVALUATE = "classad/fast.py"
 

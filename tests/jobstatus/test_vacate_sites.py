@@ -8,6 +8,7 @@ import os
 import pwd
 import random
 import subprocess
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +225,34 @@ def test_files_of_other_machines_are_written_there(tmp_path):
     assert texts == [f"{NOW + 601:.0f}\n"] * 2
     (act,) = htcondor.CondorDoor(replace(there, write_with="ssh -n {node}")).drain(JOB, NOW, NOW)
     assert act.words[:3] == ("ssh", "-n", "n1")
+
+
+@pytest.mark.parametrize("where", ["", "sh -c"])
+def test_a_link_in_the_job_features_of_a_job_changes_no_other_file(tmp_path, monkeypatch, where):
+    """The folder may be the user's: root would change the mode, or the content, of any file of the machine."""
+    features, precious = tmp_path / "17", tmp_path / "precious"
+    features.mkdir()
+    precious.write_text("precious")
+    precious.chmod(0o600)
+    make = tempfile.mkstemp
+
+    def watched(**words):
+        """The user replaces each new file by a link as soon as it is there."""
+        number, name = make(**words)
+        Path(name).unlink()
+        Path(name).symlink_to(precious)
+        return number, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", watched)
+    for name in ("shutdowntime_job", "shutdowntime_job.new"):
+        (features / name).symlink_to(precious)
+    there = JobPlaces(jobfeatures=f"{tmp_path}/{{job}}", write_with=where)
+    for act in gridengine.GridEngineDoor(there).drain(JOB, NOW + 600, NOW):
+        perform(act)
+    assert (precious.read_text(), precious.stat().st_mode & 0o777) == ("precious", 0o600)
+    if where:
+        assert (features / "shutdowntime_job").read_text() == f"{NOW + 600:.0f}\n"
+        assert (features / "shutdowntime_job").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize(

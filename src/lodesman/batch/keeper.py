@@ -189,8 +189,11 @@ class _Keeper:
         self.outputs = [_Output("std.out", cap), _Output("std.err", cap)]
         account = self.plan.get("account")
         if account:
-            for name in ("work", "work/pilot.json"):
-                os.chown(name, account["uid"], account["gid"])
+            for name in (
+                "work/pilot.json",
+                "work",
+            ):  # once the folder is the account's, any name in it may be a link
+                os.chown(name, account["uid"], account["gid"], follow_symlinks=False)
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         if self.plan["namespaces"]:
             try:

@@ -31,6 +31,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from lodesman import kernel
 from lodesman.batch.backend import NativeState, NativeStatus
 from lodesman.batch.keeper import write_json
 from lodesman.batch.process_tree import Process, read_process
@@ -254,9 +255,8 @@ def remove_tree(path: Path) -> None:
         return
     for place, names, _ in os.walk(path):
         for name in names:
-            inner = Path(place, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
+            with contextlib.suppress(OSError):
+                kernel.unlock_directory(os.path.join(place, name))  # noqa: PTH118
     shutil.rmtree(path, ignore_errors=True)
 
 

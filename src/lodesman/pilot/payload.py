@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable
 
+from lodesman import kernel
 from lodesman.client import Aborted, BadChecksum, Client
 from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
@@ -391,5 +392,4 @@ def remove_tree(directory: Path) -> None:
 
 def _unlock(directory: Path) -> None:
     with contextlib.suppress(OSError):
-        if stat.S_ISDIR(directory.lstat().st_mode):
-            directory.chmod(0o700)
+        kernel.unlock_directory(str(directory))

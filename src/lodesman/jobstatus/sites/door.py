@@ -22,12 +22,13 @@ _SECONDS = 60.0
 _MOST_BYTES = 64
 _ODD = re.compile(r"^\.|[^A-Za-z0-9_.@+-]")
 SHUTDOWN = "shutdowntime_job"
-# Not sooner than the grace that the site, and not the job, has promised; a number of another form counts as none.
+# Not sooner than the grace that the site, and not the job, has promised; a number of another form counts as none. In a
+# folder of the job's user any name may be a link by now: dd makes a new file (excl), by its one name, once.
 _WRITE_THERE = """\
 end={ends}; grace={grace}; \
 if [ -f "$grace" ] && [ ! -h "$grace" ] && [ -O "$grace" ]; then grace=$(head -c 19 "$grace"); case $grace in \
 '' | 0?* | *[!0-9]* | ??????????*) ;; *) grace=$(($(date +%s) + grace)); [ "$end" -ge "$grace" ] || end=$grace ;; esac; fi; \
-echo "$end" >{file}.new && mv {file}.new {file}"""
+umask 022; rm -f {file}.new; echo "$end" | dd of={file}.new conv=excl status=none && mv -fT {file}.new {file}"""
 
 
 class SiteFault(RuntimeError):
@@ -142,7 +143,7 @@ def perform(act: Act) -> None:
         try:
             with open(number, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
                 file.write(act.text + "\n")
-            os.chmod(name, 0o644)  # noqa: PTH101 - its name is a text
+                os.fchmod(number, 0o644)  # in a folder of the job's user its name may be a link by now
             os.replace(name, path)  # noqa: PTH105
         except OSError:
             with suppress(OSError):
