@@ -13,12 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lodesman.config import load_config
-from lodesman.daemon.background import run_background
+from lodesman.daemon.hang_up import heed_hang_up, interrupt
 from lodesman.daemon.log_lines import start_logging
-from lodesman.daemon.server import run_server
 from lodesman.errors import InvalidConfig, LodesmanError
-from lodesman.store.incarnation import DatabaseLost
 
 _USAGE = "server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]"
 # As `lode server` ends then: systemd must not try again (docs/how-to/administrators.md).
@@ -51,21 +48,36 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def main() -> int:
     """Run the process that the first argument names; returns the exit code."""
+    # The second process ends with the first one.
+    heed_hang_up(_do_nothing if "background" in sys.argv[1:2] else interrupt)
     try:
-        found = parse(sys.argv[1:])
-        load = partial(load_config, found.config, overrides=found.overrides)
-        if found.process == "background":
-            run_background(load, found.kept)
-        else:
-            run_server(load(), sys.argv[2:], load)
+        _run(parse(sys.argv[1:]))
     except LodesmanError as fault:
         start_logging(sys.argv[1])
         log.critical("%s", fault)
-        return _LOST if isinstance(fault, DatabaseLost) else 1
+        return _LOST if fault.code == "database-lost" else 1
     except KeyboardInterrupt:
         # Ctrl-C is how it ends; by now everything has ended in good order.
         return 0
     return 0
+
+
+def _run(found: argparse.Namespace) -> None:
+    from lodesman.config import load_config
+
+    load = partial(load_config, found.config, overrides=found.overrides)
+    if found.process == "background":
+        from lodesman.daemon.background import run_background
+
+        run_background(load, found.kept)
+    else:
+        from lodesman.daemon.server import run_server
+
+        run_server(load(), sys.argv[2:], load)
+
+
+def _do_nothing() -> None:
+    """Go on."""
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.backends import END_SECONDS, end_pilots
 from lodesman.daemon.bootstrap import Listening, Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
+from lodesman.daemon.hang_up import heed_hang_up
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.wakings import Announcer
@@ -362,7 +363,7 @@ def run_server(
         greet(place.config, server.local_pilots)
     web = Web(server.app, place.config.server, server.before_stop)
     server.end = web.end
-    web.heed_hang_up()
+    heed_hang_up(web.end)
     web.run(sockets=place.sockets)
     if server.core.journal.fault is not None:
         raise server.core.journal.fault

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import signal
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -14,8 +11,6 @@ import uvicorn
 
 from lodesman.config.sections import ServerSection
 from lodesman.daemon.connections import GuardedProtocol
-
-log = logging.getLogger(__name__)
 
 # Of TLS 1.2; those of 1.3 are all of this kind: forward secrecy, authenticated encryption.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -54,18 +49,6 @@ class Web(uvicorn.Server):
         """End as after SIGTERM. Any thread may call this."""
         self.should_exit = True
 
-    def heed_hang_up(self) -> None:
-        """SIGHUP ends it in order if its terminal closes. Without a terminal it only says that files are read by themselves.
-
-        Of a server under `nohup` it is ignored, as before.
-        """
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
-            return
-        signal.signal(signal.SIGHUP, self._close if _has_terminal() else _note_hang_up)
-
-    def _close(self, *_signal: object) -> None:
-        self.end()
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Run `before_stop`, then stop listening."""
         ending = asyncio.create_task(self._before_stop(), name="ending")
@@ -75,15 +58,3 @@ class Web(uvicorn.Server):
         while not ending.done() and not self.force_exit:
             await asyncio.wait({ending}, timeout=_FORCED_SECONDS)
         await super().shutdown(sockets)
-
-
-def _note_hang_up(*_signal: object) -> None:
-    log.info("SIGHUP: changed files of the configuration are read by themselves; see: lode config status")
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True

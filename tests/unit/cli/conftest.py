@@ -260,7 +260,8 @@ class Result:
 
 @pytest.fixture
 def lode(home, capfd, monkeypatch):
-    """Run one command line in this process."""
+    """Run one command line in this process, whose signals stay as they are."""
+    monkeypatch.setattr("lodesman.daemon.hang_up.heed_hang_up", lambda _end: None)
 
     def run(*arguments: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))

@@ -252,6 +252,7 @@ def test_an_argument_that_is_no_json_is_named():
 @pytest.mark.parametrize("name", ["server", "background"])
 def test_a_process_that_cannot_start_says_why_in_one_line(monkeypatch, capsys, name):
     monkeypatch.setattr(sys, "argv", ["daemon", name, "--set", "server.port=70000"])
+    monkeypatch.setattr(entry, "heed_hang_up", lambda _end: None)
     before = logging.getLogger().handlers[:], logging.getLogger().level
     try:
         assert entry.main() == 1

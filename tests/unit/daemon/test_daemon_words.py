@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,10 +22,16 @@ def said(monkeypatch, capsys):
         started = []
         monkeypatch.setattr(sys, "argv", ["lodesman.daemon", *words])
         monkeypatch.setattr(program, "start_logging", lambda _name: None)
-        monkeypatch.setattr(program, "load_config", lambda path, overrides: ("config", path, overrides))
-        monkeypatch.setattr(program, "run_background", lambda load, kept: started.append((load(), kept)))
+        monkeypatch.setattr(program, "heed_hang_up", lambda _end: None)
         monkeypatch.setattr(
-            program, "run_server", lambda config, arguments, _load: started.append((config, arguments))
+            "lodesman.config.load_config", lambda path, overrides: ("config", path, overrides)
+        )
+        monkeypatch.setattr(
+            "lodesman.daemon.background.run_background", lambda load, kept: started.append((load(), kept))
+        )
+        monkeypatch.setattr(
+            "lodesman.daemon.server.run_server",
+            lambda config, arguments, _load: started.append((config, arguments)),
         )
         try:
             code = program.main()
@@ -76,3 +85,49 @@ def test_a_value_that_is_no_json_is_a_fault_of_the_configuration(said):
     assert "usage" not in told
     with pytest.raises(InvalidConfig, match="is not JSON"):
         program.parse(["server", "--set", "server.port=seven"])
+
+
+# A signal comes as soon as a module is looked for that takes long to load.
+START = """
+    import os, signal, sys
+    class Signal:
+        def find_spec(self, name, *_):
+            if name == {module!r}:
+                os.kill(os.getpid(), {signum})
+    sys.meta_path.insert(0, Signal())
+    sys.argv[:] = {words!r}
+    {run}
+"""
+WAYS = {
+    "service": ("from lodesman.daemon.__main__ import main; sys.exit(main())", "server"),
+    "background": ("from lodesman.daemon.__main__ import main; sys.exit(main())", "background"),
+    "command": ("from lodesman.cli import main; sys.exit(main())", "server"),
+}
+
+
+def started_with(signum, way, module):
+    """A start without a terminal that gets this signal; it ends by itself, since its configuration is missing."""
+    run, process = WAYS[way]
+    words = ["lode", process, "--config", "/nowhere/lode.toml"]
+    script = textwrap.dedent(START.format(module=module, signum=int(signum), words=words, run=run))
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "module"), [
+    ("service", "lodesman.config"), ("background", "lodesman.config"), ("command", "lodesman.daemon.server"),
+])  # fmt: skip
+def test_signals_in_the_first_second_of_a_start(way, module):
+    hung_up = started_with(signal.SIGHUP, way, module)
+    assert "/nowhere/lode.toml" in hung_up.stderr, "it goes on to its end"
+    assert "Traceback" not in hung_up.stderr
+    interrupted = started_with(signal.SIGINT, way, module)
+    assert interrupted.returncode == (130 if way == "command" else 0)
+    assert interrupted.stderr in ("", "lode: interrupted\n")

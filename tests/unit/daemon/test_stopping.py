@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
 
 from lodesman.config.sections import ServerSection
 from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.hang_up import heed_hang_up, interrupt
 from lodesman.daemon.web import Web
 
 
@@ -102,17 +104,19 @@ def hung_up():
 
 @pytest.mark.parametrize("at_terminal", [True, False])
 def test_a_terminal_that_closes_ends_the_server_in_order(hung_up, monkeypatch, at_terminal):
-    monkeypatch.setattr("lodesman.daemon.web._has_terminal", lambda: at_terminal)
+    monkeypatch.setattr("lodesman.daemon.hang_up._has_terminal", lambda: at_terminal)
+    heed_hang_up(interrupt)  # while it starts
+    with pytest.raises(KeyboardInterrupt) if at_terminal else nullcontext():
+        os.kill(os.getpid(), signal.SIGHUP)
     web = Web(nothing, ServerSection(), cast("Any", None))
-    web.heed_hang_up()
+    heed_hang_up(web.end)
     os.kill(os.getpid(), signal.SIGHUP)
     assert web.should_exit is at_terminal
 
 
 def test_a_hang_up_that_nohup_ignores_stays_ignored(hung_up, monkeypatch):
-    monkeypatch.setattr("lodesman.daemon.web._has_terminal", lambda: True)
+    monkeypatch.setattr("lodesman.daemon.hang_up._has_terminal", lambda: True)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    web = Web(nothing, ServerSection(), cast("Any", None))
-    web.heed_hang_up()
+    heed_hang_up(interrupt)
     os.kill(os.getpid(), signal.SIGHUP)
-    assert not web.should_exit
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
