@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -239,11 +240,29 @@ def _try(isolation: Isolation, wishes: Wishes) -> str:
             os.chown(work, *isolation.account[1:])
         command: Sequence[str] = [wishes.python, "-c", _TRY]
         try:
-            done = subprocess.run(
-                [sys.executable, "-I", "-S", wishes.probe, isolation.plan(work), str(work), *command],
-                capture_output=True, text=True, errors="replace", timeout=_PROBE_SECONDS, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as fault:
+            code, said = _run(
+                [sys.executable, "-I", "-S", wishes.probe, isolation.plan(work), str(work), *command]
+            )
+        except subprocess.TimeoutExpired:
+            return f"{wishes.python} does not end there"
+        except OSError as fault:
             return str(fault)
-    lines = done.stderr.strip().splitlines() or [f"{wishes.python} does not run there"]
-    return "" if done.returncode == 0 else lines[-1][:200]
+    lines = said.strip().splitlines() or [f"{wishes.python} does not run there"]
+    return "" if code == 0 else lines[-1][:200]
+
+
+def _run(words: Sequence[str]) -> tuple[int, str]:
+    """Exit code and errors of a program; one that does not end is killed with all that it started.
+
+    Raises OSError, TimeoutExpired.
+    """
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        errors="replace", start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            _, said = process.communicate(timeout=_PROBE_SECONDS)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said

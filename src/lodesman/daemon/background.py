@@ -58,6 +58,7 @@ from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.loops import Loop, Loops
 from lodesman.daemon.wakings import woken_by
+from lodesman.daemon.web import OwnServer
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store.accounts import count_accounts
@@ -276,10 +277,8 @@ class BackgroundProcess:
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv
         self.side.verifier.configured(config.jsv)
-        self.side.quota_bytes, self.side.most_files = (
-            config.server.sandbox_quota_mb << 20,
-            config.limits.input_files,
-        )
+        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
+        self.side.most_files = config.limits.input_files
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
@@ -316,7 +315,7 @@ class BackgroundProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_reader(sys.stdin.fileno(), partial(self._hear, stop))
-        reads = bootstrap.OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
+        reads = OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
         try:
@@ -330,9 +329,8 @@ class BackgroundProcess:
             await asyncio.to_thread(self.side.site_tests.close)
             await asyncio.to_thread(self.side.verifier.close)
         if self.config.pilots.stop_at_exit:
-            grace = bootstrap.PILOT_GRACE_SECONDS
             left = await asyncio.gather(
-                asyncio.to_thread(self.local.stop_all, grace_seconds=grace),
+                asyncio.to_thread(self.local.stop_all, grace_seconds=bootstrap.PILOT_GRACE_SECONDS),
                 asyncio.to_thread(self.backends.end_pilots, self._reader),
             )
             if any(left):
@@ -388,9 +386,11 @@ class BackgroundProcess:
 def run_background(load: Load, kept: Path | None = None) -> None:
     """Run until the hot process ends; `load` reads the configuration, now and again when its files change.
 
-    While the files are refused, the last good texts, which the hot process has `kept`, are used. Raises RefusedConfig.
+    While the files are refused, the last good texts, `kept` by the hot process, are used. Raises RefusedConfig, Unavailable.
     """
     start_logging("background")
     bootstrap.hide_process()
     config, refused = load_or_kept(load, kept)
-    asyncio.run(BackgroundProcess(config, load, refused=refused).run())
+    with config.database.usable():
+        process = BackgroundProcess(config, load, refused=refused)
+    asyncio.run(process.run())

@@ -21,10 +21,8 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import uvicorn
 
 from lodesman import kernel
 from lodesman.answers.accounts import SCOPES, AuditNote
@@ -36,7 +34,6 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
-from lodesman.daemon.connections import OwnProtocol
 from lodesman.director.orders import private_pools
 from lodesman.durable import write_durably
 from lodesman.errors import Conflict, Unavailable
@@ -75,6 +72,15 @@ FILES_BEFORE = "LODESMAN_OPEN_FILES"
 # Beyond this a limit is as good as none, and slows down programs that go through all numbers.
 _MOST_FILES = 1 << 20
 _FEW_FILES = 4_096
+# Of the limits without which the faults have other names, the least: the words, and where it is set.
+_LEAST = {
+    resource.RLIMIT_NOFILE: (
+        64,
+        "Only {} files may be open at once",
+        "LimitNOFILE= of systemd, or ulimit -n",
+    ),
+    resource.RLIMIT_FSIZE: (1 << 30, "A file may have only {} bytes", "LimitFSIZE= of systemd, or ulimit -f"),
+}
 # The name of a setting for glibc's `mallopt`, and from how many bytes a block is given back.
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 1 << 18
@@ -258,20 +264,6 @@ def _travels(file: Path, part: Path, package: str) -> bool:
     return package != "pilot" or part.name != "jobstatus" or (file.parent == part and file.name in _WRITER)
 
 
-class OwnServer(uvicorn.Server):
-    """A web server on a Unix socket for the server's own processes; signals belong to its process."""
-
-    def __init__(self, app: Any, path: str) -> None:
-        super().__init__(uvicorn.Config(
-            app, uds=path, http=OwnProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False,
-        ))  # fmt: skip
-
-    def capture_signals(self) -> Any:
-        """Nothing to capture."""
-        return contextlib.nullcontext()
-
-
 # --- what both processes do ------------------------------------------------------------------------------
 
 
@@ -296,6 +288,16 @@ def raise_open_files() -> int:
         advice = "LimitNOFILE= of systemd, or ulimit -Hn"
         log.warning("few files may be open at once", extra={"limit": soft, "advice": advice})
     return before
+
+
+def check_limits() -> None:
+    """Raises Unavailable for a limit of this process with which no server comes far."""
+    for limit, (least, words, setting) in _LEAST.items():
+        soft, _ = resource.getrlimit(limit)
+        if 0 <= soft < least:
+            raise Unavailable(
+                f"{words.format(soft)}; a server needs {least}.", hint=f"Raise the limit: {setting}."
+            )
 
 
 def own_certificates(config: ServerConfig) -> str:

@@ -38,7 +38,7 @@ from lodesman.daemon.hang_up import heed_hang_up
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.log_lines import start_logging
 from lodesman.daemon.wakings import Announcer
-from lodesman.daemon.web import Web
+from lodesman.daemon.web import OwnServer, Web
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
@@ -103,9 +103,7 @@ class Server:
         self._seen_reader, self._seen_commits = config.database.reader(), 0
         self._pulse = self._feel_pulse()
         self.app = HotApp(self.core, partial(forward, self._pulse), on_start=self.start, on_stop=self.stop)
-        self._inner = bootstrap.OwnServer(
-            InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET)
-        )
+        self._inner = OwnServer(InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET))
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
         self._stopping = self._offered = False
@@ -118,6 +116,7 @@ class Server:
 
     def _open(self, *, accepts_new: bool) -> Writer:
         """The database, ready for this start. Raises DatabaseLost unless it `accepts_new`."""
+        bootstrap.check_limits()
         data = self.config.data
         # The database may be elsewhere.
         self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))

@@ -1,16 +1,19 @@
-"""The web server of the hot process, and how it ends."""
+"""The web server of the hot process, and how it ends; those on the sockets that both processes have for each other."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
 from lodesman.config.sections import ServerSection
-from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.connections import GuardedProtocol, OwnProtocol
+from lodesman.errors import Unavailable
 
 # Of TLS 1.2; those of 1.3 are all of this kind: forward secrecy, authenticated encryption.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -58,3 +61,33 @@ class Web(uvicorn.Server):
         while not ending.done() and not self.force_exit:
             await asyncio.wait({ending}, timeout=_FORCED_SECONDS)
         await super().shutdown(sockets)
+
+
+class OwnServer(uvicorn.Server):
+    """A web server on a Unix socket for the server's own processes; signals belong to its process.
+
+    Raises Unavailable for a place that cannot be cleared of what is no socket.
+    """
+
+    def __init__(self, app: Any, path: str) -> None:
+        _clear(Path(path))
+        super().__init__(uvicorn.Config(
+            app, uds=path, http=OwnProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            server_header=False,
+        ))  # fmt: skip
+
+    def capture_signals(self) -> Any:
+        """Nothing to capture."""
+        return contextlib.nullcontext()
+
+
+def _clear(path: Path) -> None:
+    """Remove a file or an empty folder; a socket that was left over is replaced by itself."""
+    try:
+        if path.is_dir():
+            path.rmdir()
+        elif not path.is_socket():
+            path.unlink(missing_ok=True)
+    except OSError as fault:
+        words = f"{path} is in the place of a socket of the server, and cannot be removed: {fault.strerror}."
+        raise Unavailable(words, hint="Move it away.") from None

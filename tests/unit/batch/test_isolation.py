@@ -147,3 +147,24 @@ def test_a_trial_says_why_it_failed(tmp_path):
     assert isolation._try(Isolation(), Wishes(data=tmp_path, python="python3")) == ""
     fault = isolation._try(Isolation(), Wishes(data=tmp_path, python="/no/python"))
     assert "No such file" in fault
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespaces", [False, True])
+def test_a_program_that_does_not_end_leaves_no_process(tmp_path, monkeypatch, namespaces):
+    """Neither it, nor what it started."""
+    found = Isolation(namespaces=namespaces)
+    if isolation._try(found, Wishes(data=tmp_path, python="python3")):
+        pytest.skip("this machine has no namespaces")
+    hanging, fifo = tmp_path / "hanging", tmp_path / "alive"
+    os.mkfifo(fifo)
+    hanging.write_text(f"#!/bin/sh\nexec 3>{fifo}\nsleep 1000 &\nsleep 1000\n")
+    hanging.chmod(0o755)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    monkeypatch.setattr(isolation, "_PROBE_SECONDS", 3.0)
+    assert (
+        isolation._try(found, Wishes(data=tmp_path, python=str(hanging))) == f"{hanging} does not end there"
+    )
+    assert os.read(reader, 1) == b"", "its end is that of the last process that could write"
+    os.close(reader)

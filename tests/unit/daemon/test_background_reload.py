@@ -11,7 +11,8 @@ from lodesman.answers.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.config import load_config
 from lodesman.daemon import background as module
 from lodesman.daemon import bootstrap
-from lodesman.daemon.background import BackgroundProcess
+from lodesman.daemon.background import BackgroundProcess, run_background
+from lodesman.errors import Unavailable
 
 SITES = """
 [site.W]
@@ -197,3 +198,14 @@ def test_shares_by_command_hold_from_the_start_and_after_a_change_of_the_files(f
         watch.polled.set()
     background._direct()
     assert background.policy.shares()["g"].share == 8
+
+
+def test_without_its_database_it_ends_with_a_sentence(files, monkeypatch):
+    for name in ("start_logging", "bootstrap.hide_process"):
+        monkeypatch.setattr(f"lodesman.daemon.background.{name}", lambda *_: None)
+    url = "postgresql://nobody@/nothing?host=/nowhere"
+    config = load_config(None, overrides={"server": {"data": str(files.folder)}, "store": {"url": url}})
+    bootstrap.run_directory(config).mkdir()
+    bootstrap.write_file(bootstrap.run_directory(config) / bootstrap.SERVICE_FILE, "token")
+    with pytest.raises(Unavailable, match="The database nothing at /nowhere cannot be reached"):
+        run_background(lambda **_: config)

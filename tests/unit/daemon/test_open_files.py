@@ -77,3 +77,20 @@ def test_no_limit_is_given_if_none_is_named():
     limit_open_files(0, 0)
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert soft != 0
+
+
+@pytest.mark.parametrize(("limit", "value", "words"), [
+    *(("RLIMIT_NOFILE", count, f"Only {count} files may be open at once") for count in (20, 32, 40)),
+    ("RLIMIT_FSIZE", 100_000, "A file may have only 100000 bytes"),
+])  # fmt: skip
+def test_a_limit_with_which_no_server_comes_far_is_the_cause_that_is_named(tmp_path, limit, value, words):
+    script = f"import resource, sys; resource.setrlimit(resource.{limit}, ({value}, {value}))"
+    script += "; from lodesman.cli import main; sys.exit(main())"
+    words_of_it = ["server", "--data", tmp_path / "data", "--port", "0"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words_of_it], capture_output=True, text=True, check=False, timeout=60
+    )
+    said = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert (done.returncode, len(said)) == (5, 1), done.stderr
+    assert said[0].startswith(f"lode: {words}; a server needs ")
+    assert not (tmp_path / "data" / "lode.db").exists()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from lodesman.config.sections import ServerSection
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.daemon.hang_up import heed_hang_up, interrupt
-from lodesman.daemon.web import Web
+from lodesman.daemon.web import OwnServer, Web
+from lodesman.errors import Unavailable
 
 
 class Listening:
@@ -120,3 +122,23 @@ def test_a_hang_up_that_nohup_ignores_stays_ignored(hung_up, monkeypatch):
     heed_hang_up(interrupt)
     os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir, lambda path: path.symlink_to("/nowhere")])
+def test_what_lies_in_the_place_of_a_socket_is_no_hindrance(tmp_path, make):
+    place = tmp_path / "reads.sock"
+    make(place)
+
+    class Brief(OwnServer):
+        async def main_loop(self) -> None:
+            """It has begun to listen."""
+
+    server = Brief(nothing, str(place))
+    asyncio.run(server.serve())
+    assert server.started
+
+
+def test_a_folder_with_something_in_it_is_named(tmp_path):
+    (tmp_path / "reads.sock" / "mine").mkdir(parents=True)
+    with pytest.raises(Unavailable, match=r"reads.sock is in the place of a socket .* Move it away"):
+        OwnServer(nothing, str(tmp_path / "reads.sock"))
