@@ -11,6 +11,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
 
@@ -31,8 +32,19 @@ def main() -> int:
         # The developer's set contains the runtime set at the same versions.
         dev_options = [*_options(upgrade=upgrade), "--extra", "dev", "--constraint", str(runtime)]
         dev_options += ["--extra", "postgres"]
-        _lock(python, output=ROOT / "requirements" / "dev.txt", options=dev_options)
+        dev = ROOT / "requirements" / "dev.txt"
+        _lock(python, output=dev, options=dev_options)
+        # What is installed beside the runtime set, at the versions that are tested here.
+        for extra, needs in sorted(_extras().items()):
+            options = [*_options(upgrade=upgrade), "--constraint", str(dev)]
+            _lock(python, output=ROOT / "requirements" / f"{extra}.txt", options=options, needs=needs)
     return 0
+
+
+def _extras() -> dict[str, list[str]]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
+    return {name: needs for name, needs in extras.items() if name != "dev"}
 
 
 def _resolver_environment(scratch: Path) -> Path:
@@ -48,9 +60,11 @@ def _options(*, upgrade: bool) -> list[str]:
     return [*options, "--upgrade"] if upgrade else options
 
 
-def _lock(python: Path, *, output: Path, options: list[str]) -> None:
-    command = [str(python), "-m", "uv", "pip", "compile", "pyproject.toml", "--output-file", str(output)]
-    subprocess.run([*command, *options], cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL)
+def _lock(python: Path, *, output: Path, options: list[str], needs: list[str] | None = None) -> None:
+    """Of pyproject.toml or, if they are given, of these needs."""
+    source, text = ("pyproject.toml", None) if needs is None else ("-", "\n".join(needs).encode())
+    command = [str(python), "-m", "uv", "pip", "compile", source, "--output-file", str(output), *options]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600, stdout=subprocess.DEVNULL, input=text)
     output.write_text(HEADER + output.read_text(encoding="utf-8"), encoding="utf-8")
 
 

@@ -34,19 +34,22 @@ def pins(root: Path, name: str) -> dict[str, str]:
     return {canonicalize_name(match[1]): match[2] for match in found if match}
 
 
-@pytest.mark.parametrize("name", ["runtime", "dev"])
-def test_a_lock_has_versions_and_hashes_and_no_address(root, name):
-    text = lock_text(root, name)
-    assert ADDRESS.findall(text) == []
-    entries = re.split(r"\n(?=[a-z0-9])", text.partition("\n")[2])
-    assert len(entries) == len(pins(root, name)) > 10
-    assert [entry.splitlines()[0] for entry in entries if not HASH.search(entry)] == []
+def test_a_lock_has_versions_and_hashes_and_no_address(root, project):
+    names = {"runtime", *project["optional-dependencies"]}
+    assert {one.stem for one in (root / "requirements").iterdir()} == names, "run scripts/lock.py"
+    for name in names:
+        text = lock_text(root, name)
+        assert ADDRESS.findall(text) == []
+        entries = re.split(r"\n(?=[a-z0-9])", text.partition("\n")[2])
+        assert len(entries) == len(pins(root, name)) > 0
+        assert [entry.splitlines()[0] for entry in entries if not HASH.search(entry)] == []
 
 
 def test_the_locks_hold_what_the_project_asks_for(root, project):
-    runtime, dev = pins(root, "runtime"), pins(root, "dev")
+    runtime = pins(root, "runtime")
     wanted = [(runtime, text) for text in project["dependencies"]]
-    wanted += [(dev, text) for text in project["optional-dependencies"]["dev"]]
+    for extra, texts in project["optional-dependencies"].items():
+        wanted += [(pins(root, extra), text) for text in texts]
     missing = []
     for lock, text in wanted:
         requirement = Requirement(text)
@@ -56,8 +59,20 @@ def test_the_locks_hold_what_the_project_asks_for(root, project):
     assert missing == [], "run scripts/lock.py"
 
 
-def test_the_developers_set_contains_the_runtime_set(root):
-    assert pins(root, "runtime").items() <= pins(root, "dev").items()
+def test_the_developers_set_contains_all_that_users_install(root):
+    for name in ("runtime", "functions", "postgres"):
+        assert pins(root, name).items() <= pins(root, "dev").items()
+
+
+def test_what_people_are_told_to_install_is_locked(root):
+    """An extra by its name takes whatever an index has, without a hash."""
+    files = [*(root / "docs" / "how-to").glob("*.md"), *(root / "src").rglob("*.py"), root / "README.md"]
+    loose = [
+        path.name for path in files if re.search(r"pip install\W+lodesman", path.read_text(encoding="utf-8"))
+    ]
+    assert loose == []
+    for name in ("functions", "postgres"):
+        assert any(f"-r requirements/{name}.txt" in path.read_text(encoding="utf-8") for path in files), name
 
 
 def test_no_file_for_people_or_machines_names_a_package_host(root):

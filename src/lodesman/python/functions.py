@@ -112,7 +112,7 @@ def _cloudpickle() -> Any:
     try:
         import cloudpickle  # noqa: PLC0415 - only functions need it
     except ImportError:
-        hint = "Install it: pip install 'lodesman[functions]'."
+        hint = "In a checkout of the source: pip install --require-hashes -r requirements/functions.txt"
         raise LodesmanError("Functions as jobs need the package cloudpickle.", hint=hint) from None
     return cloudpickle
 

@@ -19,5 +19,6 @@ def database_at(url: str, data: Path) -> Database:
         from lodesman.store.postgresql import PostgresDatabase  # noqa: PLC0415 - most servers do without
     except ImportError:
         words = "PostgreSQL needs the library psycopg, which is not installed."
-        raise Unavailable(words, hint="pip install 'lodesman[postgres]'") from None
+        hint = "In a checkout of the source: pip install --require-hashes -r requirements/postgres.txt"
+        raise Unavailable(words, hint=hint) from None
     return PostgresDatabase(url, data)
