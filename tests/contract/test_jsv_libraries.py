@@ -163,6 +163,39 @@ def test_one_script_in_all_dialects(worker):
     assert left.arguments == JOB.arguments
 
 
+# What switches the log of each dialect on, in place of what; shells inherit it.
+LOGGING = {
+    "perl": ("jsv_main();", "$JSV::jsv_logging_enabled = 1;\njsv_main();"),
+    "tcl": ("\njsv_main\n", "\nset jsv_logging_enabled true\njsv_main\n"),
+    "python-functions": ("\njsv_main()", "\njsv_logging_enabled = True\njsv_main()"),
+    "python-object": ("JSV()", "JSV(logging_enabled=True)"),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_log_is_a_new_file_of_a_name_that_others_cannot_foretell(tmp_path, dialect):
+    """A link of another account in its place would be followed, with the rights of who submits."""
+    need(dialect)
+    victim, pid = tmp_path / "victim", tmp_path / "pid"
+    victim.write_text("")
+    write_script(tmp_path / "script", DIALECTS[dialect]().replace(*LOGGING.get(dialect, ("", ""))))
+    plant = f"echo $$ >{pid}; ln -s {victim} /tmp/jsv_$$.log; export jsv_logging_enabled=true; exec {tmp_path}/script"
+    worker = ScriptWorker(
+        write_script(tmp_path / "start", f"#!/bin/sh\n{plant}\n"), JsvContext.CLIENT, ScriptSettings()
+    )
+    try:
+        assert worker.verify(WITH_CLASS).verdict is JsvVerdict.CORRECTED
+    finally:
+        worker.kill()
+        there = sorted(Path("/tmp").glob(f"jsv_{pid.read_text().strip()}[._]*"))
+        logs = [(one.stat().st_mode & 0o777, one.read_text()) for one in there if not one.is_symlink()]
+        for one in there:
+            one.unlink()
+    ((mode, text),) = logs
+    assert (victim.read_text(), mode) == ("", 0o600)
+    assert "<<< PARAM N new name *" in text
+
+
 def test_nothing_leaks_into_the_next_job(worker):
     worker.verify(WITH_CLASS)
     plain = replace(JOB, values={"N": "other", "l_hard": "a=1"}, environment={"FOO": "f", "TEXT": "t"})

@@ -305,6 +305,29 @@ def test_no_link_leads_a_change_of_a_file_elsewhere(nodes):
     assert {name for name in found if not name.startswith("examples/")} == set(CHANGED_BY_NAME)
 
 
+# Fixed names in /tmp, which any account can put there before; all others are made with random letters.
+FIXED_IN_TMP = {
+    "src/lodesman/batch/isolation.py": "hidden from pilots",
+    "src/lodesman/batch/job_script.py": "with random letters",
+    "src/lodesman/store/postgresql_places.py": "where PostgreSQL listens, which says who it is",
+    "src/lodesman/jsv/lib/util/resources/jsv/JSV.pm": "with random letters",
+    "src/lodesman/jsv/lib/util/resources/jsv/JSV.py": "with random letters",
+    "src/lodesman/jsv/lib/util/resources/jsv/jsv_include.sh": "with random letters",
+    "src/lodesman/jsv/lib/util/resources/jsv/jsv_include.tcl": "with random letters",
+}
+
+
+def test_nothing_that_is_shipped_has_a_fixed_name_in_tmp(root):
+    places = [root / "demo", *(path for name in ("src", "examples") for path in (root / name).rglob("*"))]
+    named = re.compile(rb"(?<![\w}])/tmp\b")
+    found = {
+        str(path.relative_to(root))
+        for path in places
+        if path.is_file() and path.suffix != ".pyc" and named.search(path.read_bytes())
+    }
+    assert found == set(FIXED_IN_TMP)
+
+
 # Runs code that it has made of its own words alone (`test_the_code_has_no_text_of_an_ad`).
 MAY_EVALUATE = "classad/fast.py"
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from typing import Any, Callable
 
 _NAMES = """is_param get_param set_param del_param sub_is_param sub_get_param sub_add_param sub_del_param
@@ -29,7 +30,7 @@ class JSV:
 
     def __init__(self, logging_enabled: bool = False, logfile: str = "") -> None:
         self.logging_enabled = logging_enabled
-        self.logfile = logfile or f"/tmp/jsv_{os.getpid()}.log"  # noqa: S108 - where people search for it
+        self.logfile = logfile
         self.state = "initialized"
         self.quit_flag = False
         self.params: dict[str, str] = {}
@@ -37,6 +38,9 @@ class JSV:
 
     def _log(self, text: str) -> None:
         if self.logging_enabled:
+            if not self.logfile:  # a name that others can foretell may be a link of theirs
+                number, self.logfile = tempfile.mkstemp(prefix=f"jsv_{os.getpid()}.", dir="/tmp")
+                os.close(number)
             with open(self.logfile, "a", encoding="utf-8") as file:  # noqa: PTH123
                 file.write(text + "\n")
 

@@ -7,15 +7,20 @@
 PATH=/bin:/usr/bin
 export PATH
 
-# "true": what is received and sent is written to $jsv_logfile.
+# "true": what is received and sent is written to $jsv_logfile; without one to a new file, /tmp/jsv_PID.XXXXXXXX.
 jsv_logging_enabled=${jsv_logging_enabled:-false}
-jsv_logfile=${jsv_logfile:-/tmp/jsv_$$.log}
+jsv_logfile=${jsv_logfile:-}
 
 _jsv_state=initialized
 _jsv_params=""      # names of the variables that are set
 _jsv_envs=""
 
-_jsv_log() { if [ "$jsv_logging_enabled" = true ]; then printf '%s\n' "$*" >>"$jsv_logfile"; fi; }
+_jsv_log() {
+    [ "$jsv_logging_enabled" = true ] || return 0
+    # A name that others can foretell may be a link of theirs.
+    : "${jsv_logfile:=$(mktemp "/tmp/jsv_$$.XXXXXXXX" || echo /dev/null)}"
+    printf '%s\n' "$*" >>"$jsv_logfile"
+}
 
 _jsv_send() {
     printf '%s\n' "$*"

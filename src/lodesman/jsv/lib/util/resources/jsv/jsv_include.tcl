@@ -4,7 +4,8 @@
 # Functions that answer a question return 1 or 0, or the value ("" if there is none).
 
 set jsv_logging_enabled "false"
-set jsv_logfile "/tmp/jsv_[pid].log"
+# Empty: a new file, /tmp/jsv_PID_XXXXXX.log. A name that others can foretell may be a link of theirs.
+set jsv_logfile ""
 
 set jsv_state "initialized"
 set jsv_all_params {}
@@ -12,6 +13,9 @@ set jsv_all_envs {}
 
 proc _jsv_log {text} {
     if {$::jsv_logging_enabled eq "true"} {
+        if {$::jsv_logfile eq ""} {
+            close [file tempfile ::jsv_logfile "/tmp/jsv_[pid].log"]
+        }
         set file [open $::jsv_logfile a]
         puts $file $text
         close $file
