@@ -21,7 +21,7 @@ from lodesman.store.director import put_breakers
 from lodesman.store.journal import Change
 
 
-def scrape(house, token="ann"):
+def scrape(house, token="admin"):
     answer = house.call("GET", "/metrics", token=token)
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -184,6 +184,37 @@ def test_pilots_that_do_not_start_are_in_the_metrics(house):
     }
     assert states == {north: 2, south: 0}
     assert [found["lodesman_breakers", ("state", state)] for state in ("open", "half-open")] == [1, 0]
+
+
+@pytest.mark.stores
+def test_the_metrics_of_a_user_are_those_of_the_own_vo(house):
+    """Groups, counts, sites and queues of others, and what the server does for them, are for administrators."""
+    house.user("eve", "planets", vo="other")
+    house.submitted({"Parameters": 3}, token="ann")
+    house.submitted({"Memory": 10**9}, token="ann", hold_if_impossible=True)
+    house.pilot("South")
+    theirs, ours = QueueId("Secret", "ce", "q"), QueueId("North", "ce.north", "short")
+    house.side.upkeep = lambda: UpkeepFigures(
+        failures={"director": 3},
+        gates={"Secret": True, "North": False},
+        failed_starts={(theirs, StartFault.ENDED): 7, (ours, StartFault.ENDED): 1},
+        breakers={theirs: BreakerState.OPEN},
+    )
+    every, ann, eve = (scrape(house, name) for name in ("admin", "ann", "eve"))
+    assert every["lodesman_upkeep_failures_total", ("step", "director")] == 3
+    assert "lodesman_submitted_jobs_total" in {key[0] for key in every}
+    for found in (ann, eve):
+        labels = {value for key in found for _, value in key[1:]}
+        assert not labels & {"Secret", "director"}
+        assert not [key for key in found if key[0].endswith("_jobs_total")]
+        assert found["lodesman_breakers", ("state", "open")] == 0
+        assert found["lodesman_site_gates", ("state", "open")] == 0
+    assert (ann["lodesman_waiting_jobs",], ann["lodesman_task_queues",]) == (3, 1)
+    assert ann["lodesman_jobs", ("group", "physics"), ("state", "Waiting")] == 3
+    assert ("North", 1) in [(dict(key[1:]).get("site"), value) for key, value in ann.items()]
+    assert (eve["lodesman_waiting_jobs",], eve["lodesman_task_queues",]) == (0, 0)
+    empty = {"lodesman_jobs", "lodesman_pilots", "lodesman_waiting_jobs_by_reason"}
+    assert not empty & {key[0] for key in eve}
 
 
 def test_jobs_that_nothing_can_run_are_in_the_metrics(house):

@@ -135,7 +135,9 @@ class HotApp(Dispatcher[Core]):
             if who is None or (scope["method"], scope["path"]) != (calls.METRICS.method, calls.METRICS.path):
                 raise
             authorise(who, calls.METRICS.who)
-            await wire.send_answer(send, *wire.metrics_answer(service.own_metrics(self.state)))
+            await wire.send_answer(
+                send, *wire.metrics_answer(service.own_metrics(self.state, of_all=who.admin))
+            )
 
 
 class InnerApp(Dispatcher[Core]):

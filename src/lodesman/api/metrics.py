@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -31,18 +31,29 @@ class UpkeepFigures(Struct, frozen=True, kw_only=True):
     failed_starts: Mapping[tuple[QueueId, StartFault], int] = field(default_factory=dict)
     breakers: Mapping[QueueId, BreakerState] = field(default_factory=dict)
 
+    def of_queues(self, queues: Collection[QueueId]) -> UpkeepFigures:
+        """What concerns these CE queues and their sites alone."""
+        sites = {one.site for one in queues}
+        return UpkeepFigures(
+            gates={site: is_open for site, is_open in self.gates.items() if site in sites},
+            failed_starts={key: number for key, number in self.failed_starts.items() if key[0] in queues},
+            breakers={queue: state for queue, state in self.breakers.items() if queue in queues},
+        )
 
-def database_metrics(db: Reader) -> list[Metric]:
-    """What the database says; goes through all jobs, so it is for a thread."""
+
+def database_metrics(db: Reader, vo: str = "", sites: Collection[str] = ()) -> list[Metric]:
+    """What the database says, of all or of one VO, which these sites admit; goes through all jobs, so it is for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()
-    for one in count_jobs(db):
+    for one in count_jobs(db, vo=vo):
         jobs[one.group, one.state] += one.jobs
-    pilots = {(one.site, one.state): one.pilots for one in count_pilots(db)}
-    queues, waiting = count_waiting(db)
-    reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db).reasons}
+    pilots = {(one.site, one.state): one.pilots for one in count_pilots(db, vo)}
+    queues, waiting = count_waiting(db, vo)
+    reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db, vo).reasons}
     shut = dict.fromkeys(("evidence", "order"), 0) | Counter(
-        "order" if record.by else "evidence" for record in records(db).values() if record.shut
+        "order" if record.by else "evidence"
+        for host, record in records(db).items()
+        if record.shut and (not vo or host.site in sites)
     )
     by_reason = "Waiting jobs, and those Held because nothing can run them, by pending reason"
     return [

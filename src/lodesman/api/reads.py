@@ -251,12 +251,20 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 
 
 @serves(calls.METRICS)
-async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
-    database = await side.costly.get("metrics", database_metrics)
-    hot = asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
+async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Response:
+    """Of all VOs and of the server itself for accounts of administrators, whatever else their token is for; of their own VO
+    for others.
+    """
+    vo = "" if request.who.admin else request.who.vo
+    tree = side.config(request.who).tree if vo else side.policy.config.tree
+    queues = frozenset(tree.queue_ids())
+    read = partial(database_metrics, vo=vo, sites={one.site for one in queues})
+    database = await side.costly.get(("metrics", vo), read)
+    hot = {} if vo else asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
+    upkeep = side.upkeep().of_queues(queues) if vo else side.upkeep()
     mask, now = side.keeper.mask(side.db), side.clock()
-    closed = sum(1 for queue in side.policy.config.tree.queue_ids() if mask.of(queue, now))
-    text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)
+    closed = sum(1 for queue in queues if mask.of(queue, now))
+    text = render_metrics(database, hot, upkeep, closed_queues=closed)
     return Response(text, media_type=METRICS_TYPE.decode())
 
 

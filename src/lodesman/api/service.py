@@ -135,9 +135,9 @@ def _queues(places: Collection[QueueId]) -> str:
     return "1 CE queue does" if len(places) == 1 else f"{len(places)} CE queues do"
 
 
-def own_metrics(core: Core) -> bytes:
-    """The text of /metrics while the background process does not answer: what this process counts."""
-    figures = {**asdict(_hot_figures(core)), "background_up": 0}
+def own_metrics(core: Core, *, of_all: bool) -> bytes:
+    """The text of /metrics while the background process does not answer: what this process counts, which is `of_all` VOs."""
+    figures = {**(asdict(_hot_figures(core)) if of_all else {}), "background_up": 0}
     lines = []
     for name, value in figures.items():
         kind = "counter" if name.endswith("_total") else "gauge"

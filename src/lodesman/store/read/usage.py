@@ -117,6 +117,10 @@ class UsageFacts(Struct, frozen=True, kw_only=True):
     pilots: Sequence[PilotCount]
 
 
+_COUNT_WAITING: Final = f"""SELECT count(*), coalesce(sum(w.waiting), 0) FROM queue_waiting w
+  JOIN task_queue q ON q.id = w.tq_id WHERE w.waiting > 0 AND (? = '' OR ? = {member("q.key", "vo")})"""
+
+
 def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Count]:
     """Jobs by owner, group and state: of all owners, of one VO, or of one owner."""
     where, values = ("s.vo = ?", (vo,)) if vo else ("true", ())
@@ -135,9 +139,9 @@ def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
     return [PilotCount(site, PilotState(state), n) for site, state, n in db.execute(_PILOTS, (vo, vo))]
 
 
-def count_waiting(db: Reader) -> tuple[int, int]:
-    """Task queues with waiting jobs, and these jobs."""
-    return db.only("SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0")
+def count_waiting(db: Reader, vo: str = "") -> tuple[int, int]:
+    """Task queues with waiting jobs, and these jobs, of one VO or of all."""
+    return db.only(_COUNT_WAITING, (vo, vo))
 
 
 def used_by_queue(
