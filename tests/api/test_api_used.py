@@ -31,6 +31,24 @@ def run(house, seconds, state="Done", cause="ok", *, cpu=None):
     house.report(pilot, job, state, cause=cause, started=started, ended=house.now, **how)
 
 
+@pytest.mark.parametrize("off", [0.0, 10_800.0, -10_800.0])
+@pytest.mark.parametrize("in_two", [False, True])
+def test_a_job_ran_as_long_as_it_did_whatever_the_clock_of_its_node_says(house, off, in_two):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    house.now += 2.0
+    started = house.now + off
+    if in_two:
+        house.report(pilot, job, "Running", started=started)
+    house.now += 3.0
+    house.report(pilot, job, "Done", started=started, ended=started + 3.0, wall_seconds=3.0, cpu_seconds=1.0)
+    (attempt,) = house.get("/v1/jobs/1")["attempts"]
+    assert attempt["ended_at"] - attempt["started_at"] == 3.0
+    assert attempt["claimed_at"] <= attempt["started_at"]
+    assert attempt["ended_at"] <= house.now
+
+
 def rows(house, by="group", token="admin", query=""):
     found = house.get(f"/v1/usage/days?by={by}{query}", token)["rows"]
     return {row["name"]: row for row in found}

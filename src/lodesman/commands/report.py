@@ -54,8 +54,11 @@ def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: fl
     """The report with numbers that can be; its times lie inside the attempt. A time of 0 is not known."""
     life = now - attempt.claimed_at
     cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
-    start = None if not report.started else max(attempt.claimed_at, min(report.started, now))
-    end = None if not report.ended else max(start or attempt.claimed_at, min(report.ended, now))
+    # The clock of a node may be hours ahead or behind: how long the payload ran is right all the same.
+    times = [at for at in (report.started, report.ended) if at] or [now]
+    shift = min(0.0, now - max(times)) or max(0.0, attempt.claimed_at - min(times))
+    start = None if not report.started else max(attempt.claimed_at, min(report.started + shift, now))
+    end = None if not report.ended else max(start or attempt.claimed_at, min(report.ended + shift, now))
     rss = None if report.max_rss_mb is None else min(report.max_rss_mb, MOST_MB)
     return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
 

@@ -233,11 +233,15 @@ def _input(value: Any) -> str:
 
 
 def files(*, absolute: bool) -> Reader:
-    """A list of files; two may not end in the same name if they come from anywhere (`absolute`)."""
+    """A list of files; two may not end in the same name if they come from anywhere (`absolute`). One that is there twice is
+    one.
+    """
 
     def read(value: Any) -> tuple[str, ...]:
         found = (value,) if isinstance(value, str) else _listed(value)
-        paths = tuple([_input(part) if absolute else _path(part) for part in found if part != ""])
+        paths = tuple(
+            dict.fromkeys([_input(part) if absolute else _path(part) for part in found if part != ""])
+        )
         seen: set[str] = set()
         for path in paths if absolute and len(paths) > 1 else ():
             last = path.rstrip("/").rpartition("/")[2]

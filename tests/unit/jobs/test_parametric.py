@@ -201,7 +201,7 @@ def test_harmless_values_are_split_once_and_others_wait():
         ({"OutputSandbox": ["x", "%s/y"], "Parameters": ["a", ""]}, "OutputSandbox", 1, "absolute"),
         ({"StdOutput": "%s", "Parameters": ["a", "/b"]}, "StdOutput", 1, "absolute"),
         ({"StdOutput": "d/%s", "Parameters": ["a", ".."]}, "StdOutput", 1, "leaves its directory"),
-        ({"InputSandbox": ["a", "%s"], "Parameters": ["b", "a"]}, "InputSandbox", 1, "two files named 'a'"),
+        ({"InputSandbox": ["a", "%s"], "Parameters": ["b", "x/a"]}, "InputSandbox", 1, "two files named 'a'"),
         ({"JobName": "%s", "Parameters": ["a", "é"]}, "JobName", 1, "ASCII"),
         ({"Executable": "%s", "Parameters": ["a", " "]}, "Executable", 1, "is empty"),
         ({"WallTime": "%s", "Parameters": [5, "x"]}, "WallTime", 1, "not a number"),

@@ -211,6 +211,7 @@ def test_paths_that_are_refused(path, words):
 def test_input_files_may_come_from_anywhere_but_not_under_one_name():
     assert INPUT(["/home/me/a.dat", "b/c.dat"]) == ("/home/me/a.dat", "b/c.dat")
     assert "two files named 'a.dat'" in refused(INPUT, ["x/a.dat", "/y/a.dat"])
+    assert INPUT(["a.dat", "b/", "a.dat", "b/"]) == ("a.dat", "b/"), "the same file is one"
     assert INPUT(["../a", "b/../../c/", "lfn"]) == ("../a", "b/../../c/", "lfn")
     for nothing in ("..", "a/..", "/", "../.", "a/../"):
         assert "names no file" in refused(INPUT, nothing)
