@@ -311,6 +311,7 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
+        _check_line_ends(description.spec.executable, inputs)
     except LodesmanError as fault:
         locate(fault, places)
         raise
@@ -337,6 +338,20 @@ def _local(name: str, base: Path) -> Taken:
     else:
         problem, hint = "does not exist", "Paths are relative to the directory of the description."
     raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")
+
+
+def _check_line_ends(executable: str, inputs: Mapping[str, Taken]) -> None:
+    """Raises InvalidJob for a script whose interpreter no node would find, since its first line ends as those of DOS do."""
+    for name, path in inputs.items():
+        if isinstance(path, Path) and PurePosixPath(name).name == executable.removeprefix("./"):
+            with path.open("rb") as file:
+                first = file.readline(256)
+            if first.startswith(b"#!") and first.endswith(b"\r\n"):
+                message = (
+                    f"Executable: the first line of {path} ends with CR LF: no node has such an interpreter."
+                )
+                hint = f"Write it with line ends of Unix: sed -i 's/\\r$//' {shlex.quote(str(path))}"
+                raise InvalidJob(message, hint=hint, attribute="Executable")
 
 
 def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:

@@ -56,6 +56,7 @@ _JDL_START = re.compile(
 )
 # No name of JDL begins so: it is meant as a list of JSON.
 _JSON_LIST = re.compile(r"\[\s*+\{")
+_READ_BY_SHELLS = re.compile(r"^~|\$[A-Za-z_{(]")
 _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
 
@@ -153,6 +154,8 @@ def read_job(
     if "executable" not in fields:
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
+    if "executable" in given:
+        kept += _notices_of_program(given["executable"][1], fields, places)
     if unknown:
         fields["extra"] = unknown
     whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
@@ -199,6 +202,22 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
             wrong = invalid(name, "is an attribute of other systems, and means nothing here", places)
             wrong.hint = f"{instead} To keep it all the same: --ignore-unknown."
             raise wrong
+
+
+def _notices_of_program(name: str, fields: Mapping[str, Any], places: PositionMap) -> list[Notice]:
+    """A notice of a program that is written as a shell would read it. Raises InvalidJob for a file of the sandbox that has
+    its arguments behind it.
+    """
+    program = str(fields.get("executable", ""))
+    taken = {path.rstrip("/").rpartition("/")[2] for path in fields.get("input_sandbox", ())}
+    first = program.split(maxsplit=1)[0].removeprefix("./") if program.strip() else ""
+    if first != program and first in taken and program.removeprefix("./") not in taken:
+        message = f"is {shown(program)}, and the file of the InputSandbox is {shown(first)}"
+        raise invalid(name, message, places, right="the file alone; what follows it belongs in Arguments")
+    if program in taken or not _READ_BY_SHELLS.search(program):
+        return []
+    message = f"{shown(name)} is {shown(program)}: no variable and no ~ is read in it. /bin/sh -c reads them, in Arguments."
+    return [Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0)))]
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:

@@ -166,6 +166,19 @@ def test_an_empty_input_file_is_a_file(at, accepting, home):
     assert sent(accepting)[0]["sandboxes"] == {"empty": {"sha256": sha(b""), "size": 0}}
 
 
+@pytest.mark.parametrize("is_script", [False, True])
+def test_a_script_with_line_ends_of_dos_is_refused_before_it_is_sent(at, accepting, home, is_script):
+    (home / "run.sh").write_bytes(b"#!/bin/sh\r\necho hi\r\n")
+    (home / "job.jdl").write_text('Executable = "run.sh"; InputSandbox = {"run.sh"};')
+    done = at("submit", "run.sh" if is_script else "job.jdl")
+    assert (done.code, sent(accepting)) == (1, [])
+    assert "the first line of" in done.err
+    assert "ends with CR LF" in done.err
+    assert "sed -i 's/\\r$//'" in done.err
+    (home / "run.sh").write_bytes(b"#!/bin/sh\necho hi\r\n")
+    assert at("submit", "run.sh" if is_script else "job.jdl").code == 0
+
+
 @pytest.mark.parametrize("words", [[], ["--json"], ["--dry-run"]])
 def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words):
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')

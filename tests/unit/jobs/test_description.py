@@ -332,3 +332,27 @@ def test_what_is_kept_for_grid_engine_is_no_unknown_attribute(name):
     description = read_job({"Executable": "x", name: ["m=be"], "Gridengin": 1})
     assert [notice.attribute for notice in description.warnings] == ["Gridengin"]
     assert description.spec.extra[name] == ["m=be"]
+
+
+@pytest.mark.parametrize("program", ["run.sh -x", "./run.sh -x y", " run.sh"])
+def test_a_program_of_the_sandbox_with_its_arguments_behind_it_is_refused(program):
+    with pytest.raises(InvalidJob) as caught:
+        read_job({"Executable": program, "InputSandbox": ["bin/run.sh"]})
+    assert "the file of the InputSandbox is run.sh" in str(caught.value)
+    assert "belongs in Arguments" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "program", ["$EXPROOT/bin/run", "/opt/${V}/run", "~/bin/run.sh", "~ann/run", "$(which x)"]
+)
+def test_a_program_that_only_a_shell_would_find_has_a_notice(program):
+    (notice,) = read_job({"Executable": program}).warnings
+    assert (notice.attribute, "no variable and no ~ is read in it" in notice.message) == ("Executable", True)
+
+
+@pytest.mark.parametrize(
+    "program", ["run.sh", "./run.sh", "my run.sh", "/bin/a b", "a~", "cost$", "$HOME.sh", "%s"]
+)
+def test_other_programs_have_none(program):
+    sandbox = ["run.sh", "x/my run.sh", "$HOME.sh"]
+    assert read_job({"Executable": program, "InputSandbox": sandbox}).warnings == ()
