@@ -101,10 +101,8 @@ class Core:
     # The server's verifier, and how the background process is asked to resolve a submission before it.
     jsv: JsvSection = field(default_factory=JsvSection)
     verify: Callable[[VerifyBody], Awaitable[Verified]] | None = None
-    # How local pilots are isolated, in words, while the server has this number of accounts.
-    local_pilots: Callable[[int], str] = lambda _: ""
-    # What lets strangers into the database, in a sentence.
-    openness: str = ""
+    local_pilots: Callable[[int], str] = lambda _: ""  # how they are isolated, with this number of accounts
+    openness: str = ""  # what lets strangers into the database, in a sentence
     # When the usage that shares are corrected by is too old, by `ticks`.
     usage_until: float = math.inf
     gates: GateOptions = field(default_factory=GateOptions)

@@ -262,7 +262,7 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
     ) as process:  # fmt: skip
         try:
             _, said = process.communicate(timeout=_PROBE_SECONDS)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, said

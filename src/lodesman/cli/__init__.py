@@ -18,6 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:
                 setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+        if (sys.argv[1:] if arguments is None else arguments)[:1] == ["server"]:
+            from lodesman.daemon.hang_up import heed_hang_up, interrupt
+
+            heed_hang_up(interrupt)  # before anything that takes time
         from lodesman.cli import root
 
         return root.main(arguments)

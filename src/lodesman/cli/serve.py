@@ -45,9 +45,6 @@ def server(*, chosen: Chosen, port: int | None, check_data: bool, accepts_new: b
     If the database is missing that a server has used here, it does not start, with exit code 8: put a backup in its place.
     --accept-new-database begins with a new one, once; no user, token or job of before is in it.
     """
-    from lodesman.daemon.hang_up import heed_hang_up, interrupt
-
-    heed_hang_up(interrupt)
     from lodesman.daemon.server import run_server
 
     if port is not None:

@@ -37,7 +37,7 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
     """Make this session the one that writes; returns the process and the place of another one if that still writes after
-    so many seconds, and then this connection must be closed. None: all earlier sessions of writers are over.
+    these seconds, and then this connection must be closed. None: all earlier sessions of writers are over.
 
     Two that begin at the same moment without the lock may both be refused.
     """

@@ -122,7 +122,7 @@ def started_with(signum, way, module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "module"), [
-    ("service", "lodesman.config"), ("background", "lodesman.config"), ("command", "lodesman.daemon.server"),
+    ("service", "lodesman.config"), ("background", "lodesman.config"), ("command", "lodesman.cli.root"),
 ])  # fmt: skip
 def test_signals_in_the_first_second_of_a_start(way, module):
     hung_up = started_with(signal.SIGHUP, way, module)
