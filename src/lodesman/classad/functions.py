@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from lodesman.classad.ads import Closure, Frame
+from lodesman.classad.nodes import FunctionCall, Node, children
 from lodesman.classad.texts import TEXT_FUNCTIONS
 from lodesman.classad.values import (
     ERROR,
@@ -234,3 +235,15 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     **{name: Function(work, least, most) for name, (work, least, most) in TEXT_FUNCTIONS.items()},
 }
 """By name in small letters."""
+
+
+def unknown_functions(nodes: Iterable[Node]) -> list[str]:
+    """The functions that these expressions call, as written, of which nothing is known: each such call is `error`."""
+    found: dict[str, str] = {}
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, FunctionCall) and node.key not in FUNCTIONS and node.key not in LAZY:
+            found.setdefault(node.key, node.name)
+        todo += children(node)
+    return sorted(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ import click
 from lodesman.answers.classads import AttributeValue, ClassAdMatch, ClauseRow, MatchSideRow
 from lodesman.cli.faults import exit_code, placed
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table
+from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
-    from lodesman.classad import Ad
+    from lodesman.classad import Ad, Node
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -30,10 +32,24 @@ def _read(file: Path) -> Ad:
     with click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as stream:
         text = str(stream.read())
     try:
-        return parse_ad(text)
+        ad = parse_ad(text)
     except LodesmanError as fault:
         note(placed(str(file), fault))
         raise click.exceptions.Exit(exit_code(fault)) from None
+    _name_unknown(str(file), (entry.node for entry in ad))
+    return ad
+
+
+def _name_unknown(place: str, nodes: Iterable[Node]) -> None:
+    """An `error` alone may come of a function that is left out, or of a value of a wrong type."""
+    from lodesman.classad.functions import unknown_functions
+
+    for name in unknown_functions(nodes):
+        note(
+            plain(
+                f"{place}: warning: {name} is no function here, so what calls it is error: see docs/how-to/classads.md"
+            )
+        )
 
 
 @classad.command("eval")
@@ -66,6 +82,8 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
         except LodesmanError as fault:
             note(placed("--expression", fault))
             return exit_code(fault)
+        if not isinstance(asked, str):
+            _name_unknown("--expression", [asked])
         rows.append(AttributeValue(name, write_value(evaluate(asked, my, target, run=Run(now=now)))))
     if as_json:
         emit_json(rows)

@@ -68,3 +68,22 @@ def test_an_ad_without_requirements(ads, lode):
         "none.ad has no Requirements: it matches nothing."
         in lode("classad", "match", "none.ad", "site.ad").out
     )
+
+
+def test_functions_that_are_not_known_are_named(lode, tmp_path):
+    """Ads of HTCondor have some; their value alone says `error`."""
+    job, slot = tmp_path / "job.ad", tmp_path / "slot.ad"
+    job.write_text(
+        "[ M = 1; A = strcat(1); Requirements = TARGET.Memory >= Quantize(M, {256})"
+        ' && {countMatches(1, [b = replace("@", "a", "")])} is {}; ]'
+    )
+    slot.write_text("[ Memory = 4096; Requirements = true; ]")
+    warnings = [
+        f"lode: {job}: warning: {name} is no function here, so what calls it is error: see docs/how-to/classads.md"
+        for name in ("Quantize", "countMatches", "replace")
+    ]
+    for words in (["match", job, slot], ["match", slot, job], ["eval", job]):
+        assert lode("classad", *map(str, words)).err.splitlines() == warnings
+    done = lode("classad", "eval", str(slot), "--expression", "splitUserName(1)", "--expression", "size({1})")
+    (line,) = done.err.splitlines()
+    assert line.startswith("lode: --expression: warning: splitUserName is no function here")
