@@ -66,6 +66,7 @@ def unescape(text: str, start: int, stop: int) -> str:
     return _ESCAPE.sub(letter, text[start:stop])
 
 
+_PLACE = re.compile(r"%(?:\([A-Za-z_]\w{0,40}\))?[snj]")
 _UNQUOTED = re.compile(r"[^;,{}\[\]\"'\n\\]++")
 _OPERATOR = re.compile(r"\A[(!~]|[=<>&|?]|[ \t][-+*/%][ \t]|\A[^ \t]*\(")
 
@@ -155,6 +156,9 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
 
 def unquoted_fault(text: str, offset: int) -> SyntaxFault:
     """A text without quotes, or an expression, where only a value can stand."""
+    if place := _PLACE.match(text, offset):
+        hint = f'It stands in quotes: "{place[0]}". What it stands for is a text, a number or a truth value, never a list.'
+        return fault_at(text, offset, f"{place[0]}, the place of a parameter, without quotes", hint=hint)
     found = _UNQUOTED.match(text, offset)
     run = found[0].rstrip() if found else ""
     begins = text[:offset].rstrip()[-1:] in ("=", "{", ",")

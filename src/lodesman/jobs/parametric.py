@@ -83,7 +83,7 @@ def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) ->
             raise invalid(name, "is an empty list", places, right=_COUNT_RIGHT)
         wrong = next((index for index, one in enumerate(value) if not _is_scalar(one)), None)
         if wrong is not None:
-            message = f"has {kind_of(value[wrong])} as value {wrong}, which stands for nothing"
+            message = f"has {kind_of(value[wrong])} as value {wrong}, which no parameter can have"
             raise invalid(name, message, places, right="texts, finite numbers of 64 bits or truth values")
         return ValueSequence(values=tuple(value))
     first = next(iter(parts.values()))[0]
