@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from contextlib import closing
 from itertools import count
@@ -14,7 +15,7 @@ from tests.conftest import untraced
 
 from lodesman.answers.site_ads import AdNumbers
 from lodesman.background.site_gates import GateReader
-from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS
+from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS, read_site_ad
 from lodesman.classad import write_ad
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.site_ads import KnownAds, stored_ad
@@ -406,3 +407,22 @@ def test_ads_have_any_attributes_and_either_form(house, north):
     taken(house, north, text)
     assert gate(house)["text"] == text
     assert gate(house)["room"] == 1
+
+
+def test_an_ad_that_is_too_dear_is_refused_beside_the_event_loop(house, north, monkeypatch):
+    """30 kB with a few regular expressions held the whole server for minutes."""
+    before, threads = state(house), []
+
+    def noting(*words, **more):
+        threads.append(threading.current_thread())
+        return read_site_ad(*words, **more)
+
+    monkeypatch.setattr("lodesman.api.site_ads.read_site_ad", noting)
+    pattern = 'regexp("a.{0,60}z0", T)'
+    text = ad(T='"' + "ab" * 15_000 + '"', Requirements=" || ".join([pattern] * 8))
+    answer = send(house, north, text)
+    assert (answer.status, state(house)) == (400, before)
+    assert "The ad is too dear: its values, up to Requirements" in answer.json["error"]["message"]
+    taken(house, north, ad(T='"ab"', Requirements=" || ".join([pattern] * 8)))
+    assert threading.main_thread() not in threads
+    assert len(threads) == 2

@@ -179,6 +179,35 @@ def test_others_are_served_while_a_large_submission_is_checked(house, form, monk
     assert (connection.answer().status, house.counted()) == (200, 1 if form == "text" else 8)
 
 
+@pytest.mark.parametrize(
+    ("more", "is_beside"),
+    [
+        ('Memory = "%s"; Parameters = {100, 200};', True),
+        ("Parameters = 2;", False),
+        ("/* " + "x" * 40_000 + " */", True),
+        ("", False),
+    ],
+)
+def test_what_may_be_of_many_kinds_is_held_against_queues_beside_the_loop(
+    house, monkeypatch, more, is_beside
+):
+    """Sixty characters can name 10,000 kinds of job."""
+    threads = []
+
+    def noting(*words, **named):
+        found = prepare(*words, **named)
+        threads.append(threading.current_thread())
+        return found
+
+    monkeypatch.setattr("lodesman.api.users.prepare", noting)
+    body = {
+        "text": HELLO.rstrip("]\n ") + more + "]",
+        "form": "jdl",
+    }
+    assert house.call("POST", "/v1/jobs", body, token="ann").status == 200
+    assert [thread is not threading.main_thread() for thread in threads] == [is_beside]
+
+
 def test_a_large_submission_that_is_wrong_is_refused_as_any_other(house):
     text = "/* " + "x" * 300_000 + ' */ [ Executable = "x"; Memory = -1; ]'
     told = error(house.submit(text=text, form="jdl"), 400)

@@ -39,7 +39,7 @@ class CostWatch:
         result = yield
         if _cpu_seconds() - begun > MOST_CPU_SECONDS and not any(map(item.get_closest_marker, _MARKS)):
             spent = self._repeat(item, nextitem)
-            is_dear = spent > MOST_CPU_SECONDS * max(1.0, _measure() / _MEASURE_SECONDS)
+            is_dear = spent > MOST_CPU_SECONDS * slowness()
             if is_dear and (_ALONE in os.environ or _is_dear_alone(item)):
                 self._report(item, spent)
         return result
@@ -82,6 +82,11 @@ def _is_dear_alone(item: pytest.Item) -> bool:
 def _cpu_seconds() -> float:
     own, others = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def slowness() -> float:
+    """How many times longer than the machine for which limits are meant this one computes now; at least 1."""
+    return max(1.0, _measure() / _MEASURE_SECONDS)
 
 
 def _measure() -> float:

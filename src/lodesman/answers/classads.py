@@ -15,7 +15,8 @@ class AttributeValue(Struct):
 class ClauseRow(Struct, omit_defaults=True):
     """A part of Requirements that must be true, and the attributes in it on both sides.
 
-    `cycle`: attributes that ask for each other, because of which it is an error.
+    `cycle`: attributes that ask for each other, because of which it is an error; `is_dear`: it is one because it needs too
+    many steps.
     """
 
     clause: str
@@ -23,6 +24,7 @@ class ClauseRow(Struct, omit_defaults=True):
     own: list[AttributeValue]
     other: list[AttributeValue]
     cycle: list[str] = []
+    is_dear: bool = False
 
 
 class MatchSideRow(Struct):

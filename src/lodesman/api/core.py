@@ -122,8 +122,8 @@ class Core:
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()
-        # Changes of job classes, whose texts may be long.
-        self.one_edit = asyncio.Lock()
+        # Ads of sites, and changes of job classes, whose texts may be long.
+        self.one_ad, self.one_edit = asyncio.Lock(), asyncio.Lock()
         post = lambda command: self.command(command)  # noqa: E731, PLW0108 - tests replace `command`
         self.turns = Turns(post, lambda: self.journal.commands)
         self.journal = Journal(

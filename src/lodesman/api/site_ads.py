@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from operator import attrgetter
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import Token
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import AllQuery
-from lodesman.answers.site_ads import AdTaken, GateInFull, SiteAdBody, SiteAds, SiteAt, SiteTokenBody
+from lodesman.answers.site_ads import AdEntry, AdTaken, GateInFull, SiteAdBody, SiteAds, SiteAt, SiteTokenBody
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
@@ -17,11 +18,11 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import following, page
 from lodesman.background.site_gates import GateReader, gate_in_full
 from lodesman.background.sites import exact_node
-from lodesman.broker.ad import read_site_ad
+from lodesman.broker.ad import SiteAd, read_site_ad
 from lodesman.commands.accounts import SITE, issue_site_token
 from lodesman.commands.site_ads import advertise, entry_of
 from lodesman.errors import NotFound
-from lodesman.resources import NodePath
+from lodesman.resources import NodePath, gate_modes
 from lodesman.store.journal import Change
 from lodesman.store.site_ads import ad_rows
 
@@ -41,20 +42,31 @@ async def _site_token(core: Core, request: Request[Nothing, SiteTokenBody]) -> T
 
 @serves(calls.ADVERTISE)
 async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTaken:
-    """Read here, where it may take a while; the writer compares numbers only."""
+    """Read and evaluated beside the event loop; the writer compares numbers only."""
     site, text, tree = request.who.name, request.body.ad, core.policy.config.tree
     exact_node(tree, NodePath(site))
-    ad = read_site_ad(text, site=site, now=core.clock(), lifetime_s=core.gates.lifetime_s)
-    await core.command(Change(advertise, ad, entry_of(ad), text))
+    async with core.one_ad:
+        ad, entry = await asyncio.to_thread(_read, core, site, text)
+    await core.command(Change(advertise, ad, entry, text))
     core.announce(Waking.AD)
-    gates = GateReader(db=core.reader, tree=tree, options=core.gates)
+    gate = GateReader(db=core.reader, tree=tree, options=core.gates).gate_of(site, ad, ad.received_at)
+    async with core.one_ad:
+        shut = await asyncio.to_thread(attrgetter("shut"), gate)
     return AdTaken(
         site=site,
         sequence=ad.sequence,
         received_at=ad.received_at,
         good_until=ad.received_at + ad.lifetime_s,
-        shut=gates.gate_of(site, ad, ad.received_at).shut,
+        shut=shut,
     )
+
+
+def _read(core: Core, site: str, text: str) -> tuple[SiteAd, AdEntry]:
+    """An ad, with the rules of its gate made ready, and what it says in short."""
+    ad = read_site_ad(text, site=site, now=core.clock(), lifetime_s=core.gates.lifetime_s)
+    mode = gate_modes(core.policy.config.tree).get(site)
+    core.gates.gate(site, ad, mode=mode, live=(), ended=lambda *_: (), now=ad.received_at)
+    return ad, entry_of(ad)
 
 
 @serves(calls.SITE_ADS)

@@ -31,7 +31,7 @@ from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
 from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
 from lodesman.commands.missing_jobs import name_missing, no_longer_known
-from lodesman.commands.prepare import prepare
+from lodesman.commands.prepare import ManyKinds, prepare
 from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
 from lodesman.jobs import JobSpec
@@ -39,9 +39,8 @@ from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 
-# Bytes of a submission above which its checks would keep all others waiting.
-_LARGE_TEXT = 1 << 18
-_LARGE_BATCH = 2 << 20
+# Bytes of a submission above which its checks could keep all others waiting for more than 50 ms.
+_LARGE: Final = 1 << 14
 # A client waits for 30 seconds.
 _CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
@@ -57,11 +56,13 @@ async def _submit(
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
     verified = await _verified(core, body, who) if core.jsv.is_set else None
-    if not _takes_long(body, request.size):
+    try:
+        if _takes_long(body, request.size):
+            raise ManyKinds
         prepared, notices = prepare(
-            body, who, core.policy, core.reader, core.job_classes.now, verified=verified
+            body, who, core.policy, core.reader, core.job_classes.now, verified=verified, few_kinds=True
         )
-    else:
+    except ManyKinds:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(
@@ -87,7 +88,7 @@ def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
 
 def _takes_long(body: SubmitBody, size: int) -> bool:
     """An expression may take a second to be held against thousands of queues, however short it is."""
-    if size > (_LARGE_BATCH if body.text is None else _LARGE_TEXT):
+    if size > _LARGE:
         return True
     texts = (body.texts or ()) if body.text is None else (body.text,)
     return any(map(_may_have_expression, texts)) or any(map(_has_expression, body.jobs or ()))

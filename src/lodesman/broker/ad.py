@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.rules import GateRules
-from lodesman.classad import Ad, Node, Value, parse_ad
-from lodesman.classad.ads import AdAttribute
-from lodesman.classad.nodes import Constant, constant_of
-from lodesman.classad.partial import references
+from lodesman.classad import Ad, Node, Run, Value, evaluate, parse_ad
+from lodesman.classad.ads import Asked
+from lodesman.classad.nodes import clauses, constant_of
+from lodesman.classad.partial import asked_by, references
 from lodesman.classad.tokens import fault_at
 from lodesman.classad.values import lower
 from lodesman.errors import Forbidden, InvalidRequest
@@ -36,6 +37,10 @@ LIFETIME_S: Final = 900.0
 """How long an ad counts that does not say so itself."""
 MOST_WORDS: Final = 5_000
 """Of the ad of a site: as many are read in less than 50 ms."""
+AD_STEPS: Final = 20_000
+"""Steps in which all that the ad of a site says is evaluated."""
+MOST_ASKED: Final = 5_000
+"""Attributes that clauses of an ad ask for, each with all that these ask for: gates go through them clause by clause."""
 # For texts without space at their end: there it would be looked through again from each of its characters.
 _WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*"|\w++|[^\w\s])', re.DOTALL)
 
@@ -91,6 +96,7 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
             attribute="UpdateSequenceNumber",
         )
     _check_cycles(ad)
+    _check_steps(ad, now)
     lifetime = reader.seconds("ClassAdLifetime")
     return SiteAd(
         site=site,
@@ -172,10 +178,42 @@ class _Attributes:
         return (None, None) if node is None else (constant_of(node), node)
 
 
+def _check_steps(ad: Ad, now: float) -> None:
+    """Raises InvalidRequest for an ad that is too dear: gates would evaluate it again and again."""
+    requirements = ad.node("Requirements")
+    parts = () if requirements is None else clauses(requirements)
+    run, names = Run(now=now, most=AD_STEPS), 0
+    for clause in parts:
+        names += len(references(clause, ad).own)
+        if names > MOST_ASKED:
+            raise _too_dear(
+                f"its clauses ask for more than {MOST_ASKED:,} attributes, each with all that these ask for"
+            )
+        evaluate(clause, ad, run=run)
+    _check_run(run, "Requirements")
+    for key, entry in ad.entries.items():
+        if key not in ad.constants and key != "requirements":
+            evaluate(key, ad, run=run)
+            _check_run(run, entry.name)
+
+
+def _check_run(run: Run, last: str) -> None:
+    if run.is_spent:
+        raise _too_dear(f"its values, up to {last}, need more than {AD_STEPS:,} steps")
+
+
+def _too_dear(why: str) -> InvalidRequest:
+    hint = "Take shorter texts, lists and patterns, or fewer of them. See: docs/how-to/classads.md."
+    return InvalidRequest(f"The ad is too dear: {why}.", hint=hint)
+
+
+def _own(asked: Asked, ad: Ad) -> AbstractSet[str]:
+    return (asked.bare & ad.entries.keys()) | asked.my
+
+
 def _check_cycles(ad: Ad) -> None:
     """Raises InvalidRequest if attributes ask for each other in a circle: no expression with them would have a value."""
-    bare = Ad(dict.fromkeys(ad.entries, AdAttribute("", Constant(value=True))))
-    asked = {key: references(entry.node, bare).own for key, entry in ad.entries.items()}
+    asked = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
     done: set[str] = set()
     for start in asked:
         path: dict[str, None] = {}

@@ -14,12 +14,14 @@ from lodesman.broker.ad import SiteAd
 from lodesman.broker.questions import CUR_MATCHES
 from lodesman.broker.rules import GATE_NAMES, GateRules, is_less, rules_of
 from lodesman.classad import EMPTY, Ad, Run, Value, write_value
-from lodesman.classad.clauses import Clause, explain
+from lodesman.classad.ads import MOST_STEPS
+from lodesman.classad.clauses import Clause, explain, explaining
 from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import is_true, lower
 
 LEDGER_S: Final = 900.0
 """An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
+_ROOM_STEPS: Final = 4 * MOST_STEPS
 _NOTHING: Final = MatchSide(EMPTY)
 
 
@@ -91,15 +93,22 @@ class SiteGate:
                 self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
-        """How many more matches its own clauses allow one after the other, at most `most`."""
+        """How many more matches its own clauses allow one after the other, at most `most`, and as many as can be tried in a
+        moment.
+        """
         if self.ad is None:
             return most
         if self._is_void:
             return 0
-        shut_at, before = self._rules.shut_at, self.matched
-        if shut_at is not None:
-            return min(most, max(0, shut_at - before))
-        return next((more for more in range(most) if not self._is_open(before + more)), most)
+        rules, before = self._rules, self.matched
+        if rules.shut_at is not None:
+            return min(most, max(0, rules.shut_at - before))
+        run = Run(now=self.now, most=_ROOM_STEPS)
+        for more in range(most):
+            run.steps += rules.own_steps
+            if run.is_spent or not self._is_open(before + more, run):
+                return more
+        return most
 
     @property
     def side(self) -> MatchSide:
@@ -157,16 +166,17 @@ class SiteGate:
             return f"its ad is {self.now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
         return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
 
-    def _is_open(self, matched: int) -> bool:
+    def _is_open(self, matched: int, run: Run | None = None) -> bool:
         """Whether its own clauses are true after this number of matches."""
         if self._own is None:
             self._own = self._rules.own.copy()
         self._rules.write(self._own, matched)
-        return self._own.accepts(_NOTHING, Run(now=self.now))
+        return self._own.accepts(_NOTHING, run or Run(now=self.now))
 
     def _own_clauses(self) -> Iterator[Clause]:
+        run = explaining(self.now)
         for node in self._rules.own_clauses:
-            yield from explain(node, self.side.ad, now=self.now)
+            yield from explain(node, self.side.ad, run=run)
 
 
 def _count(matches: Iterable[SiteMatch], ad: SiteAd, mode: GateMode, ledger_s: float) -> int:
@@ -191,6 +201,8 @@ def _notice(counts: Mapping[str, Value]) -> str:
 def said(clause: Clause, *, text: str = "") -> str:
     """A clause that is not true, with the values in it. `text`: as what it is shown, if not as it is written."""
     text = f"{text or clause.text} is {write_value(clause.value)}"
+    if clause.is_dear:
+        return f"{text}: it needs too many steps"
     if clause.cycle:
         return f"{text}: {' -> '.join(clause.cycle)} ask for each other"
     values = ", ".join(f"{name} = {write_value(value)}" for name, value in (*clause.own, *clause.other))

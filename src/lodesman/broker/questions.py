@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
 
 from lodesman.classad import Ad, Node, write_ad
-from lodesman.classad.ads import AdAttribute
-from lodesman.classad.nodes import Name, Select, children
-from lodesman.classad.partial import asks_clock, references
+from lodesman.classad.ads import AdAttribute, Asked
+from lodesman.classad.partial import asked_by, dependents, references
 
 CUR_MATCHES: Final = "curmatches"
 SINCE_AD: Final = "jobsmatchedsincelastadvertisement"
 LIVE: Final = frozenset({CUR_MATCHES, SINCE_AD})
 """Attributes of a site that each match changes."""
-_WHOLE: Final = frozenset({"my", "target", "parent"})
+_REQUIREMENTS: Final = "requirements"
 
 
 class SiteQuestion(Struct, frozen=True, kw_only=True):
@@ -40,54 +40,47 @@ class SiteQuestion(Struct, frozen=True, kw_only=True):
 
 def question_of(ad: Ad, *names: str) -> SiteQuestion:
     """The question that attributes of an ad are, by their names in small letters; those that it lacks are left out."""
-    own: set[str] = set()
-    others: set[str] = set()
-    asked = [name for name in names if name in ad.entries]
+    asked = {name for name in names if name in ad.entries}
+    own, others = set[str](), set[str]()
     for name in asked:
         if name not in ad.constants:
             found = references(ad.entries[name].node, ad)
             own |= found.own
             others |= found.other
-    kept = {name: ad.entries[name] for name in sorted({*asked, *own} & ad.entries.keys())}
-    part = Ad(kept)
-    nodes = [entry.node for name, entry in kept.items() if name not in part.constants]
+    part = ad.part(sorted((asked | own) & ad.entries.keys()))
+    return _question(part, own, others, key=write_ad(part))
+
+
+def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
+    """The question that one clause of the Requirements of an ad is; it has no key."""
+    asked = references(clause, ad)
+    part = ad.part((asked.own & ad.entries.keys()) - {_REQUIREMENTS})
+    part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)
+    return _question(part, asked.own, asked.other)
+
+
+def _question(part: Ad, own: AbstractSet[str], others: AbstractSet[str], key: str = "") -> SiteQuestion:
+    asked = [asked_by(entry) for name, entry in part.entries.items() if name not in part.constants]
     return SiteQuestion(
-        key=write_ad(part),
+        key=key,
         ad=part,
         own=frozenset(own),
         others=frozenset(others),
         unsettled=unsettled(part),
-        asks_ad=any(map(_asks_ad, nodes)),
-        asks_clock=any(asks_clock(node, part) for node in nodes),
-    )
-
-
-def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
-    """The question that one clause of the Requirements of an ad is."""
-    return question_of(
-        Ad({**ad.entries, "requirements": AdAttribute("Requirements", clause)}), "requirements"
+        asks_ad=any(one.whole for one in asked),
+        asks_clock=any(one.clock for one in asked),
     )
 
 
 def unsettled(ad: Ad) -> frozenset[str]:
     """The attributes of an ad, in small letters, whose values may change while the ad does not."""
-    found = set()
-    for key, entry in ad.entries.items():
-        if key in ad.constants:
-            continue
-        asked = references(entry.node, ad)
-        if asked.other or asked.own & LIVE or _asks_ad(entry.node) or asks_clock(entry.node, ad):
-            found.add(key)
-    return frozenset(found) | LIVE & ad.entries.keys()
+    there = ad.entries.keys()
 
+    def is_open(asked: Asked) -> bool:
+        return (
+            asked.clock
+            or asked.whole
+            or bool(asked.target or asked.bare - there or (asked.bare | asked.my) & LIVE)
+        )
 
-def _asks_ad(node: Node) -> bool:
-    """Whether it asks for MY, TARGET or PARENT as such, and not for an attribute of one by its name."""
-    todo = [node]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, Name) and one.key in _WHOLE:
-            return True
-        if not (isinstance(one, Select) and isinstance(one.base, Name) and one.base.key in {"my", "target"}):
-            todo.extend(children(one))
-    return False
+    return frozenset(dependents(ad, is_open) | LIVE & there)

@@ -27,7 +27,7 @@ from lodesman.classad import (
 )
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.fast import MatchSide
-from lodesman.classad.nodes import Binary, Constant, Logic, clauses
+from lodesman.classad.nodes import Binary, Constant, Logic, clauses, walk
 from lodesman.classad.partial import references
 from lodesman.classad.values import STRICT, lower
 
@@ -57,7 +57,7 @@ class GateRules(Struct, frozen=True, kw_only=True):
     `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what
     the ad says, by GATE_NAMES in small letters; `published`: those that it has. `first`: CurMatches before any match that
     the ad does not show. `shut_at`: how many of these matches shut the gate, if more of them can open it no more and the
-    time changes nothing; else None.
+    time changes nothing; else None. `own_steps`: how large its own clauses are.
     """
 
     mode: GateMode
@@ -71,6 +71,7 @@ class GateRules(Struct, frozen=True, kw_only=True):
     published: frozenset[str]
     first: Value
     shut_at: int | None = None
+    own_steps: int
 
     def write(self, side: MatchSide, matched: int) -> None:
         """Put the values after a number of matches into the site's side."""
@@ -85,7 +86,8 @@ class GateRules(Struct, frozen=True, kw_only=True):
 def rules_of(ad: Ad, mode: GateMode) -> GateRules:
     """The rules of an ad. In ledger mode its limits hold, whatever its Requirements say."""
     requirements = _requirements(ad, mode)
-    counts = {lower(name): evaluate(name, ad) for name in GATE_NAMES}
+    run = Run()
+    counts = {lower(name): evaluate(name, ad, run=run) for name in GATE_NAMES}
     entries = dict(ad.entries)
     for name in GATE_NAMES:
         key = lower(name)
@@ -107,6 +109,7 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
         counts=counts,
         published=published,
         first=_first_value(counts, published, mode),
+        own_steps=sum(1 for one in own for _ in walk(one)),
     )
     grows = all(_grows(one, base) for one in own) and not any(one.asks_clock for one in asked)
     return replace(rules, shut_at=_shut_at(rules)) if grows else rules
@@ -131,17 +134,19 @@ def is_less(left: Value, right: Value) -> bool:
     return STRICT["<"](left, right) is True
 
 
-def _shut_at(rules: GateRules) -> int:
-    side = rules.own.copy()
+def _shut_at(rules: GateRules) -> int | None:
+    """None, too, if that takes too many steps."""
+    side, run = rules.own.copy(), Run(now=0.0)
 
     def is_shut(matched: int) -> bool:
         rules.write(side, matched)
-        return not side.accepts(_NOTHING, Run(now=0.0))
+        return not side.accepts(_NOTHING, run)
 
     most = 1
     while most < MOST_MATCHES and not is_shut(most):
         most *= 2
-    return bisect_left(range(most), True, key=is_shut)
+    found = bisect_left(range(most), True, key=is_shut)
+    return None if run.is_spent else found
 
 
 def _requirements(ad: Ad, mode: GateMode) -> Node | None:

@@ -19,7 +19,7 @@ from lodesman.classad import EMPTY, Ad, Node
 from lodesman.classad.ads import AdAttribute
 from lodesman.classad.clauses import explain
 from lodesman.classad.fast import MatchSide
-from lodesman.classad.partial import asks_clock, can_be, references
+from lodesman.classad.partial import can_be, dependents
 from lodesman.classad.values import is_true
 from lodesman.masks.bits import Mask
 
@@ -88,12 +88,7 @@ class _Between(NamedTuple):
 
 def _changing(ad: Ad) -> frozenset[str]:
     """The attributes of an ad, in small letters, that follow from counters or from the time, and all counters."""
-    return COUNTERS | {
-        key
-        for key, entry in ad.entries.items()
-        if key not in ad.constants
-        and (references(entry.node, ad).own & COUNTERS or asks_clock(entry.node, ad))
-    }
+    return COUNTERS | dependents(ad, lambda asked: asked.clock or bool((asked.bare | asked.my) & COUNTERS))
 
 
 _SILENT: Final = _Between(False, MatchSide(EMPTY), frozenset())

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from lodesman.classad.nodes import Constant, Node, constant_of
-from lodesman.classad.values import NestedAd, Value, lower
+from lodesman.classad.nodes import Constant, Node, constant_of, walk
+from lodesman.classad.values import NestedAd, Value, lower, steps_of
 
-MOST_STEPS: Final = 10_000
-"""Attributes that one evaluation may ask for, each as often as it does."""
+MOST_STEPS: Final = 50_000
+"""Steps of one evaluation, each a third of a microsecond or so: a part of an expression is one, so are an item of a list, a
+few characters of a text, a character beside one state of a regular expression.
+"""
+
+
+class TooDear(Exception):
+    """An evaluation has made all its steps; it is ERROR."""
+
+
+class Asked(NamedTuple):
+    """What an expression itself asks for, names in small letters: `bare` ones, those of MY and of TARGET; the time; an ad as
+    a whole.
+    """
+
+    bare: frozenset[str]
+    my: frozenset[str]
+    target: frozenset[str]
+    clock: bool
+    whole: bool
 
 
 @dataclass(slots=True, eq=False)
 class AdAttribute:
-    """An attribute. `closure` is made when it is first needed."""
+    """An attribute. `closure` is made when it is first needed, and `steps`, what it costs without what it asks for; so is
+    `asked` (`partial.asked_by`).
+    """
 
     name: str
     node: Node
     closure: Closure | None = None
+    steps: int = 0
+    asked: Asked | None = None
 
 
 class Ad(NestedAd):
@@ -59,6 +81,14 @@ class Ad(NestedAd):
         found.entries, found.constants, found.outer = self.entries, self.constants, outer
         return found
 
+    def part(self, names: Iterable[str]) -> Ad:
+        """An ad of those of its attributes that have these names, in small letters."""
+        found = self.nested_in(self)
+        found.outer = self.outer
+        found.entries = {name: self.entries[name] for name in names}
+        found.constants = {name: self.constants[name] for name in found.entries if name in self.constants}
+        return found
+
     def with_constants(self) -> Ad:
         """The same ad with `constants` of its own, for values that change from match to match."""
         found = self.nested_in(self)
@@ -83,15 +113,43 @@ def ad_of(values: Mapping[str, Value]) -> Ad:
 
 @dataclass(slots=True)
 class Run:
-    """What one evaluation has done so far. `now`: seconds since 1970. `busy`: attributes that are being evaluated.
+    """What one evaluation has done so far, or several that share their steps. `now`: seconds since 1970. `busy`: attributes
+    that are being evaluated.
 
     `cycle`: the names of a cycle that was found, in its order.
     """
 
     now: float = 0.0
     steps: int = 0
+    most: int = MOST_STEPS
     busy: list[AdAttribute] = field(default_factory=list)
     cycle: tuple[str, ...] = ()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it took more steps than it may: what it found is ERROR."""
+        return self.steps > self.most
+
+    def spend(self, steps: int) -> None:
+        """Before so much is done. Raises TooDear, and it is not done then."""
+        self.steps += steps
+        if self.steps > self.most:
+            self.steps = self.most + 1
+            raise TooDear
+
+    def spend_on(self, value: Value, times: int = 1) -> None:
+        """Before all of a value is read or printed, with all that is in it; `times`: each text so often. Raises TooDear."""
+        todo = [value]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, str):
+                self.spend(1 + steps_of(one) * times)
+            elif isinstance(one, tuple):
+                self.spend(1 + len(one))
+                todo.extend(one)
+            elif isinstance(one, Ad):
+                for part in (part for entry in one for part in walk(entry.node)):
+                    self.spend(1 + (steps_of(part.value) * times if isinstance(part, Constant) else 0))
 
 
 class Frame:

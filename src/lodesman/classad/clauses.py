@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from lodesman.answers.classads import AttributeValue, ClauseRow
-from lodesman.classad.ads import EMPTY, Ad, Run
+from lodesman.classad.ads import EMPTY, MOST_STEPS, Ad, Run, TooDear
 from lodesman.classad.closures import evaluate
 from lodesman.classad.nodes import Name, Node, Select, clauses, walk
-from lodesman.classad.values import Value
+from lodesman.classad.values import ERROR, Value
 from lodesman.classad.write import write_expression, write_value
 
 _SIDES = frozenset({"my", "target", "parent"})
+_EXPLAINED: Final = 4
 Pair = tuple[str, Value]
 
 
@@ -21,7 +23,7 @@ class Clause(Struct, frozen=True, kw_only=True):
     """A part of an expression that must be true, as written, its value, and the attributes in it.
 
     `own`, `other`: (name, value) of those that its own ad has, and those of the other ad or of neither. `cycle`: names of
-    attributes that ask for each other, because of which it is ERROR.
+    attributes that ask for each other, because of which it is ERROR; `is_dear`: it is ERROR because it needs too many steps.
     """
 
     text: str
@@ -29,6 +31,7 @@ class Clause(Struct, frozen=True, kw_only=True):
     own: tuple[Pair, ...] = ()
     other: tuple[Pair, ...] = ()
     cycle: tuple[str, ...] = ()
+    is_dear: bool = False
 
     @property
     def row(self) -> ClauseRow:
@@ -39,6 +42,7 @@ class Clause(Struct, frozen=True, kw_only=True):
             own=written(self.own),
             other=written(self.other),
             cycle=[*self.cycle],
+            is_dear=self.is_dear,
         )
 
 
@@ -47,29 +51,49 @@ def written(pairs: Iterable[Pair]) -> list[AttributeValue]:
     return [AttributeValue(name, write_value(value)) for name, value in pairs]
 
 
-def explain(node: Node, my: Ad, target: Ad | None = None, *, now: float = 0.0) -> tuple[Clause, ...]:
-    """The clauses of an expression of an ad, in their order."""
-    return tuple(_clause(one, my, target, now) for one in clauses(node))
+def explain(
+    node: Node, my: Ad, target: Ad | None = None, *, now: float = 0.0, run: Run | None = None
+) -> tuple[Clause, ...]:
+    """The clauses of an expression of an ad, in their order. They share the steps of a `run`: more than a match may make."""
+    run = run or explaining(now)
+    return tuple([_clause(one, my, target, run) for one in clauses(node)])
 
 
-def _clause(node: Node, my: Ad, target: Ad | None, now: float) -> Clause:
-    run = Run(now=now)
+def explaining(now: float) -> Run:
+    """For an explanation, which evaluates clauses and then the attributes in them."""
+    return Run(now=now, most=_EXPLAINED * MOST_STEPS)
+
+
+def _clause(node: Node, my: Ad, target: Ad | None, run: Run) -> Clause:
+    run.cycle = ()
     value = evaluate(node, my, target, run=run)
+    is_dear, cycle = run.is_spent, run.cycle
     own: dict[str, Value] = {}
     other: dict[str, Value] = {}
     for part in walk(node):
         match part:
             case Select(base=Name(key="my"), name=name):
-                own[name] = evaluate(name, my, target, run=Run(now=now))
+                own[name] = _shown(name, my, target, run)
             case Select(base=Name(key="target"), name=name):
-                other[name] = evaluate(name, target or EMPTY, my, run=Run(now=now))
+                other[name] = _shown(name, target or EMPTY, my, run)
             case Name(name=name, key=key) if key not in _SIDES:
-                found = evaluate(part, my, target, run=Run(now=now))
-                (own if name in my else other)[name] = found
+                (own if name in my else other)[name] = _shown(part, my, target, run)
     return Clause(
         text=write_expression(node),
         value=value,
         own=tuple(own.items()),
         other=tuple(other.items()),
-        cycle=run.cycle,
+        cycle=cycle,
+        is_dear=is_dear,
     )
+
+
+def _shown(node: Node | str, my: Ad, target: Ad | None, run: Run) -> Value:
+    """To be printed, which takes steps, too."""
+    value = evaluate(node, my, target, run=run)
+    try:
+        if isinstance(value, (str, tuple, Ad)):
+            run.spend_on(value)
+    except TooDear:
+        return ERROR
+    return value

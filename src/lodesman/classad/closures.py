@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lodesman.classad.ads import EMPTY, MOST_STEPS, Ad, AdAttribute, Closure, Frame, Run
+from lodesman.classad.ads import EMPTY, Ad, AdAttribute, Closure, Frame, Run, TooDear
 from lodesman.classad.functions import FUNCTIONS, LAZY
 from lodesman.classad.nodes import (
     AdLiteral,
@@ -26,6 +26,7 @@ from lodesman.classad.nodes import (
     Subscript,
     Unary,
     constant_of,
+    walk,
 )
 from lodesman.classad.parse import entries_of
 from lodesman.classad.values import (
@@ -37,6 +38,7 @@ from lodesman.classad.values import (
     Value,
     is_true,
     lower,
+    steps_of,
     truth,
     unary,
 )
@@ -45,14 +47,22 @@ from lodesman.classad.values import (
 def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run: Run | None = None) -> Value:
     """The value of an expression, or of the attribute with this name, UNDEFINED if there is none. Never raises.
 
-    An expression that asks for itself, for too many attributes or too deep is ERROR.
+    An expression that asks for itself, too deep or needs too many steps is ERROR.
     """
     frame = Frame(my, my, target, run or Run())
     try:
         if isinstance(node, str):
             return look_up(frame, my, lower(node))
         return compiled(node)(frame)
-    except RecursionError:
+    except (RecursionError, TooDear):
+        return ERROR
+
+
+def worth(closure: Closure, frame: Frame) -> Value:
+    """What an expression is worth. Never raises."""
+    try:
+        return closure(frame)
+    except (RecursionError, TooDear):
         return ERROR
 
 
@@ -65,10 +75,7 @@ def matches(my: Ad, target: Ad, *, run: Run | None = None) -> bool:
 def _requirements(my: Ad, target: Ad, run: Run) -> Value:
     entry = my.entries.get("requirements")
     run.steps = 0
-    try:
-        return UNDEFINED if entry is None else _closure_of(entry)(Frame(my, my, target, run))
-    except RecursionError:
-        return ERROR
+    return UNDEFINED if entry is None else worth(_closure_of(entry), Frame(my, my, target, run))
 
 
 def look_up(frame: Frame, ad: Ad, key: str) -> Value:
@@ -80,21 +87,23 @@ def look_up(frame: Frame, ad: Ad, key: str) -> Value:
     if entry is None:
         return UNDEFINED
     run = frame.run
-    run.steps += 1
-    if run.steps > MOST_STEPS:
-        return ERROR
+    closure = entry.closure or _closure_of(entry)
+    run.steps += entry.steps
+    if run.steps > run.most:
+        raise TooDear
     if entry in run.busy:
         run.cycle = run.cycle or tuple(one.name for one in run.busy[run.busy.index(entry) :])
         return ERROR
     run.busy.append(entry)
     try:
-        return _closure_of(entry)(_frame_in(frame, ad))
+        return closure(_frame_in(frame, ad))
     finally:
         run.busy.pop()
 
 
 def _closure_of(entry: AdAttribute) -> Closure:
     if entry.closure is None:
+        entry.steps = _A_NAME + sum(1 for _ in walk(entry.node))
         entry.closure = compiled(entry.node)
     return entry.closure
 
@@ -141,8 +150,7 @@ def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case fo
         case FunctionCall():
             return _call(node)
         case ListLiteral(items=items):
-            parts = [compiled(one) for one in items]
-            return lambda frame: tuple([part(frame) for part in parts])
+            return _list([compiled(one) for one in items])
         case AdLiteral():
             nested = Ad(entries_of(node))
             return lambda frame: nested.nested_in(frame.ad)
@@ -163,6 +171,7 @@ def _name(key: str) -> Closure:
             if key in ad.entries:
                 return look_up(frame, ad, key)
             ad = ad.outer
+            frame.run.steps += 1
         target = frame.target
         return UNDEFINED if target is None else look_up(frame, target, key)
 
@@ -205,6 +214,12 @@ def _side(side: str, key: str) -> Closure:
     return of_target
 
 
+_A_NAME: Final = 12
+"""Steps to find an attribute and to begin with it."""
+_LONG: Final = 64
+"""Characters of a text that cost nothing beside what is done with it."""
+
+
 def _select(base: Closure, key: str) -> Closure:
     def select(frame: Frame) -> Value:
         return _selected(frame, base(frame), key)
@@ -217,6 +232,7 @@ def _selected(frame: Frame, found: Value, key: str) -> Value:
     if isinstance(found, Special):
         return found
     if isinstance(found, tuple):
+        frame.run.spend(len(found))
         return tuple([_selected(frame, item, key) for item in found])
     if not isinstance(found, Ad):
         return ERROR
@@ -228,7 +244,18 @@ def _selected(frame: Frame, found: Value, key: str) -> Value:
         if key in ad.entries:
             return look_up(frame, ad, key)
         ad = ad.outer
+        frame.run.spend(1)
     return UNDEFINED
+
+
+def _list(parts: list[Closure]) -> Closure:
+    def made(frame: Frame) -> Value:
+        found = tuple([part(frame) for part in parts])
+        # As it would be printed: lists in lists, and texts, may stand in it more than once.
+        frame.run.spend_on(found)
+        return found
+
+    return made
 
 
 def _subscript(base: Closure, index: Closure) -> Closure:
@@ -241,6 +268,7 @@ def _subscript(base: Closure, index: Closure) -> Closure:
         if isinstance(found, tuple) and type(at) is int:
             return found[at] if 0 <= at < len(found) else ERROR
         if isinstance(found, Ad) and isinstance(at, str):
+            frame.run.spend(steps_of(at))
             return _selected(frame, found, lower(at))
         return ERROR
 
@@ -259,6 +287,15 @@ _PLAIN: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 def _strict(name: str, left: Closure, right: Closure) -> Closure:
     operation, plain = STRICT[name], _PLAIN.get(name)
+    if name in {"=?=", "=!="}:
+
+        def identity(frame: Frame) -> Value:
+            one = left(frame)
+            if type(one) is str and len(one) > _LONG:
+                frame.run.spend(steps_of(one))
+            return operation(one, right(frame))
+
+        return identity
     if plain is None:
         return lambda frame: operation(left(frame), right(frame))
 
@@ -269,8 +306,10 @@ def _strict(name: str, left: Closure, right: Closure) -> Closure:
             # The usual cases, without a second call.
             if kind is int or kind is float:
                 return plain(one, other)
-            if kind is str and one.isascii() and other.isascii():  # type: ignore[union-attr]  # both are
+            if kind is str and len(one) < _LONG > len(other) and one.isascii() and other.isascii():  # type: ignore[union-attr,arg-type]  # both are
                 return plain(one.lower(), other.lower())  # type: ignore[union-attr]
+        if kind is str:
+            frame.run.spend(steps_of(one) + steps_of(other))
         return operation(one, other)
 
     return comparison
@@ -284,6 +323,8 @@ def _against(name: str, left: Closure, right: Value) -> Closure:
     def against(frame: Frame) -> Value:
         one = left(frame)
         if type(one) is kind:
+            if kind is str and len(one) > _LONG:  # type: ignore[arg-type]  # a text then
+                frame.run.spend(steps_of(one))
             return plain(lower(one) if kind is str else one, bare)  # type: ignore[arg-type]  # a text then
         return operation(one, right)
 
@@ -341,6 +382,15 @@ def _call(node: FunctionCall) -> Closure:
     if function is None or not function.takes(len(arguments)):
         return lambda _: ERROR
     work: Callable[..., Value] = function.work
-    if function.needs_clock:
-        return lambda frame: work(frame.run.now, *[one(frame) for one in arguments])
-    return lambda frame: work(*[one(frame) for one in arguments])
+    cost = function.cost
+    if function.needs_run:
+        return lambda frame: work(frame.run, *[one(frame) for one in arguments])
+    if cost is None:
+        return lambda frame: work(*[one(frame) for one in arguments])
+
+    def call(frame: Frame) -> Value:
+        values = [one(frame) for one in arguments]
+        cost(frame.run, values)
+        return work(*values)
+
+    return call

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
 from lodesman.classad.ads import Ad, Frame, Run
-from lodesman.classad.closures import compiled, evaluate
+from lodesman.classad.closures import compiled, evaluate, worth
 from lodesman.classad.nodes import (
     Binary,
     Conditional,
@@ -226,7 +226,8 @@ class FastCondition:
     def exact(self, values: dict[str, Value]) -> bool | Special:
         """Of values as they are."""
         self._ad.constants = values
-        return truth(self._closure(self._frame))
+        self._frame.run.steps = 0
+        return truth(worth(self._closure, self._frame))
 
 
 class MatchSide:

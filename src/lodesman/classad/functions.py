@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from lodesman.classad.ads import Closure, Frame
+from lodesman.classad.ads import Closure, Frame, Run
 from lodesman.classad.nodes import FunctionCall, Node, children
-from lodesman.classad.texts import TEXT_FUNCTIONS
+from lodesman.classad.texts import TEXT_COSTS, TEXT_FUNCTIONS, Cost, cost_of_texts, read_whole, regexp
 from lodesman.classad.values import (
     ERROR,
     STRICT,
@@ -26,6 +26,7 @@ from lodesman.classad.values import (
     lower,
     number,
     same,
+    steps_of,
     truth,
 )
 
@@ -36,15 +37,20 @@ _COMPARISONS: Final = {
     "isnt": STRICT["=!="],
 }
 _Real = int | float
+_LONG: Final = 64
+"""Characters of a text that cost nothing beside what is done with it."""
 
 
 class Function(Struct, frozen=True):
-    """What a call does; `least` and `most` arguments. `needs_clock`: the time comes before them."""
+    """What a call does; `least` and `most` arguments. `cost`: spends the steps of a call with these arguments; None: it has
+    none. `needs_run`: the run comes before them.
+    """
 
     work: Callable[..., Value]
     least: int = 1
     most: int = 1
-    needs_clock: bool = False
+    cost: Cost | None = cost_of_texts
+    needs_run: bool = False
 
     def takes(self, count: int) -> bool:
         """Whether it takes this number of arguments."""
@@ -70,7 +76,7 @@ def _read_number(text: str) -> _Real | None:
     found = _NUMBER.match(text)
     if not found:
         return None
-    return int(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
+    return read_whole(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
 
 
 def _plain(value: Value) -> Value:
@@ -117,6 +123,21 @@ def _pow(base: Value, exponent: Value) -> Value:
 
 
 # --- lists ------------------------------------------------------------------------------------------------
+
+
+def _cost_of_items(run: Run, values: list[Value]) -> None:
+    """Each item is compared with the other arguments."""
+    items = texts = longs = 0
+    for one in values:
+        if isinstance(one, tuple):
+            items += len(one)
+            try:
+                texts += sum(map(len, one))  # type: ignore[arg-type]  # then they are no texts
+            except TypeError:
+                texts += sum([len(item) for item in one if isinstance(item, str)])
+        elif isinstance(one, str) and len(one) > _LONG:
+            longs += steps_of(one)
+    run.spend(items + items * longs + (texts >> 4))
 
 
 def _size(value: Value) -> Value:
@@ -207,10 +228,10 @@ def _kinds() -> Iterable[tuple[str, Function]]:
         ("boolean", bool),
         ("list", tuple),
     ):
-        yield f"is{name}", Function(partial(_is_kind, kind))
-    yield "isclassad", Function(is_ad)
-    yield "isundefined", Function(partial(_is_special, UNDEFINED))
-    yield "iserror", Function(partial(_is_special, ERROR))
+        yield f"is{name}", Function(partial(_is_kind, kind), cost=None)
+    yield "isclassad", Function(is_ad, cost=None)
+    yield "isundefined", Function(partial(_is_special, UNDEFINED), cost=None)
+    yield "iserror", Function(partial(_is_special, ERROR), cost=None)
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -222,17 +243,21 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "ceiling": Function(partial(_to_whole, math.ceil)),
     "round": Function(partial(_to_whole, round)),
     "pow": Function(_pow, 2, 2),
-    "size": Function(_size),
-    "sum": Function(partial(_fold, sum, 0)),
-    "min": Function(partial(_fold, min, UNDEFINED)),
-    "max": Function(partial(_fold, max, UNDEFINED)),
-    "avg": Function(_average),
-    "anycompare": Function(partial(_compares, True), 3, 3),
-    "allcompare": Function(partial(_compares, False), 3, 3),
-    "member": Function(partial(_member, STRICT["=="]), 2, 2),
-    "identicalmember": Function(partial(_member, same), 2, 2),
-    "time": Function(int, 0, 0, needs_clock=True),
-    **{name: Function(work, least, most) for name, (work, least, most) in TEXT_FUNCTIONS.items()},
+    "size": Function(_size, cost=None),
+    "sum": Function(partial(_fold, sum, 0), cost=_cost_of_items),
+    "min": Function(partial(_fold, min, UNDEFINED), cost=_cost_of_items),
+    "max": Function(partial(_fold, max, UNDEFINED), cost=_cost_of_items),
+    "avg": Function(_average, cost=_cost_of_items),
+    "anycompare": Function(partial(_compares, True), 3, 3, cost=_cost_of_items),
+    "allcompare": Function(partial(_compares, False), 3, 3, cost=_cost_of_items),
+    "member": Function(partial(_member, STRICT["=="]), 2, 2, cost=_cost_of_items),
+    "identicalmember": Function(partial(_member, same), 2, 2, cost=_cost_of_items),
+    "time": Function(lambda run: int(run.now), 0, 0, cost=None, needs_run=True),
+    **{
+        name: Function(work, least, most, cost=TEXT_COSTS.get(name, cost_of_texts))
+        for name, (work, least, most) in TEXT_FUNCTIONS.items()
+    },
+    "regexp": Function(regexp, 2, 3, cost=None, needs_run=True),
 }
 """By name in small letters."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lodesman.classad.ads import EMPTY, Ad
+from lodesman.classad.ads import EMPTY, Ad, AdAttribute, Asked, Run
 from lodesman.classad.closures import evaluate
 from lodesman.classad.nodes import (
     AdLiteral,
@@ -22,9 +24,8 @@ from lodesman.classad.nodes import (
     Unary,
     children,
     constant_of,
-    walk,
 )
-from lodesman.classad.values import STRICT, Special, is_ad, is_true, lower, truth
+from lodesman.classad.values import ERROR, STRICT, Special, is_ad, is_true, lower, truth
 
 _SIDES = frozenset({"my", "target", "parent"})
 _ASKING_BOTH = STRICT.keys() - {"=?=", "=!="}
@@ -44,62 +45,110 @@ def references(node: Node, my: Ad = EMPTY) -> References:
     """
     own: set[str] = set()
     other: set[str] = set()
-    todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
+    todo = [_asked(node)]
     while todo:
-        one, around = todo.pop()
-        key = ""
-        match one:
-            case Select(base=Name(key="target"), key=name):
-                other.add(name)
-                continue
-            case Select(base=Name(key="my"), key=name) | Name(key=name) if (
-                name not in _SIDES and name not in around
-            ):
-                key = name
-            case AdLiteral(pairs=pairs):
-                around |= {lower(name) for name, _ in pairs}
-            case _:
-                pass
-        if isinstance(one, Name) and key and key not in my.entries:
-            other.add(key)
-        elif key and key not in own:
-            own.add(key)
-            entry = my.entries.get(key)
-            if entry is not None:
-                todo.append((entry.node, frozenset()))
-        if not isinstance(one, Select) or not isinstance(one.base, Name) or one.base.key not in _SIDES:
-            todo += [(part, around) for part in children(one)]
+        asked = todo.pop()
+        here = asked.bare & my.entries.keys()
+        other |= asked.target | (asked.bare - here)
+        new = (here | asked.my) - own
+        own |= new
+        todo += [asked_by(my.entries[key]) for key in new & my.entries.keys()]
     return References(own=frozenset(own), other=frozenset(other))
 
 
-def flatten(node: Node, my: Ad = EMPTY) -> Node:  # noqa: C901, PLR0911 - a case for each kind of node
+def asked_by(entry: AdAttribute) -> Asked:
+    """What the expression of an attribute itself asks for."""
+    if entry.asked is None:
+        entry.asked = _asked(entry.node)
+    return entry.asked
+
+
+def _asked(node: Node) -> Asked:
+    names: dict[str, set[str]] = {"": set(), "my": set(), "target": set()}
+    clock = whole = False
+    todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
+    while todo:
+        one, around = todo.pop()
+        match one:
+            case Select(base=Name(key=("my" | "target") as side), key=key):
+                if side == "target" or (key not in _SIDES and key not in around):
+                    names[side].add(key)
+                continue
+            case Name(key=key):
+                if key in _SIDES:
+                    whole = True
+                elif key not in around:
+                    names[""].add(key)
+            case AdLiteral(pairs=pairs):
+                around |= {lower(name) for name, _ in pairs}
+            case FunctionCall(key="time"):
+                clock = True
+            case _:
+                pass
+        todo += [(part, around) for part in children(one)]
+    bare, my, target = map(frozenset, names.values())
+    return Asked(bare, my, target, clock, whole)
+
+
+def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
+    """The attributes of an ad, in small letters, that ask for what is sought, also by way of others. It takes as long as the
+    ad is large, however long the ways are.
+    """
+    askers: dict[str, list[str]] = {}
+    todo: list[str] = []
+    for key, entry in ad.entries.items():
+        if key in ad.constants:
+            continue
+        asked = asked_by(entry)
+        for name in asked.bare | asked.my:
+            askers.setdefault(name, []).append(key)
+        if is_sought(asked):
+            todo.append(key)
+    found = set(todo)
+    while todo:
+        new = [key for key in askers.get(todo.pop(), ()) if key not in found]
+        found.update(new)
+        todo += new
+    return found
+
+
+def flatten(node: Node, my: Ad = EMPTY) -> Node:
     """The expression with the values of its own ad put in, and what is known then worked out.
 
-    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same.
+    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same; it is ERROR if
+    that takes too many steps.
     """
+    run = Run()
+    found = _flat(node, my, run)
+    return Constant(value=ERROR, start=node.start, stop=node.stop) if run.is_spent else found
+
+
+def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911 - a case for each kind of node
     match node:
         case Name(key=key) if key not in _SIDES:
-            return _known(node, key, my)
+            return _known(node, key, my, run)
         case Select(base=Name(key="my"), key=key):
-            return _known(node, key, my)
+            return _known(node, key, my, run)
         case Constant() | Name() | Select() | AdLiteral():
             return node
         case Logic():
-            return _logic(node, my)
+            return _logic(node, my, run)
         case Unary(operand=operand):
-            return _folded(replace(node, operand=flatten(operand, my)))
+            return _folded(replace(node, operand=_flat(operand, my, run)), run)
         case Binary():
-            return _folded(_with_sides(node, flatten(node.left, my), flatten(node.right, my)))
+            return _folded(_with_sides(node, _flat(node.left, my, run), _flat(node.right, my, run)), run)
         case Subscript(base=base, index=index):
-            return _folded(replace(node, base=flatten(base, my), index=flatten(index, my)))
+            return _folded(replace(node, base=_flat(base, my, run), index=_flat(index, my, run)), run)
         case Conditional(condition=condition, yes=yes, no=no):
             return _choice(
-                replace(node, condition=flatten(condition, my), yes=flatten(yes, my), no=flatten(no, my))
+                replace(
+                    node, condition=_flat(condition, my, run), yes=_flat(yes, my, run), no=_flat(no, my, run)
+                )
             )
         case FunctionCall(arguments=arguments):
-            return _folded(replace(node, arguments=tuple([flatten(one, my) for one in arguments])))
+            return _folded(replace(node, arguments=tuple([_flat(one, my, run) for one in arguments])), run)
         case ListLiteral(items=items):
-            return replace(node, items=tuple([flatten(one, my) for one in items]))
+            return replace(node, items=tuple([_flat(one, my, run) for one in items]))
 
 
 def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
@@ -140,28 +189,27 @@ def can_be(node: Node) -> tuple[bool, bool]:
             return True, True
 
 
-def _known(node: Node, key: str, my: Ad) -> Node:
+def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
     value = my.constants.get(key)
     if value is None and key in my.entries and not references(Name(name=key, key=key), my).other:
-        value = None if asks_clock(node, my) else evaluate(key, my)
+        value = None if asks_clock(node, my) else evaluate(key, my, run=run)
     return node if value is None or is_ad(value) else Constant(value=value, start=node.start, stop=node.stop)
 
 
 def asks_clock(node: Node, my: Ad) -> bool:
     """Whether what an expression of an ad is worth may change with the time, also by way of other attributes."""
-    asked = references(node, my).own
-    nodes = [node, *[my.entries[one].node for one in asked if one in my.entries]]
-    return any(isinstance(one, FunctionCall) and one.key == "time" for part in nodes for one in walk(part))
+    asked = references(node, my).own & my.entries.keys()
+    return _asked(node).clock or any(asked_by(my.entries[one]).clock for one in asked)
 
 
-def _folded(node: Node) -> Node:
+def _folded(node: Node, run: Run) -> Node:
     """A constant if all its parts are."""
     if isinstance(node, FunctionCall) and node.key == "time":
         return node
     for part in children(node):
         if constant_of(part) is None:
             return node
-    return Constant(value=evaluate(node), start=node.start, stop=node.stop)
+    return Constant(value=evaluate(node, run=run), start=node.start, stop=node.stop)
 
 
 def _choice(node: Conditional) -> Node:
@@ -173,12 +221,12 @@ def _choice(node: Conditional) -> Node:
     return node.yes if found else node.no
 
 
-def _logic(node: Logic, my: Ad) -> Node:
+def _logic(node: Logic, my: Ad, run: Run) -> Node:
     """Operands that do not decide are left out; what follows one that does is never asked."""
     decides = node.operator == "||"
     kept: list[Node] = []
     for operand in node.operands:
-        one = flatten(operand, my)
+        one = _flat(operand, my, run)
         found = truth(one.value) if isinstance(one, Constant) else None
         if found is None or isinstance(found, Special):
             kept.append(one)
@@ -190,5 +238,5 @@ def _logic(node: Logic, my: Ad) -> Node:
     if len(kept) == 1:
         # One condition is still a condition: 5 && true is true, not 5.
         neutral = Constant(value=not decides, start=node.stop, stop=node.stop)
-        return _folded(_with_operands(node, (kept[0], neutral)))
-    return _folded(_with_operands(node, tuple(kept)))
+        return _folded(_with_operands(node, (kept[0], neutral)), run)
+    return _folded(_with_operands(node, tuple(kept)), run)

@@ -17,9 +17,9 @@ from lodesman.classad.values import lower
 from lodesman.errors import InvalidRequest
 
 MOST_STATES: Final = 2_000
-MOST_WORK: Final = 4_000_000
 MOST_REPEATS: Final = 255
 _MOST_DEPTH: Final = 32
+_RANGES_OF_A_STEP: Final = 4
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _CLASSES: Final[dict[str, Callable[[str], bool]]] = {
     "d": lambda one: one.isascii() and one.isdigit(),
@@ -61,6 +61,7 @@ class Regexp:
         self._dot_takes_all = "s" in options
         self._skips_blanks = "x" in options
         self._repeats = 0
+        self._ranges = 0
         self._states: list[_State] = [_State()]
         self._start = self._alternatives()(0)
         self._asks_where = any(state.at for state in self._states)
@@ -72,15 +73,13 @@ class Regexp:
 
     @property
     def size(self) -> int:
-        """The steps that a character of a text may cost."""
-        return len(self._states)
+        """The steps that a character of a text may cost: the states, and long lists of ranges in brackets."""
+        return len(self._states) + self._ranges
 
     # --- matching --------------------------------------------------------------------------------------------
 
-    def is_found(self, text: str) -> bool | None:
-        """Whether it matches somewhere in the text; None if that would take too long."""
-        if len(text) * len(self._states) > MOST_WORK:
-            return None
+    def is_found(self, text: str) -> bool:
+        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters."""
         if self._fold:
             text = lower(text)
         where, asks = self._where, self._asks_where
@@ -144,7 +143,7 @@ class Regexp:
         return InvalidRequest(f"The regular expression {self._pattern!r} cannot be read: {why}.", hint="")
 
     def _add(self, state: _State) -> int:
-        if len(self._states) >= MOST_STATES:
+        if self.size >= MOST_STATES:
             raise self._bad("it is too long")
         self._states.append(state)
         return len(self._states) - 1
@@ -238,7 +237,7 @@ class Regexp:
             case "(":
                 return self._group()
             case "[":
-                return self._character(self._set())
+                return self._character(*self._set())
             case "^" | "$":
                 return lambda after: self._add(_State(at=one, after=(after,)))
             case ".":
@@ -253,8 +252,12 @@ class Regexp:
                 plain = lower(one) if self._fold else one
                 return self._character(lambda mark: mark == plain)
 
-    def _character(self, test: _Test) -> _Piece:
-        return lambda after: self._add(_State(test=test, after=(after,)))
+    def _character(self, test: _Test, ranges: int = 0) -> _Piece:
+        def character(after: int) -> int:
+            self._ranges += ranges
+            return self._add(_State(test=test, after=(after,)))
+
+        return character
 
     def _group(self) -> _Piece:
         if self._pattern.startswith("?:", self._at):
@@ -279,7 +282,8 @@ class Regexp:
         plain = _LETTERS.get(one, one)
         return lambda mark: mark == plain
 
-    def _set(self) -> _Test:
+    def _set(self) -> tuple[_Test, int]:
+        """With the steps that its ranges cost."""
         negated = self._pattern.startswith("^", self._at)
         self._at += negated
         singles: set[str] = set()
@@ -295,7 +299,7 @@ class Regexp:
         def within(mark: str) -> bool:
             return (mark in singles or any(test(mark) for test in tests)) is not negated
 
-        return within
+        return within, len(tests) // _RANGES_OF_A_STEP
 
     def _set_member(self, singles: set[str], tests: list[_Test]) -> None:
         one = self._pattern[self._at : self._at + 1]

@@ -8,16 +8,32 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Final
 
-from lodesman.classad.regexp import Regexp, read_regexp
-from lodesman.classad.values import ERROR, MAX_TEXT, UNDEFINED, Special, Value, lower, number, upper
+from lodesman.classad.ads import Run
+from lodesman.classad.regexp import MOST_STATES, Regexp, read_regexp
+from lodesman.classad.values import (
+    ERROR,
+    MAX_TEXT,
+    UNDEFINED,
+    NestedAd,
+    Special,
+    Value,
+    lower,
+    number,
+    steps_of,
+    upper,
+)
 from lodesman.classad.write import write_value
 from lodesman.errors import InvalidRequest
 
 _MISSING: Final = object()
 _USUAL: Final = " ,"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_VERSION: Final = re.compile(r"([0-9]+)|([^0-9]+)", re.ASCII)
+_REAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?", re.ASCII)
+_MOST_DIGITS: Final = 4_000
+_TO_READ_A_STATE: Final = 8
+"""Steps."""
+_SHORT: Final = 32
+"""Characters that cost nothing beside the call."""
 
 
 def printed(value: Value) -> str:
@@ -35,6 +51,11 @@ def _inside(value: Value) -> str:
     if isinstance(value, (str, bool, int, Special)):
         return write_value(value)
     return f"[ {write_value(value)[1:-1]} ]"
+
+
+def read_whole(digits: str) -> float:
+    """The number that digits are; one that is far too large is rounded."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _bounded(text: str) -> Value:
@@ -165,15 +186,20 @@ def _regexp_of(pattern: str, options: str) -> Regexp | None:
         return None
 
 
-def _regexp(pattern: Value, text: Value, options: Value = "") -> Value:
+def regexp(run: Run, pattern: Value, text: Value, options: Value = "") -> Value:
+    """Reading the pattern has its steps, also if it was read before; then each character beside each of its states."""
     special = _first_special((pattern, text, options))
     if special is not None:
         return special
     if not isinstance(pattern, str) or not isinstance(text, str) or not isinstance(options, str):
         return ERROR
+    run.spend(len(pattern) + len(options))
     read = _regexp_of(pattern, options)
-    found = read.is_found(text) if read else None
-    return ERROR if found is None else found
+    if read is None:
+        run.spend(MOST_STATES)
+        return ERROR
+    run.spend(read.size * (len(text) + _TO_READ_A_STATE))
+    return read.is_found(text)
 
 
 # --- texts that are lists ---------------------------------------------------------------------------------
@@ -220,7 +246,7 @@ def _total(work: Callable[[list[float]], float], empty: Value, items: list[str])
     different = set(items)
     if not all(map(_REAL.fullmatch, different)):
         return ERROR
-    numbers = list(map(int if all(map(_WHOLE.fullmatch, different)) else float, items))
+    numbers = list(map(read_whole if all(map(_WHOLE.fullmatch, different)) else float, items))
     return number(work(numbers)) if numbers else empty
 
 
@@ -231,6 +257,25 @@ def _mean(numbers: list[float]) -> float:
         return quotient if total >= 0 else -quotient
     return total / len(numbers)
 
+
+# --- what they cost ---------------------------------------------------------------------------------------
+
+Cost = Callable[[Run, list[Value]], None]
+"""Spends the steps of a call with these arguments. Raises TooDear."""
+
+
+def _cost(times: int, run: Run, values: list[Value]) -> None:
+    for one in values:
+        if isinstance(one, str):
+            if len(one) >= _SHORT:
+                run.spend(steps_of(one) * times)
+        elif isinstance(one, (tuple, NestedAd)):
+            run.spend_on(one, times)
+
+
+cost_of_texts: Final = partial(_cost, 1)
+"""All arguments are read or printed."""
+_cost_by_character: Final = partial(_cost, 8)
 
 _Work = tuple[Callable[..., Value], int, int]
 
@@ -244,7 +289,6 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
     "substr": (_substr, 2, 3),
     "strcmp": (partial(_compared, str), 2, 2),
     "stricmp": (partial(_compared, lower), 2, 2),
-    "regexp": (_regexp, 2, 3),
     "versioncmp": (partial(_version, lambda sign: sign), 2, 2),
     "versiongt": (partial(_version, lambda sign: sign > 0), 2, 2),
     "versionge": (partial(_version, lambda sign: sign >= 0), 2, 2),
@@ -264,3 +308,7 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
     "stringlistisubsetmatch": (partial(_contained, partial(_is_subset, lower), True), 2, 3),
 }
 """By name in small letters: what it does, how many arguments at least and at most."""
+TEXT_COSTS: Final[Mapping[str, Cost]] = {
+    name: _cost_by_character for name in TEXT_FUNCTIONS if name.startswith(("stringlist", "version", "split"))
+}
+"""Of those that go through each character: by name in small letters."""

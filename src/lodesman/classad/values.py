@@ -56,6 +56,13 @@ def upper(text: str) -> str:
     return text.upper() if text.isascii() else text.translate(_UPPER)
 
 
+def steps_of(value: Value) -> int:
+    """What it costs to go through a text; nothing else costs anything here. Case of letters beyond ASCII is dear."""
+    if not isinstance(value, str):
+        return 0
+    return len(value) >> (5 if value.isascii() else 3)
+
+
 def truth(value: Value) -> bool | Special:
     """As a condition: numbers count; a text, a list or an ad is ERROR."""
     if value is True or value is False or isinstance(value, Special):

@@ -138,7 +138,8 @@ def _show_side(side: MatchSideRow) -> None:
 
 def clause_cells(row: ClauseRow) -> list[Cell]:
     """A clause in a table with CLAUSE_TITLES."""
-    return [row.value + _cycle(row.cycle), row.clause, _shown(row.own), _shown(row.other)]
+    dear = " (too many steps)" if row.is_dear else ""
+    return [row.value + _cycle(row.cycle) + dear, row.clause, _shown(row.own), _shown(row.other)]
 
 
 def _cycle(names: list[str]) -> str:

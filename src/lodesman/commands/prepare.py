@@ -52,6 +52,10 @@ _KEY_VALUES = attrgetter(
 )
 
 
+class ManyKinds(Exception):
+    """A submission takes seconds to prepare."""
+
+
 class Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
@@ -61,6 +65,7 @@ class Preparation:
         self._resolver = resolver
         self.resolutions: dict[int, Resolution] = {}
         self.holds: dict[int, str] = {}
+        self.few_kinds = False
         self.body = body
         self.who = who
         self.policy = policy
@@ -129,6 +134,8 @@ class Preparation:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
+        if self.few_kinds and description.members is not None and description.spec.deferred:
+            raise ManyKinds
         if description.spec.after or description.spec.after_ok:
             count = description.members.count if description.members else 1
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
@@ -248,14 +255,16 @@ def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
 
 def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
-    *, verified: Sequence[VerifiedJob] | None = None,
+    *, verified: Sequence[VerifiedJob] | None = None, few_kinds: bool = False,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if `few_kinds`, ManyKinds where members
+    may be of many kinds, each to be held against all queues.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups))
+    work.few_kinds = few_kinds
     entries = entries_of(body)
     known = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""

@@ -26,7 +26,8 @@ _NUMBERS: Final = {
 
 def entry_of(ad: SiteAd) -> AdEntry:
     """What an ad says in short."""
-    values = {member: evaluate(name, ad.ad, run=Run(now=ad.received_at)) for name, member in _NUMBERS.items()}
+    run = Run(now=ad.received_at)
+    values = {member: evaluate(name, ad.ad, run=run) for name, member in _NUMBERS.items()}
     numbers = {
         member: value
         for member, value in values.items()

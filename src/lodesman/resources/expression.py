@@ -29,7 +29,7 @@ from lodesman.classad import (
     parse_expression,
 )
 from lodesman.classad.ads import Closure, Frame
-from lodesman.classad.closures import compiled
+from lodesman.classad.closures import compiled, worth
 from lodesman.classad.functions import FUNCTIONS, LAZY
 from lodesman.classad.nodes import (
     AdLiteral,
@@ -305,7 +305,7 @@ def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | 
 def _value(clause: ExpressionClause, values: Sequence[Value | None]) -> Value:
     ad = Ad({})
     ad.constants = dict(zip(clause.asks, values, strict=True))  # type: ignore[arg-type]  # none is ANY
-    return clause.closure(Frame(ad, ad, None, Run()))
+    return worth(clause.closure, Frame(ad, ad, None, Run()))
 
 
 def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:

@@ -6,7 +6,7 @@ import inspect
 
 from lodesman.background import launch
 from lodesman.batch.local import GRACE_SECONDS, LocalBackend
-from lodesman.daemon import background
+from lodesman.daemon import backends
 from lodesman.pilot.context import PilotOptions
 
 
@@ -20,12 +20,8 @@ def test_the_keeper_waits_longer_than_a_pilot_takes_to_end():
 
 def test_that_is_what_pilots_get():
     assert inspect.signature(LocalBackend).parameters["grace_seconds"].default == GRACE_SECONDS
-    assert (
-        "grace_seconds"
-        not in inspect.getsource(background.BackgroundProcess._local_backend)
-        .split("LocalBackend(")[1]
-        .split(")")[0]
-    )
+    made = inspect.getsource(backends.make_local_backend)
+    assert "grace_seconds" not in made.split("LocalBackend(")[1].split(")")[0]
     told = inspect.getsource(launch.common_of)
     assert "kill_grace_s" not in told
     assert "flush_s" not in told

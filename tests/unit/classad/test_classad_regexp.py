@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 
 from lodesman.classad import regexp
-from lodesman.classad.regexp import MOST_STATES, MOST_WORK, read_regexp
+from lodesman.classad.regexp import MOST_STATES, read_regexp
 from lodesman.errors import InvalidRequest
 
 ATOMS = st.sampled_from(
@@ -100,8 +100,11 @@ def test_what_takes_others_years():
     assert read_regexp("(a|a)*b").is_found("a" * 2_000) is False
 
 
-def test_what_would_take_long_is_not_answered():
-    assert read_regexp("a{200}").is_found("b" * (MOST_WORK // 100)) is None
+def test_ranges_in_brackets_count_as_states_do():
+    ranges = "".join(f"{chr(0x100 + 3 * n)}-{chr(0x101 + 3 * n)}" for n in range(400))
+    assert read_regexp(f"[{ranges}]{{9}}").size > 900
+    with pytest.raises(InvalidRequest, match="too long"):
+        read_regexp(f"[{ranges}]{{50}}")
 
 
 def test_blanks_may_not_count():

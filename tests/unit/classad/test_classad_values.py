@@ -115,6 +115,7 @@ def test_work_is_bounded():
     ad = parse_ad("a0 = time()\n" + "".join(f"a{n} = a{n - 1} + a{n - 1}\n" for n in range(1, 41)))
     run = Run()
     assert evaluate("a40", ad, run=run) is ERROR
+    assert run.is_spent
     assert run.steps <= MOST_STEPS + 80
     assert evaluate("a9", ad, run=Run(now=3.9)) == 3 * 2**9
 
@@ -126,10 +127,12 @@ def test_a_chain_of_attributes_that_is_too_long_is_an_error():
 
 
 def test_texts_do_not_grow_without_end():
-    ad = parse_ad('a0 = "xxxxxxxx"\n' + "".join(f"a{n} = strcat(a{n - 1}, a{n - 1})\n" for n in range(1, 20)))
-    assert len(evaluate("a12", ad)) == 8 << 12
-    assert MAX_TEXT < (8 << 14)
-    assert evaluate("a14", ad) is ERROR
+    ad = parse_ad(
+        f'a0 = "{"x" * 1_024}"\n' + "".join(f"a{n} = strcat(a{n - 1}, a{n - 1})\n" for n in range(1, 20))
+    )
+    assert len(evaluate("a5", ad)) == 1_024 << 5
+    assert MAX_TEXT < 1_024 << 7
+    assert evaluate("a7", ad) is ERROR
 
 
 def test_the_time_is_that_of_the_run():
