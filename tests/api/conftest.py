@@ -190,6 +190,7 @@ class Connection:
         self.gone = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
         self._stalls = False
+        self._goes_on = asyncio.Event()
         self._said = asyncio.Event()
         self._takes = asyncio.Event()
         self._takes.set()
@@ -198,6 +199,12 @@ class Connection:
         """The client stops sending after this number of parts, and stays connected."""
         self._chunks[parts:] = []
         self._stalls = True
+
+    def go_on(self, *chunks: bytes) -> None:
+        """The client sends the rest."""
+        self._chunks += chunks
+        self._stalls = False
+        self._goes_on.set()
 
     async def stop_taking(self, *, after: int) -> None:
         """From now on the client reads nothing; returns when the server has sent this number of messages."""
@@ -215,8 +222,14 @@ class Connection:
             if body is None:
                 return {"type": "http.disconnect"}
             return {"type": "http.request", "body": body, "more_body": bool(self._chunks) or self._stalls}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+        waits = [asyncio.ensure_future(one.wait()) for one in (self.gone, self._goes_on)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        self._goes_on.clear()
+        return await self.receive() if self._chunks else {"type": "http.disconnect"}
 
     def break_off_after(self, parts: int) -> None:
         """The client disconnects after this number of parts of its body; more were announced."""

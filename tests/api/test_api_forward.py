@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from functools import partial
 
@@ -327,3 +328,18 @@ def test_a_verifier_that_is_not_there_or_ends_is_a_refusal_that_says_to_try_agai
     with pytest.raises(Unavailable) as caught:
         ask_verifier(house, upstream)
     assert caught.value.hint == "Try again."
+
+
+def test_a_token_that_is_revoked_ends_the_connection_at_once(house, upstream):
+    async def never(reader, _writer):
+        await reader.read()  # until the other end closes
+
+    upstream.start(never)
+    task, connection = house.open("GET", "/v1/sites", token="ann")
+    while not upstream.heads:
+        house.run(asyncio.sleep(0))
+    digest = hashlib.sha256(house.tokens["ann"].encode()).hexdigest()
+    assert house.call("DELETE", f"/v1/tokens/{digest}", token="admin").status == 200
+    house.run(task)
+    assert connection.answer().code == "unauthorized"
+    house.run(upstream.seen_end.wait())

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from lodesman.client import Aborted
+from lodesman.errors import Unauthorized
 from lodesman.python.watcher import Watcher
 
 
@@ -44,3 +45,17 @@ def test_a_job_that_comes_later_is_asked_for_at_once():
     assert {*iter(partial(server.asked.get, timeout=60), "5,7")} <= {"5"}
     watcher.close()
     assert told == []
+
+
+def test_a_token_that_is_revoked_meanwhile_is_said_of_each_job_and_no_server_is_asked_again():
+    class Refusing(Silent):
+        def call(self, call, query):
+            self.asked.put(query.jobs)
+            raise Unauthorized("This token is unknown.")
+
+    server, told = Refusing(), queue.Queue()
+    watcher = Watcher(cast("Any", server))
+    watcher.when_ended(5, told.put)
+    assert isinstance(told.get(timeout=60), Unauthorized)
+    watcher.close()
+    assert server.asked.qsize() == 1

@@ -73,7 +73,8 @@ WAIT = get(
 EVENTS: Call[waiting.EventsQuery, Nothing, None] = get(
     "/v1/jobs/events", waiting.EventsQuery, (), "jobs:read", "The changes of jobs as server-sent events",
     process="hot", raw="text/event-stream", refused=(404,),
-    events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates)),
+    events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates),
+            ("end", waiting.StreamEnded)),
 )
 JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
 JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(

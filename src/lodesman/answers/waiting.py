@@ -72,6 +72,16 @@ class JobStates(Struct):
     unknown: int = 0
 
 
+class StreamEnded(Struct):
+    """The data of the event `end`, the last one of a stream that ends before its time: the `code` of an error, and why. With
+    the code `unavailable` to ask again shows what the caller may see now; with another one it is of no use.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+
+
 class StateChanged(Struct):
     """The data of an event `change`: the jobs from `first` to `last` went from state `old` to `new`."""
 

@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -21,7 +21,7 @@ from lodesman.answers.jsv import JsvSection, Verified, VerifyBody
 from lodesman.answers.server import ConfigurationState
 from lodesman.answers.service import Suspects
 from lodesman.answers.vocabulary import Waking
-from lodesman.api.auth import authenticate, digest_of, pilot_has_ended, unknown_token
+from lodesman.api.auth import Principals, authenticate, digest_of, pilot_has_ended, unknown_token
 from lodesman.api.fairness import Strangers, Turns, origin_of
 from lodesman.api.pulse import BackgroundHealth
 from lodesman.api.waits import Waits
@@ -39,7 +39,7 @@ from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
-from lodesman.store.accounts import joining_pilot, principal_of, principals
+from lodesman.store.accounts import joining_pilot
 from lodesman.store.audit import note_all
 from lodesman.store.hosts import records
 from lodesman.store.journal import Change, Command, Journal
@@ -137,7 +137,8 @@ class Core:
         # For one thread at a time, under `_asking`.
         self.pilot_reader = self.writer.database.reader()
         self.templates = Templates(self.reader)
-        self.principals = principals(self.reader)
+        self.principals = Principals(self.reader, self.clock)
+        self.lookup = self.principals.lookup
         self.sessions = load_sessions(self.reader, now=self.ticks())
         self.hosts = HostGate(self.live, self.sessions)
         self.hosts.take(starmap(HostState, records(self.reader).items()))
@@ -170,15 +171,6 @@ class Core:
         if self.live.queues.index.delays.next_at <= self.ticks():
             with suppress(LodesmanError):  # it is asked again soon
                 await self.command(Change(open_delays, self.live))
-
-    def lookup(self, digest: bytes) -> Principal | None:
-        """The principal of a token's hash; tokens made elsewhere are read once from the database."""
-        known = self.principals.get(digest)
-        if known is None:
-            known = principal_of(self.reader, digest)
-            if known is not None:
-                self.principals[digest] = known
-        return known
 
     def principal(self, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
         """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined. Raises
@@ -214,19 +206,14 @@ class Core:
         if row.id in self.sessions:
             self.forget_pilot(row.id)
         self.sessions[row.id] = PilotSession(row, now=self.ticks())
-        self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
+        self.principals.add(Principal(kind="pilot", pilot_id=row.id, token=token))
         self.pilots_changed()
-
-    def forget_users(self, names: Collection[str]) -> None:
-        """These have changed: their tokens are read again."""
-        self.principals = {digest: who for digest, who in self.principals.items() if who.name not in names}
 
     def forget_pilot(self, pilot_id: int) -> None:
-        """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""
+        """A pilot has ended."""
         self.sessions.pop(pilot_id, None)
         self.pilots_changed()
-        for digest in [key for key, who in self.principals.items() if who.pilot_id == pilot_id]:
-            del self.principals[digest]
+        self.principals.forget_pilot(pilot_id)
 
     def drain(self, sessions: Iterable[PilotSession], *, drain: bool = True) -> None:
         """From now on these pilots claim no more jobs; or they may again."""

@@ -169,6 +169,9 @@ class Dispatcher(Generic[_S]):
         """Who makes the request. Raises Unauthorized."""
         raise NotImplementedError
 
+    def check(self, who: Principal) -> None:
+        """A body may take its time. Raises LodesmanError if the caller may not ask any more what that asks."""
+
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is not a call of this process."""
         raise NotImplementedError
@@ -189,6 +192,8 @@ class Dispatcher(Generic[_S]):
             call = endpoint.call
             with wire.room_for(scope, call.most_bytes, who) if call.has_body else nullcontext():
                 request = await endpoint.request(who, names, scope, receive)
+                if call.has_body and who is not _NOBODY:
+                    self.check(who)
                 answer = await endpoint.function(self.state, request)
             if isinstance(answer, Response):
                 await answer(scope, receive, send)

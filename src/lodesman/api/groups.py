@@ -73,7 +73,7 @@ async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> G
     word = "with" if body.how == "add" else "without"
     detail = "; ".join(filter(None, (f"{word} {', '.join(body.users)}", body.reason)))
     await core.command(request.audited(command, "group-changed", group.name, detail))
-    core.forget_users(body.users)
+    core.principals.forget_users(body.users)
     return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)])[0]
 
 

@@ -7,8 +7,8 @@ closed from here: a server that closes it while a body still comes would lose it
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,8 @@ from lodesman.api.fairness import ORIGIN, origin_of
 from lodesman.api.pulse import Pulse
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
 from lodesman.client.exchange import HttpAnswer, fault_of
-from lodesman.errors import InvalidRequest, NotFound, TooOften, Unauthorized, Unavailable
+from lodesman.commands.accounts import SITE
+from lodesman.errors import InvalidRequest, LodesmanError, NotFound, TooOften, Unauthorized, Unavailable
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -107,6 +108,11 @@ class HotApp(Dispatcher[Core]):
         """Pilots find out where they run before they join."""
         return self.state.principal(scope, joining=call is calls.SERVED_POOLS)
 
+    def check(self, who: Principal) -> None:
+        """Pilots that have ended have no session any more."""
+        if who.kind in ("user", SITE):
+            self.state.principals.check(who)
+
     def admits(self, scope: Scope) -> bool:
         """Whether a request brings a token that is good, which it keeps."""
         try:
@@ -130,14 +136,34 @@ class HotApp(Dispatcher[Core]):
         """The reading process has it, and checks the token again. While it is gone, there are metrics of this one."""
         who = None if scope["path"] == calls.OPENAPI.path else self.state.principal(scope)
         try:
-            await self.forward(scope, receive, send)
+            await self._forward_as_long(who, scope, receive, send)
         except Unavailable:
             if who is None or (scope["method"], scope["path"]) != (calls.METRICS.method, calls.METRICS.path):
                 raise
+            self.state.principals.check(who)
             authorise(who, calls.METRICS.who)
             await wire.send_answer(
                 send, *wire.metrics_answer(service.own_metrics(self.state, of_all=who.admin))
             )
+
+    async def _forward_as_long(
+        self, who: Principal | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Forward it as long as the caller may ask this. Raises Disconnected to break off an answer that has begun."""
+        has_begun = False
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            async with nullcontext() if who is None else self.state.principals.held(who):
+                await self.forward(scope, receive, note)
+        except LodesmanError:
+            if has_begun:
+                raise Disconnected from None
+            raise
 
 
 class InnerApp(Dispatcher[Core]):
@@ -177,7 +203,7 @@ async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> N
 
 async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the process. Raises Unavailable while there is no such process."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         return await pulse.connect(limit=_HEAD_LIMIT)
     if pulse.health.standing(pulse.ticks()) != "restarting":
         raise Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")

@@ -285,8 +285,7 @@ async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothi
     await core.command(Change(forget_idle_queues, core.live))
     core.let_stay(await core.command(Change(end_old_closings)))
     await core.command(Change(forget_old_ads))
-    for digest in await core.command(Change(delete_expired_tokens)):
-        core.principals.pop(digest, None)
+    core.principals.forget(await core.command(Change(delete_expired_tokens)))
     return Nothing()
 
 

@@ -55,7 +55,10 @@ async def _submit(
 ) -> jobs.Submission | jobs.TrialSubmission:
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
-    verified = await _verified(core, body, who) if core.jsv.is_set else None
+    verified = None
+    if core.jsv.is_set:
+        async with core.principals.held(who):
+            verified = await _verified(core, body, who)
     try:
         if _takes_long(body, request.size):
             raise ManyKinds
@@ -68,6 +71,7 @@ async def _submit(
             prepared, notices = await asyncio.to_thread(
                 prepare, body, who, core.policy, core.second_reader, core.job_classes.now, verified=verified
             )
+    core.principals.check(who)
     notices = [*notices, *_of_attempts(prepared, core.limits.attempts)]
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
@@ -156,10 +160,12 @@ async def _in_portions(
     async with core.turns.of(who.name):
         end = asyncio.get_running_loop().time() + seconds
         # Many rows take many commands: others are served in between.
+        core.principals.check(who)
         command = partial(core.turns.command, jobs=sum(map(len, ranges)))
         out: ControlOutcome = await command(act(ranges=ranges))
         while out.rest and asyncio.get_running_loop().time() < end:
             try:
+                core.principals.check(who)
                 out.go_on(await command(act(ranges=out.rest)))
             except LodesmanError as fault:
                 raise _unfinished(act(ranges=()).action, out, fault) from fault
@@ -229,7 +235,7 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
     )
     detail = f"VO {body.vo}, groups {', '.join(body.groups)}{rights}"
     await core.command(request.audited(command, "user-changed", body.name, detail))
-    core.forget_users([body.name])
+    core.principals.forget_users([body.name])
     return accounts.UserMade(body.name)
 
 
@@ -240,7 +246,7 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
     command = Change(disable_user, body.name, disabled=body.disabled, by=who.name, reach=reach_of(who))
     action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
     done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
-    core.forget_users([body.name])
+    core.principals.forget_users([body.name])
     return done
 
 
@@ -282,6 +288,5 @@ async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accou
     command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
     detail = "with all that it made" if others else ""
     done: RevokedTokens = await core.command(request.audited(command, "token-revoked", asked.prefix, detail))
-    for digest in done.hashes:
-        core.principals.pop(digest, None)
+    core.principals.forget(done.hashes)
     return accounts.Revoked(len(done.hashes), done.kept)

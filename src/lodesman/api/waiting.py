@@ -11,8 +11,16 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from lodesman.answers import calls
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
-from lodesman.answers.waiting import MOST_RANGES, EventsQuery, JobStates, Waited, WaitQuery
+from lodesman.answers.waiting import (
+    MOST_RANGES,
+    EventsQuery,
+    JobStates,
+    StreamEnded,
+    Waited,
+    WaitQuery,
+)
 from lodesman.api.auth import may_touch
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
@@ -51,6 +59,11 @@ def wanted_jobs(text: str) -> tuple[range, ...]:
 @serves(calls.WAIT)
 async def _wait(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
     """Answer when it is so, or when time is over: the client asks again then."""
+    async with core.principals.held(request.who):
+        return await _until_over(core, request)
+
+
+async def _until_over(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
     query, waits = request.query, core.waits
     wanted, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
     with waits.place(request.who.name):
@@ -99,33 +112,34 @@ async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Respons
     wanted, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
     with waits.place(request.who.name, stream=True):
         watch = await waits.watch(wanted, may)
-    return _EventStream(waits, watch, request.who.name)
+    return _EventStream(core, watch, request.who)
 
 
 class _EventStream(Response):
     """The events of one stream, which wait here while the client is slow."""
 
-    def __init__(self, waits: Waits, watch: JobWatch, name: str) -> None:
-        self._waits, self._watch, self._name = waits, watch, name
+    def __init__(self, core: Core, watch: JobWatch, who: Principal) -> None:
+        self._waits, self._watch, self._name = core.waits, watch, who.name
+        self._allowed = core.principals.held(who)
         self._queue: deque[bytes] = deque()
         self._is_behind = False
         self._news = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the client goes away, or the server ends."""
-        waits, watch = self._waits, self._watch
+        """Send until the client goes away, may see less than before, or the server ends."""
+        waits, watch, last = self._waits, self._watch, b""
         with (
             waits.place(self._name, stream=True), waits.using(watch, self._name), waits.streaming(watch, self._push),
         ):  # fmt: skip
             await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
-            await send({"type": "http.response.body", "body": self._standing("states"), "more_body": True})
             try:
-                async with asyncio.timeout(_LONGEST_STREAM_SECONDS):
+                async with self._allowed, asyncio.timeout(_LONGEST_STREAM_SECONDS):
                     await _unless_gone(receive, self._send_all(send))
-            except (TimeoutError, LodesmanError):
-                # Too long, or the jobs cannot be counted anew: the client asks again.
-                pass
-            await send({"type": "http.response.body", "body": b""})
+            except TimeoutError:
+                pass  # the client asks again
+            except LodesmanError as fault:
+                last = event("end", StreamEnded(fault.code, fault.message, fault.hint))
+            await send({"type": "http.response.body", "body": last})
 
     def _push(self, events: list[bytes] | None) -> None:
         if events is None or len(self._queue) + len(events) > _MOST_EVENTS:
@@ -142,6 +156,7 @@ class _EventStream(Response):
         return event(name, JobStates(watch.shown(), watch.left, watch.unknown))
 
     async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": self._standing("states"), "more_body": True})
         while not self._waits.closed:
             self._news.clear()
             if self._is_behind:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.answers.waiting import EndedJob, JobStates, StateChanged
+from lodesman.answers.waiting import EndedJob, JobStates, StateChanged, StreamEnded
 from lodesman.commands.missing_jobs import no_longer_known, unseen
 from lodesman.errors import InvalidRequest, TooOften, Unavailable
 from lodesman.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
@@ -78,7 +78,10 @@ class _Beside:
         self._lock = asyncio.Lock()
 
     async def read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
-        """Call a function of the reader and these values."""
+        """Call a function of the reader and these values. Who asks may end before; the thread has the reader until then."""
+        return await asyncio.shield(self._read(function, *values, **named))
+
+    async def _read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
         async with self._lock:
             return await asyncio.to_thread(function, self.db, *values, **named)
 
@@ -318,7 +321,7 @@ def _nothing(_tx: Transaction) -> None:
     """The commit is all that is wanted."""
 
 
-def event(name: str, data: JobStates | StateChanged) -> bytes:
+def event(name: str, data: JobStates | StateChanged | StreamEnded) -> bytes:
     """One server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 

@@ -145,6 +145,8 @@ def join_pilot(
     bound_token = f"{live.ids.incarnation}.{secrets.token_urlsafe(32)}"
     report = msgspec.json.encode(node).decode()
     pilots.set_joined(tx, row.id, node=report, host=reported_host(node.get("host")))
+    # With an earlier token of its own it wins nothing more.
+    live.parked.end_of_pilot(tx, row.id)
     pilots.exchange_token(tx, row.id, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)
     row = replace(row, joined_at=tx.now, node=report)

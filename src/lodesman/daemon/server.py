@@ -280,6 +280,7 @@ class Server:
             if config.shares.corrector != "none":
                 policy.know_usage(self.core.policy.usage)
             know_shares(self.core.reader, policy)
+            self.core.principals.unshare(self.core.policy.sharing_groups() - policy.sharing_groups())
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))

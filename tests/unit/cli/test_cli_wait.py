@@ -221,6 +221,13 @@ def test_a_server_that_goes_away_is_asked_again_quietly(at, answering, rests):
     assert rests
 
 
+def test_a_token_that_is_revoked_meanwhile_ends_the_wait_with_the_reason(at, answering, rests):
+    words = "This token is unknown. It was revoked."
+    answering(waited(Waiting=1), (401, {"error": {"code": "unauthorized", "message": words}}))
+    result = at("wait", "12")
+    assert (result.code, words in result.err, rests) == (4, True, [])
+
+
 def test_a_server_that_is_away_for_long_is_remarked_once(at, answering, rests, monkeypatch):
     monkeypatch.setattr(wait, "_AWAY_SECONDS", 0.0)
     away = (503, {"error": {"code": "unavailable", "message": "The server is shutting down."}})
