@@ -7,6 +7,7 @@ from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
+from lodesman.background import verifying
 from lodesman.commands.job_classes import load_classes
 
 APP = "jcname app\nCMDNAME /bin/echo\nN {~}greeting\nl_hard {~+}h_rt=3600,h_cpu=500\nP physics\n"
@@ -284,3 +285,17 @@ def test_a_verified_job_may_be_changed_only_as_far_as_the_configuration_says(hou
     assert change(house, JobName="third").status == 403
     (job,) = house.claim(house.pilot())
     assert (job["spec"]["name"], job["limits"]["wall_seconds"]) == ("other", 90)
+
+
+def test_who_has_too_many_that_wait_for_the_script_is_told_to_wait(house, server, monkeypatch):
+    server("jsv_accept")
+    monkeypatch.setattr(verifying, "_MOST_OF_ONE", 0)
+    records = {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}]}
+    for path, body in (
+        ("/v1/jobs", records),
+        ("/v1/jobs", {**records, "dry_run": True}),
+        ("/v1/plan/job", records),
+    ):
+        answer = house.call("POST", path, body, token="ann")
+        assert (answer.status, answer.code) == (429, "too-often")
+        assert "wait for the JSV of the server" in answer.json["error"]["message"]

@@ -125,6 +125,7 @@ DIALECTS = {
     "python-object": lambda: OBJECT,
 }
 PROGRAMS = {"perl": "/usr/bin/perl", "tcl": "tclsh", "python-functions": PYTHON, "python-object": PYTHON}
+PATIENT = ScriptSettings(time_out_seconds=60.0)
 WITH_CLASS = replace(JOB, values={**JOB.values, "jc": "app.large"})
 
 
@@ -214,6 +215,67 @@ def test_a_megabyte_passes_both_ways(worker):
     job = replace(WITH_CLASS, values={**WITH_CLASS.values, "l_hard": f"h_vmem=1,big={big}"})
     left = worker.verify(job).parameters
     assert left.values["l_hard"] == f"big={big},a=7,b"
+
+
+def cpu_seconds(worker) -> float:
+    """What the process of a worker has used."""
+    pid = worker._process._process.pid
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def large(size: int):
+    """A job with that many arguments, variables, and parts of a list."""
+    return replace(
+        JOB, arguments=tuple(f"argument{number}" for number in range(size)),
+        values={**JOB.values, "l_hard": ",".join(f"resource{number}={number}" for number in range(size))},
+        environment={**JOB.environment, **{f"VARIABLE{number}": "x" for number in range(size)}},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["dash", "bash", "perl", "tcl", "python-functions"])
+def test_the_time_grows_with_the_number_of_parameters_not_with_its_square(tmp_path, dialect):
+    need(dialect)
+    worker = ScriptWorker(write_script(tmp_path / "script", DIALECTS[dialect]()), JsvContext.CLIENT, PATIENT)
+    try:
+        used = []
+        for size in (10, 1_000, 4_000):
+            assert worker.verify(large(size)).message == "well done"
+            used.append(cpu_seconds(worker) - sum(used))
+        assert used[2] < 8 * max(used[1], 0.02), used
+    finally:
+        worker.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["dash", "bash", "tcl"])
+def test_nothing_of_many_parameters_leaks_into_the_next_job(tmp_path, dialect):
+    need(dialect)
+    shows = "jsv_show_params; jsv_show_envs; jsv_accept"
+    text = (
+        shell(shows, name=dialect)
+        if dialect != "tcl"
+        else TCL.partition("  set first")[0] + shows.replace(";", "\n") + "\n}\njsv_main\n"
+    )
+    worker = ScriptWorker(write_script(tmp_path / "script", text), JsvContext.CLIENT, PATIENT)
+    try:
+        first = [line.text for line in worker.verify(large(500)).log]
+        wanted = [
+            *(f"param CMDARG{n}=argument{n}" for n in range(500)),
+            *(f"env VARIABLE{n}=x" for n in range(500)),
+        ]
+        assert [
+            line
+            for line in first
+            if line.startswith(("param CMDARG", "env VARIABLE")) and "CMDARGS" not in line
+        ] == wanted
+        assert len(first) == len(set(first))
+        second = [line.text for line in worker.verify(JOB).log]
+        assert [line for line in second if "argument" in line or "VARIABLE" in line] == []
+        assert "param CMDARG0=*" in second
+    finally:
+        worker.kill()
 
 
 NAMES = """jsv_main jsv_is_param jsv_get_param jsv_set_param jsv_del_param jsv_sub_is_param jsv_sub_get_param

@@ -444,6 +444,48 @@ def test_a_closed_pool_leaves_nothing(script):
         pool.verify(SERVER_JOB)
 
 
+# --- turns of users ---
+
+
+class Gated:
+    """A worker that verifies one job each time it is let."""
+
+    def __init__(self, order: list[str]) -> None:
+        self.order, self.let = order, threading.Semaphore(0)
+
+    def verify(self, parameters):
+        self.order.append(parameters.user)
+        assert self.let.acquire(timeout=60)
+
+    def retire(self):
+        """It has no process."""
+
+    wait = retire
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted"), [(1, "ann bob cid ann bob ann ann"), (2, "ann ann bob cid ann bob ann")]
+)
+def test_users_take_turns_at_the_workers(script, workers, wanted):
+    pool, order = JsvPool(script(ACCEPT), SERVER), []
+    gates = [Gated(order) for _ in range(workers)]
+    pool._workers, pool._idle = gates, gates[:]
+    threads = []
+    for user in "ann ann ann ann bob bob cid".split():
+        before = len(order), sum(map(len, pool._waiting.values()))
+        threads.append(threading.Thread(target=pool.verify, args=(replace(SERVER_JOB, user=user),)))
+        threads[-1].start()
+        wait_until(lambda before=before: (len(order), sum(map(len, pool._waiting.values()))) != before)
+    for done in range(len(threads)):
+        wait_until(lambda done=done: len(order) == min(len(threads), done + workers))
+        gates[-1 - done % workers].let.release()
+    for thread in threads:
+        thread.join()
+    assert order == wanted.split()
+    pool.close()
+    assert (pool._waiting, pool._last_turn) == ({}, {})
+
+
 # --- accounts ---
 
 

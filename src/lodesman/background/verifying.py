@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+from weakref import WeakValueDictionary
 
 from lodesman.answers.jsv import JsvSection, VerifiedJob, VerifyBody
 from lodesman.commands.resolving import Resolver
-from lodesman.errors import InvalidConfig, InvalidJob, Unavailable
+from lodesman.errors import InvalidConfig, InvalidJob, TooOften, Unavailable
 from lodesman.jobclass import Classes
 from lodesman.jsv import JsvOutcome, JsvPool, Parameters, server_script
 from lodesman.jsv.views import asker
@@ -19,10 +21,13 @@ from lodesman.jsv.views import asker
 log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 1_000
+_MOST_OF_ONE: Final = 100
+# Beside one for each process of the script: a user fills as many as that, and others need some, too.
+_SPARE_THREADS: Final = 16
 
 
 class JsvRoom:
-    """The script of one configuration. `threads` have as many as there are processes. Raises InvalidConfig."""
+    """The script of one configuration. Raises InvalidConfig."""
 
     def __init__(self, section: JsvSection) -> None:
         found = server_script(section)
@@ -31,7 +36,7 @@ class JsvRoom:
         self.section = section
         self._url, settings = found
         self._pool = JsvPool(self._url, settings, workers=section.workers)
-        self.threads = ThreadPoolExecutor(section.workers, thread_name_prefix="jsv")
+        self.threads = ThreadPoolExecutor(section.workers + _SPARE_THREADS, thread_name_prefix="jsv")
 
     def verified(self, body: VerifyBody, classes: Classes) -> list[VerifiedJob]:
         """What becomes of each description. Raises what refuses one of them: then all are refused."""
@@ -79,22 +84,35 @@ class Verifier:
         self._configurations = 0
         self._room: JsvRoom | None = None
         self._changing = threading.Lock()  # of the room
-        self._waiting = 0
+        self._waiting = Counter[str]()
+        self._turns: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def verified(self, body: VerifyBody) -> list[VerifiedJob]:
-        """What becomes of each description of a submission. Raises what refuses it, Unavailable when too many wait."""
-        if self._waiting >= _MOST_WAITING:
-            words = f"{self._waiting} submissions wait for the JSV of the server."
-            raise Unavailable(words, hint="Try again in a moment.")
-        self._waiting += 1
+        """What becomes of each description of a submission. Those of a user are resolved as many at once as the script has
+        processes, so that others find theirs. Raises what refuses it, TooOften and Unavailable when too many wait.
+        """
+        self._check_room(body.user)
+        self._waiting[body.user] += 1
         try:
-            classes = await self._classes(body.classes)
-            with self._changing:
-                room = self._room_of(body.jsv)
-                begun = room.threads.submit(room.verified, body, classes)
-            return await asyncio.wrap_future(begun)
+            workers = body.jsv.workers
+            async with self._turns.setdefault((body.user, workers), asyncio.Semaphore(workers)):
+                classes = await self._classes(body.classes)
+                with self._changing:
+                    room = self._room_of(body.jsv)
+                    begun = room.threads.submit(room.verified, body, classes)
+                return await asyncio.wrap_future(begun)
         finally:
-            self._waiting -= 1
+            self._waiting -= Counter([body.user])
+
+    def _check_room(self, user: str) -> None:
+        if self._waiting[user] >= _MOST_OF_ONE:
+            words = f"You have {_MOST_OF_ONE} submissions, dry runs and plans that wait for the JSV of the server."
+            raise TooOften(
+                words, hint="Try again when some of them are answered, or submit many jobs at once."
+            )
+        if self._waiting.total() >= _MOST_WAITING:
+            words = f"{_MOST_WAITING:,} submissions wait for the JSV of the server."
+            raise Unavailable(words, hint="Try again in a moment.")
 
     async def _classes(self, version: int | None) -> Classes:
         if version is None:

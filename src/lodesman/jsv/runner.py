@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
@@ -166,7 +169,9 @@ def server_script(section: JsvSection) -> tuple[JsvUrl, ScriptSettings] | None:
 
 
 class JsvPool:
-    """The server's script, with several processes that live long; each is started when it is first needed.
+    """The server's script, with several processes that live long; each is started when it is first needed. Users take turns,
+    job by job: a process that is free goes to a user for whom the fewest are at work, of these to the one whose last turn
+    is longest ago.
 
     Any thread may ask. Raises InvalidConfig at once if the script cannot be run as configured.
     """
@@ -176,30 +181,55 @@ class JsvPool:
         account_of(url, JsvContext.SERVER, settings)
         self._closed = False
         self._workers = [ScriptWorker(url, JsvContext.SERVER, settings) for _ in range(workers)]
-        # Last in, first out: no more processes run than are needed at one time.
-        self._idle: queue.LifoQueue[ScriptWorker] = queue.LifoQueue()
-        for worker in reversed(self._workers):
-            self._idle.put(worker)
+        # The last one first: no more processes run than are needed at one time.
+        self._idle = self._workers[::-1]
+        self._lock = threading.Lock()
+        # By user: processes at work, the number of the last turn, who waits.
+        self._at_work, self._last_turn, self._turns = Counter[str](), Counter[str](), count(1)
+        self._waiting: dict[str, deque[Future[ScriptWorker]]] = {}
 
     def verify(self, parameters: Parameters) -> JsvOutcome:
         """Ask the script, once a worker is free. Raises InvalidJob if a value cannot be sent, Unavailable once closed."""
         if self._closed:
             raise Unavailable("The JSV is shut down.")
-        worker = self._idle.get()
-        try:
+        with self._one_for(parameters.user) as worker:
             return worker.verify(parameters)
+
+    @contextmanager
+    def _one_for(self, user: str) -> Iterator[ScriptWorker]:
+        with self._lock:
+            turn = Future[ScriptWorker]()
+            self._waiting.setdefault(user, deque()).append(turn)
+            self._give_out()
+        worker = turn.result()
+        try:
+            yield worker
         finally:
-            self._idle.put(worker)
+            with self._lock:
+                self._at_work -= Counter([user])
+                self._idle.append(worker)
+                self._give_out()
+                if not self._at_work:
+                    self._last_turn.clear()
+
+    def _give_out(self) -> None:
+        """Under the lock."""
+        while self._idle and self._waiting:
+            user = min(self._waiting, key=lambda one: (self._at_work[one], self._last_turn[one]))
+            self._waiting[user].popleft().set_result(self._idle.pop())
+            self._at_work[user] += 1
+            self._last_turn[user] = next(self._turns)
+            if not self._waiting[user]:
+                del self._waiting[user]
 
     def close(self) -> None:
         """Let all processes leave, each after the job that it verifies now; kill those that do not."""
         self._closed = True
-        stopped = [self._idle.get() for _ in self._workers]
-        for worker in stopped:
-            worker.retire()
-        for worker in stopped:
-            worker.wait()
-            self._idle.put(worker)
+        with ExitStack() as stopped:
+            for worker in [stopped.enter_context(self._one_for("")) for _ in self._workers]:
+                worker.retire()
+            for worker in self._workers:
+                worker.wait()
 
 
 class JsvStep(Struct, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ import os
 import threading
 
 import pytest
+from msgspec.structs import replace
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
 from lodesman.answers.jsv import JsvSection, VerifyBody
 from lodesman.answers.requests import SubmitBody
 from lodesman.background import verifying
 from lodesman.background.verifying import Verifier
-from lodesman.errors import InvalidJob, Unavailable
+from lodesman.errors import InvalidJob, TooOften, Unavailable
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import classes_of
 
@@ -141,3 +142,34 @@ def test_what_the_script_logs_and_its_slowness_are_in_the_log(section, caplog):
     run(asked(section("jsv_log_info hello there; jsv_accept", threshold_ms=0)))
     assert "JSV: hello there" in caplog.messages
     assert any("jsv_threshold is 0 ms" in one for one in caplog.messages)
+
+
+def test_one_user_fills_neither_the_threads_nor_the_queue(section, monkeypatch):
+    monkeypatch.setattr(verifying, "_MOST_OF_ONE", 30)
+    monkeypatch.setattr(verifying, "_SPARE_THREADS", 1)
+    go_on, begun = threading.Event(), []
+
+    def verified(_room, body, _classes):
+        begun.append(body.user)
+        assert body.user == "bob" or go_on.wait(60)
+        return []
+
+    monkeypatch.setattr(verifying.JsvRoom, "verified", verified)
+    verifier, body = Verifier(Loads()), asked(section("jsv_accept", workers=2))
+
+    async def everything():
+        waiting = [asyncio.ensure_future(verifier.verified(body)) for _ in range(30)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooOften, match="You have 30 submissions"):
+            await verifier.verified(body)
+        for _ in range(3):
+            assert await verifier.verified(replace(body, user="bob")) == []
+        go_on.set()
+        await asyncio.gather(*waiting)
+        assert await verifier.verified(body) == []
+
+    asyncio.run(everything())
+    verifier.close()
+    assert begun[:2] == ["ann", "ann"]
+    assert begun.index("bob") == 2
+    assert verifier._waiting == {}

@@ -12,8 +12,11 @@ jsv_logging_enabled=${jsv_logging_enabled:-false}
 jsv_logfile=${jsv_logfile:-}
 
 _jsv_state=initialized
-_jsv_params=""      # names of the variables that are set
-_jsv_envs=""
+# Names of the variables that are set: those of the last portion, and how many portions ($_jsv_params_1...) are full. Text
+# that grows by each name, or by each part of a list, would take time that grows with the square of their number.
+_jsv_params="" _jsv_param_portions=0
+_jsv_envs="" _jsv_env_portions=0
+_jsv_most=1000      # characters of a portion
 
 _jsv_log() {
     [ "$jsv_logging_enabled" = true ] || return 0
@@ -39,8 +42,15 @@ _jsv_good_name() {
 # _jsv_store param|env NAME VALUE
 _jsv_store() {
     _jsv_good_name "$2" || return 0
-    eval "jsv_$1_$2=\$3"
-    eval "case \" \$_jsv_$1s \" in *\" \$2 \"*) ;; *) _jsv_$1s=\"\$_jsv_$1s \$2\" ;; esac"
+    eval "jsv_$1_$2=\$3; [ \"\${_jsv_has_$1_$2:-}\" ]" || _jsv_note "$1" "$2"
+}
+
+_jsv_note() {
+    eval "_jsv_has_$1_$2=1 _jsv_$1s=\"\$_jsv_$1s $2\"; _jsv_names=\$_jsv_$1s"
+    if [ "${#_jsv_names}" -gt "$_jsv_most" ]; then
+        eval "_jsv_portion=\$((_jsv_$1_portions + 1)) _jsv_$1s=''"
+        eval "_jsv_$1s_$_jsv_portion=\$_jsv_names _jsv_$1_portions=$_jsv_portion"
+    fi
 }
 
 # _jsv_drop param|env NAME
@@ -59,7 +69,18 @@ _jsv_print() { if _jsv_there "$1" "$2"; then eval "printf '%s\\n' \"\$jsv_$1_$2\
 
 # _jsv_each param|env FUNCTION: once for each name
 _jsv_each() {
-    eval "_jsv_names=\$_jsv_$1s"
+    eval "_jsv_last=\$_jsv_$1_portions"
+    _jsv_portion=1
+    while [ "$_jsv_portion" -le "$_jsv_last" ]; do
+        eval "_jsv_each_of \"\$1\" \"\$2\" \"\$_jsv_$1s_$_jsv_portion\""
+        _jsv_portion=$((_jsv_portion + 1))
+    done
+    eval "_jsv_each_of \"\$1\" \"\$2\" \"\$_jsv_$1s\""
+}
+
+# _jsv_each_of param|env FUNCTION NAMES
+_jsv_each_of() {
+    _jsv_names=$3
     while [ -n "$_jsv_names" ]; do
         _jsv_names=${_jsv_names# }
         _jsv_name=${_jsv_names%% *}
@@ -70,14 +91,17 @@ _jsv_each() {
 
 _jsv_show() { if _jsv_there "$1" "$2"; then eval "_jsv_send \"LOG INFO $1 $2=\$jsv_$1_$2\""; fi; }
 
+# _jsv_forget param|env NAME
+_jsv_forget() { unset "jsv_$1_$2" "_jsv_has_$1_$2"; }
+
 jsv_clear_params() {
-    _jsv_each param _jsv_drop
-    _jsv_params=""
+    _jsv_each param _jsv_forget
+    _jsv_params="" _jsv_param_portions=0
 }
 
 jsv_clear_envs() {
-    _jsv_each env _jsv_drop
-    _jsv_envs=""
+    _jsv_each env _jsv_forget
+    _jsv_envs="" _jsv_env_portions=0
 }
 
 jsv_show_params() { _jsv_each param _jsv_show; }
@@ -163,18 +187,19 @@ jsv_sub_get_param() {
 
 # _jsv_replace PARAM PART NEW: put NEW in the place of the part, or at the end; without NEW take the part out
 _jsv_replace() {
-    _jsv_list="" _jsv_result="" _jsv_new=$3
+    _jsv_list="" _jsv_result="" _jsv_more="" _jsv_new=$3
     if _jsv_there param "$1"; then eval "_jsv_list=\$jsv_param_$1"; fi
     _jsv_split_at_commas
     for _jsv_part in $_jsv_list; do
         case $_jsv_part in
             "$2" | "$2="*) _jsv_part=$_jsv_new _jsv_new="" ;;
         esac
-        if [ -n "$_jsv_part" ]; then _jsv_result=$_jsv_result${_jsv_result:+,}$_jsv_part; fi
+        if [ -n "$_jsv_part" ]; then _jsv_more=$_jsv_more,$_jsv_part; fi
+        if [ "${#_jsv_more}" -gt "$_jsv_most" ]; then _jsv_result=$_jsv_result$_jsv_more _jsv_more=""; fi
     done
     _jsv_split_as_before
-    if [ -n "$_jsv_new" ]; then _jsv_result=$_jsv_result${_jsv_result:+,}$_jsv_new; fi
-    jsv_set_param "$1" "$_jsv_result"
+    _jsv_result=$_jsv_result$_jsv_more${_jsv_new:+,$_jsv_new}
+    jsv_set_param "$1" "${_jsv_result#,}"
 }
 
 jsv_sub_add_param() { _jsv_replace "$1" "$2" "$2${3:+=$3}"; }

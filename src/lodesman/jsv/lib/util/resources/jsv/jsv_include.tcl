@@ -33,7 +33,8 @@ proc _jsv_error {text} { _jsv_send "ERROR $text" }
 # kind: param or env
 proc _jsv_store {kind name value} {
     set "::jsv_${kind}_$name" $value
-    if {[lsearch -exact [set "::jsv_all_${kind}s"] $name] < 0} {
+    if {![info exists "::_jsv_has_${kind}($name)"]} {
+        set "::_jsv_has_${kind}($name)" 1
         lappend "::jsv_all_${kind}s" $name
     }
 }
@@ -47,6 +48,7 @@ proc _jsv_clear {kind} {
         _jsv_drop $kind $name
     }
     set "::jsv_all_${kind}s" {}
+    array unset "::_jsv_has_${kind}"
 }
 
 proc _jsv_show {kind} {
