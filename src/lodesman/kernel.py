@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 
 try:
-    from ctypes import CDLL, create_string_buffer, get_errno
+    from ctypes import CDLL, c_long, create_string_buffer, get_errno
 except ImportError:  # some interpreters are built without it
     CDLL = None  # type: ignore[assignment, misc]
 
 # Attributes of a process (prctl).
-PDEATHSIG, DUMPABLE, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38
+PDEATHSIG, DUMPABLE, TIMER_SLACK, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 4, 30, 36, 38
 # Flags of a mount.
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
     *(1, 2, 4, 8, 32, 4096, 16384, 1 << 18),
 )
 _DETACH = 2
-_NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000
+_NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_USERS, _NEW_PIDS = (
+    *(0x0002_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000),
+)
 # Of statx: what is asked for, where it stands in the answer, and how long that is; paths begin at the current folder.
 _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
 _STATFS_BYTES = 256  # at least
 # Of a process that is forked and has executed no program (PF_FORKNOEXEC).
 _FORKED_ONLY = 0x40
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
+# Calls that the C library has no function for, by the number of the machine's kind.
+_KEYCTL, _IOPRIO_GET, _SCHED_GETATTR = range(3)
+_GENERIC = (219, 31, 275)
+_NUMBERS = {
+    "x86_64": (250, 252, 315), "aarch64": _GENERIC, "riscv64": _GENERIC, "loongarch64": _GENERIC,
+    "ppc64le": (271, 274, 356), "s390x": (280, 283, 345),
+}.get(os.uname().machine)  # fmt: skip
+_SCHED_BYTES = 128  # at least
+# Of keyctl: its operations, and names of keyrings.
+_RING_ID, _UNLINK, _READ, _PERSISTENT = 0, 9, 11, 22
+_OF_THREAD, _OF_PROCESS, _OF_SESSION, _OF_USER, _OF_USER_SESSION = -1, -2, -3, -4, -5
+_KEY_BYTES, _RING_BYTES = 4, 4096
+_FILE_BYTES = 4096  # those of /proc that are read again and again have less
 
 
 def set_attribute(option: int, value: int) -> bool:
@@ -33,12 +49,13 @@ def set_attribute(option: int, value: int) -> bool:
 
 
 def separate() -> None:
-    """Move to mounts and System V IPC of this process's own; its next child is the first process of a PID namespace.
+    """Move to mounts, host name and System V IPC of this process's own; its next child is the first process of a PID
+    namespace.
 
     Without root that takes a user namespace, in which this account has its own number and no others exist. Raises OSError.
     """
     uid, gid = os.geteuid(), os.getegid()
-    _call("unshare", _NEW_MOUNTS | _NEW_IPC | _NEW_PIDS | (_NEW_USERS if uid else 0))
+    _call("unshare", _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PIDS | (_NEW_USERS if uid else 0))
     if uid:
         for name, text in (
             ("setgroups", "deny"),
@@ -126,6 +143,83 @@ class OomScore:
         """Let this process, and what it starts from now on, have that much more than it had at first."""
         with contextlib.suppress(OSError):
             os.pwrite(self._file, str(min(1000, self._usual + more)).encode(), 0)
+
+
+class Keyrings:
+    """The keys that all processes of this account share, in this user namespace: those of its session, its own, and those
+    that outlast its sessions.
+    """
+
+    def __init__(self) -> None:
+        """Keys that are there now stay. Raises OSError where it is not known what there is."""
+        self._users, self._buffer, self._user = -1, create_string_buffer(_RING_BYTES), 0
+        try:
+            _ask(_KEYCTL, _RING_ID, _OF_THREAD, 0)
+        except OSError as fault:
+            # Not in this kernel, or forbidden to this process: then its children, too, have none.
+            if fault.errno not in (errno.ENOSYS, errno.EPERM, errno.ENOKEY):
+                raise
+            if fault.errno == errno.ENOKEY:
+                self._users = os.open("/proc/key-users", os.O_RDONLY | os.O_CLOEXEC)
+        self._own = b"\n%5d:" % os.geteuid()
+        self._before = self._links()
+
+    def clear(self) -> None:
+        """Take out the keys that have come since. Raises OSError if one stays."""
+        for ring, key in self._links() - self._before:
+            _ask(_KEYCTL, _UNLINK, key, ring)
+
+    def _links(self) -> set[tuple[int, int]]:
+        """Keyrings with their keys. To look makes keyrings, of which an account may have few: only if it has any keys."""
+        if self._users < 0 or self._own not in b"\n" + os.pread(self._users, _FILE_BYTES, 0):
+            return set()
+        rings = [_OF_SESSION, _OF_USER, _OF_USER_SESSION]
+        with contextlib.suppress(OSError):  # some kernels have none
+            rings.append(_ask(_KEYCTL, _PERSISTENT, -1, _OF_PROCESS))
+        # That is in the one of the session by itself.
+        self._user = self._user or _ask(_KEYCTL, _RING_ID, _OF_USER, 0)
+        return {(ring, key) for ring in rings for key in self._keys_in(ring) if key != self._user}
+
+    def _keys_in(self, ring: int) -> tuple[int, ...]:
+        size = _ask(_KEYCTL, _READ, ring, self._buffer, _RING_BYTES)
+        if size > _RING_BYTES:
+            raise OSError(errno.E2BIG, "a keyring has too many keys")
+        return struct.unpack_from(f"={size // _KEY_BYTES}i", self._buffer)
+
+
+class HandedDown:
+    """What children of this process begin with, and other processes can change: how it is scheduled on processors and
+    disks, how exact its timers are, what a core dump of it has, its cgroups, the names of the host.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self._attributes, self._files = create_string_buffer(_SCHED_BYTES), []
+        for name in (
+            *("self/coredump_filter", "self/autogroup", "self/cgroup"),
+            *("sys/kernel/hostname", "sys/kernel/domainname"),
+        ):
+            with contextlib.suppress(FileNotFoundError):  # this kernel has no such thing
+                self._files.append(os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC))
+
+    def now(self) -> tuple[object, ...]:
+        """Raises OSError where it is not known."""
+        _ask(_SCHED_GETATTR, 0, self._attributes, _SCHED_BYTES, 0)
+        slack = 0 if _libc is None else _libc.prctl(TIMER_SLACK, 0, 0, 0, 0)
+        texts = [os.pread(file, _FILE_BYTES, 0) for file in self._files]
+        return self._attributes.raw, _ask(_IOPRIO_GET, 1, 0), slack, *texts
+
+
+def _ask(call: int, *arguments: object) -> int:
+    """Make a call by its number. Raises OSError, also where that is unknown."""
+    if _libc is None or _NUMBERS is None:
+        raise OSError(errno.EOPNOTSUPP, "the numbers of calls are unknown on such a machine")
+    exact = [c_long(one) if isinstance(one, int) else one for one in (_NUMBERS[call], *arguments)]
+    answer = int(_libc.syscall(*exact))
+    if answer < 0:
+        number = get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
 
 
 def has_executed(pid: int) -> bool:

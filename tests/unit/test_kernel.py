@@ -16,3 +16,39 @@ def test_a_file_of_proc_is_read_to_its_end_and_closed():
     with pytest.raises(IsADirectoryError):
         kernel.read_file("/proc/self")
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_what_children_begin_with_is_read_again_each_time():
+    handed_down = kernel.HandedDown()
+    before = handed_down.now()
+    assert handed_down.now() == before
+    try:
+        assert kernel.set_attribute(29, 60_000)  # timer slack, in ns
+        assert handed_down.now() != before
+    finally:
+        kernel.set_attribute(29, 0)
+    assert handed_down.now() == before
+
+
+def test_an_account_without_keys_costs_no_keyring(monkeypatch):
+    asked = []
+    rings = kernel.Keyrings()
+    monkeypatch.setattr(rings, "_own", b"no such account")
+    monkeypatch.setattr(kernel, "_ask", lambda *call: asked.append(call) or 0)
+    rings.clear()
+    assert asked == []
+
+
+def test_a_keyring_that_cannot_be_read_is_a_fault(monkeypatch):
+    """Its keys would stay."""
+    rings = kernel.Keyrings()
+    if rings._users < 0:
+        pytest.skip("there are no keyrings here")
+    monkeypatch.setattr(rings, "_own", b"0")
+
+    def refuse(*_):
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(kernel, "_ask", refuse)
+    with pytest.raises(PermissionError):
+        rings.clear()

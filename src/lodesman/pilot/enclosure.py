@@ -37,6 +37,7 @@ _OOM_SCORE = 300  # memory that runs out is taken from payloads first
 _OF_A_PROCESS = re.compile(r"/proc/\d+(/|$)")
 _LIMITS = 16  # Linux numbers its limits from 0
 _SHM = "/dev/shm"  # noqa: S108
+_QUEUES = "/dev/mqueue"
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 # What Grid Engine sends to all processes of a job before it ends or stops them: where the pilot ignores it, its payloads do.
 _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
@@ -107,8 +108,14 @@ class _Enclosure:
         self._bearing: tuple[object, ...] = ()
         self._folder = self._home = ""
         self._memory: _SharedMemory | None = None
+        # None, and no bearing: nobody knows, and so the warden ends after one payload.
+        self._keyrings: kernel.Keyrings | None = None
+        self._handed_down: kernel.HandedDown | None = None
         if self._confined:
             self._hide(recipe)
+            with contextlib.suppress(OSError):
+                self._keyrings, self._handed_down = kernel.Keyrings(), kernel.HandedDown()
+            self._marks = _marks_of(self._folder)
             signal.signal(signal.SIGTERM, _kill_all)
         else:
             kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
@@ -137,7 +144,9 @@ class _Enclosure:
             os.chdir(self._home)
             if not self._limited:
                 _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
-                self._limited, self._bearing = True, _bearing()
+                self._limited = True
+                with contextlib.suppress(OSError):
+                    self._bearing = self._bearing_now()
             payload = _start(request, [_open_input(request["stdin"]), *streams])
             return payload, RUNS if _has_executed(payload) else NEVER_RAN
         except NoInput as fault:
@@ -145,16 +154,27 @@ class _Enclosure:
         except (OSError, ValueError) as fault:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
+    def _bearing_now(self) -> tuple[object, ...]:
+        """What the warden hands down to payloads, and others of its account can change."""
+        limits = tuple(map(resource.getrlimit, range(_LIMITS)))
+        if self._handed_down is None:
+            raise OSError(errno.EOPNOTSUPP, "it is not known what payloads inherit")
+        return limits, os.sched_getaffinity(0), self._handed_down.now()
+
     def clear(self) -> None:
         """Remove what a payload may have left in the namespaces. Raises OSError if something stays: the warden ends then."""
         os.chdir("/")
         if self._folder and set(os.listdir(self._folder)) - {os.path.basename(self._home)}:  # noqa: PTH119
             raise OSError(errno.ENOTEMPTY, "a payload has left files beside its folder")
-        if _bearing() != self._bearing:  # the warden belongs to the payload's account
+        if self._bearing_now() != self._bearing:  # the warden belongs to the payload's account
             raise OSError(errno.EPERM, "a payload has changed what its warden hands down")
         if self._memory is not None and self._memory.clear():
             self._memory = None
+        if _marks_of(self._folder) != self._marks:
+            raise OSError(errno.EPERM, "a payload has changed who may enter the folder of its warden")
         kernel.separate_ipc()
+        if self._keyrings is not None:
+            self._keyrings.clear()
 
 
 class _SharedMemory:
@@ -174,7 +194,7 @@ class _SharedMemory:
         kernel.mount("none", _SHM, "tmpfs", flags=_PLAIN, data=f"mode=1777{size}")
         if self._home:
             _show(own, home)
-        self._mode = os.stat(_SHM).st_mode  # noqa: PTH116
+        self._marks = _marks_of(_SHM)
         # What is compared in the end: the pilot removes the folder that is shown in this memory.
         self._mounts = before if self._home else _mounts()
 
@@ -192,7 +212,7 @@ class _SharedMemory:
             raise OSError(errno.EBUSY, "a payload has changed the mounts")
         if self._home:
             return True
-        if os.stat(_SHM).st_mode == self._mode and not os.listdir(_SHM):  # noqa: PTH116
+        if _marks_of(_SHM) == self._marks and not os.listdir(_SHM):
             return False
         kernel.unmount(_SHM)
         return True
@@ -201,6 +221,8 @@ class _SharedMemory:
 def hide(hidden: Sequence[str]) -> None:
     """Show a confined payload no process but its own, and nothing in `hidden`. Raises OSError."""
     kernel.mount_proc()
+    if os.path.isdir(_QUEUES):  # noqa: PTH112 - by its files payloads would reach the queues of the node
+        kernel.mount("none", _QUEUES, "tmpfs", flags=_PLAIN | kernel.READ_ONLY)
     for place in hidden:
         kernel.mount("none", place, "tmpfs", flags=_PLAIN, data="size=1m,mode=700")
 
@@ -304,10 +326,14 @@ def _ignored() -> frozenset[int]:
     return frozenset(found - set(_NOTICES))
 
 
-def _bearing() -> tuple[object, ...]:
-    """What a process hands down to its children, and others of its account can change."""
-    limits = tuple(map(resource.getrlimit, range(_LIMITS)))
-    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0)
+def _marks_of(folder: str) -> tuple[object, ...]:
+    """Whose a folder is, and what is handed down to files in it; empty without one."""
+    if not folder:
+        return ()
+    found, extended = os.stat(folder), {}  # noqa: PTH116
+    with contextlib.suppress(OSError):  # some file systems have none
+        extended = {name: os.getxattr(folder, name) for name in os.listxattr(folder)}
+    return found.st_mode, found.st_uid, found.st_gid, extended
 
 
 def _set_limits(frame: WardenFrame, *, confined: bool) -> None:

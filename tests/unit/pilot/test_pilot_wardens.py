@@ -31,6 +31,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.shmget(0x10DE, 4096, 0o1600) >= 0
 """
 NAME = f"left-{os.getpid()}"
+# That of the machine must not change if a test fails.
+OWN_NAMES = f'test "$(readlink /proc/self/ns/uts)" != "{Path("/proc/self/ns/uts").readlink()}" || exit 1'
+# Calls about keys, by their numbers on x86-64.
+KEYS = """import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+def key(*all): return libc.syscall(*[ctypes.c_long(one) if isinstance(one, int) else one for one in all])"""
+
+
+def python(text: str, ignored: str = "ImportError") -> str:
+    """A command of the shell that runs a program, which may meet that fault."""
+    body = "".join(f"\n    {line}" for line in text.splitlines())
+    quoted = f"try:{body}\nexcept {ignored}: pass".replace("'", "'\\''")
+    return f""""$PYTHON" -c '{quoted}'"""
 
 
 class Pilot:
@@ -213,6 +227,62 @@ LEAVES = {
     "a limit of the warden": ("prlimit --pid 1 --nofile=321:321", "ulimit -n | grep -x 321; true"),
     "the priority of the warden": ("renice -n 7 -p 1 >/dev/null 2>&1; true", "nice | grep -x 7; true"),
     "the policy of the warden": ("chrt --batch -p 0 1 2>/dev/null; true", "chrt -p $$ | grep BATCH; true"),
+    "a time slice of the disk": ("ionice -c 3 -p 1 2>/dev/null; true", "ionice -p $$ | grep idle; true"),
+    "the group of its scheduling": (
+        "echo 7 2>/dev/null >/proc/self/autogroup; true",
+        "grep 'nice 7' /proc/self/autogroup 2>/dev/null; true",
+    ),
+    "what a core dump has": (
+        "echo 0x7f 2>/dev/null >/proc/1/coredump_filter; true",
+        "grep 7f /proc/self/coredump_filter; true",
+    ),
+    "the exactness of timers": (
+        "echo 7654321 2>/dev/null >/proc/1/timerslack_ns; true",
+        "grep 7654321 /proc/$$/timerslack_ns 2>/dev/null; true",
+    ),
+    "how memory is taken from it": (
+        "echo 999 2>/dev/null >/proc/1/oom_score_adj; true",
+        "grep -x 999 /proc/self/oom_score_adj; true",
+    ),
+    "the name of the host": (
+        f"{OWN_NAMES}; echo {NAME} 2>/dev/null >/proc/sys/kernel/hostname; true",
+        f"uname -n | grep {NAME}; true",
+    ),
+    "the domain of the host": (
+        f"{OWN_NAMES}; echo {NAME} 2>/dev/null >/proc/sys/kernel/domainname; true",
+        f"grep {NAME} /proc/sys/kernel/domainname; true",
+    ),
+    "the mode of the folder above its own": ("chmod 755 ..", "stat -c %a .. | grep -v 700; true"),
+    "an attribute of the folder above its own": (
+        python("import os; os.setxattr('..', 'user.left', b'x')", "OSError"),
+        python("import os; print(*[x for x in os.listxattr('..') if 'left' in x], end='')", "OSError"),
+    ),
+    "an attribute of /dev/shm": (
+        python("import os; os.setxattr('/dev/shm', 'user.left', b'x')", "OSError"),
+        python("import os; print(*[x for x in os.listxattr('/dev/shm') if 'left' in x], end='')", "OSError"),
+    ),
+    "a message queue": (
+        python("import ctypes; assert ctypes.CDLL('librt.so.1').mq_open(b'/left', 0o102, 0o600, None) >= 0"),
+        python("import ctypes; ctypes.CDLL('librt.so.1').mq_open(b'/left', 2) >= 0 and print('there')"),
+    ),
+    "a file among the message queues": (f"touch /dev/mqueue/{NAME} 2>/dev/null; true", "ls /dev/mqueue 2>/dev/null; true"),
+    "a socket without a file": (
+        python(f"import os, socket, time\nif os.fork(): os._exit(0)\nos.setsid(); s = socket.socket(socket.AF_UNIX); "
+               f"s.bind('\\0{NAME}'); s.listen(); time.sleep(600)"),
+        f"grep {NAME} /proc/net/unix; true",
+    ),
+    "a mask of new files": ("umask 0", "umask | grep -v 22; true"),
+    "a personality": ("setarch -R true; true", "grep 0040000 /proc/self/personality 2>/dev/null; true"),
+    "a file that is open": ("exec 9>open", "ls /proc/self/fd | grep -x 9; true"),
+    **{
+        f"a key of the {name}": (
+            python(f"{KEYS}\nassert key(248, b'user', b'{NAME}', b'secret', 6, {ring}) > 0", "BlockingIOError"),
+            python(f"{KEYS}\nfound = key(250, 10, {ring}, b'user', b'{NAME}', 0)\nif found > 0: print('there')"),
+        )
+        for name, ring in (
+            ("session", -3), ("user", -4), ("user's session", -5), ("account for good", "key(250, 22, -1, -2)"),
+        )
+    },
 }  # fmt: skip
 
 
@@ -221,9 +291,27 @@ def test_what_one_payload_leaves_the_next_does_not_see(pilot, what):
     leave, look = LEAVES[what]
     if "mount -" in leave and os.geteuid():
         pytest.skip("only root can mount")
+    if "a key" in what and os.uname().machine != "x86_64":
+        pytest.skip("the calls have other numbers")
     assert pilot.run(look)[1] == "", "it is seen without being left"
     pilot.run(leave)
     assert pilot.run(look)[1] == ""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls have other numbers")
+@pytest.mark.parametrize("ring", [-4, "key(250, 22, -1, -2)"])
+def test_keys_are_cleared_and_the_warden_stays(pilot, ring):
+    leave = python(f"{KEYS}\nassert key(248, b'user', b'{NAME}', b'secret', 6, {ring}) > 0")
+    assert len({pilot.run(leave)[0] for _ in range(3)}) == 1
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls have other numbers")
+def test_a_warden_ends_whose_keyring_a_payload_has_locked(pilot):
+    """The keys in it cannot be known any more."""
+    if not os.geteuid():
+        pytest.skip("the keyring would be that of root")
+    locked, _ = pilot.run(python(f"{KEYS}\nassert key(250, 5, key(250, 0, -4, 1), 0) == 0"))
+    assert pilot.run("exit 0")[0] != locked
 
 
 def test_a_payload_that_takes_the_open_files_of_its_warden_at_once_has_run(place, monkeypatch):
@@ -372,6 +460,15 @@ def test_nothing_runs_and_nothing_is_left_to_wait_for_when_it_is_closed(place):
     pids = made.nursery.pids()
     made.close()
     assert not any(map(is_alive, pids))
+
+
+def test_where_it_is_not_known_what_payloads_leave_each_has_a_warden_of_its_own(pilot, place, monkeypatch):
+    monkeypatch.setattr(kernel, "_NUMBERS", None)
+    (place / "other").mkdir()
+    made = Pilot(place / "other")
+    with contextlib.closing(made):
+        pids = [made.run("exit 0")[0] for _ in range(3)]
+    assert len(set(pids)) == 3
 
 
 def test_an_open_warden_serves_one_payload(open_pilot):
