@@ -81,6 +81,10 @@ class TooLarge(LodesmanError, code="too-large"):
     """An input is over its limit; `data` has `limit` and, if known, `size`."""
 
 
+class StorageFull(TooLarge, code="storage-full"):
+    """There is no space for files of a user now; `data` as of TooLarge."""
+
+
 class Unavailable(LodesmanError, code="unavailable"):
     """The server or a batch system cannot answer now; trying again later makes sense."""
 

@@ -12,8 +12,8 @@ FILE = b"output"
 SHA = hashlib.sha256(FILE).hexdigest()
 
 
-def refusal(answer):
-    assert (answer.status, answer.code) == (413, "too-large")
+def refusal(answer, code="too-large"):
+    assert (answer.status, answer.code) == (413, code)
     return answer.json["error"]
 
 
@@ -94,7 +94,7 @@ def test_small_input_files_count_as_a_block_and_their_number_is_limited(house):
     assert house.upload(b"2").status == 200, "it is there"
     house.side.most_files = 0
     assert house.upload(b"3").status == 200
-    assert "user ann would take" in refusal(house.upload(b"4"))["message"]
+    assert "user ann would take" in refusal(house.upload(b"4"), "storage-full")["message"]
 
 
 def test_space_is_reserved_before_the_first_byte(house):
@@ -106,7 +106,7 @@ def test_space_is_reserved_before_the_first_byte(house):
     )
     connection.stall_after(1)
     house.run(house._nothing())
-    refusal(house.upload(second))
+    refusal(house.upload(second), "storage-full")
     connection.break_off_after(0)
     connection.gone.set()
     house.run(task)
@@ -134,7 +134,7 @@ def test_outputs_are_inside_the_quota_of_the_owner(house, done):
     house.report(pilot, job, output={"sha256": SHA, "size": len(FILE)})
     assert house.get("/v1/me")["inputs"]["outputs"] == 4_096
     assert house.upload(b"1").status == 200
-    assert "input files and outputs of user ann" in refusal(house.upload(b"2"))["message"]
+    assert "input files and outputs of user ann" in refusal(house.upload(b"2"), "storage-full")["message"]
     house.now += 1.0
     house.call("POST", "/v1/service/purge", {"before": house.now, "jobs": [1]}, token="service")
     assert house.get("/v1/me")["inputs"]["outputs"] == 0
@@ -145,4 +145,4 @@ def test_an_output_beyond_the_quota_is_refused(house, done):
     _, _, put = done
     house.side.quota_bytes = 5_000
     assert house.upload(b"1").status == 200
-    refusal(put())
+    refusal(put(), "storage-full")

@@ -12,7 +12,7 @@ from tests.conftest import all_suspects, hasty
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
-from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
+from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied, UploadedOutput
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.upkeep import Retention
@@ -23,7 +23,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.missing_jobs import name_missing
 from lodesman.commands.order import WaitsFor, end_batch
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.report import note_heartbeat, note_silence, take_reports
+from lodesman.commands.report import note_heartbeat, note_silence, register_output, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.submit_pools import (
@@ -151,6 +151,11 @@ class House:
             owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None,
             count=len(cohorts), cohorts=cohorts, inputs=tuple(inputs),
         )))  # fmt: skip
+
+    def upload(self, pilot, claimed, sha256, size):
+        """A pilot hands in the output of an attempt; what is on the shelf is another matter."""
+        stored = UploadedOutput(pilot, claimed.job_id, claimed.attempt, sha256, size)
+        self.do(Change(register_output, stored))
 
     def retention(self, keep_days, shelf=None):
         """The purging part of the background process; its commands travel as they do there."""

@@ -48,7 +48,7 @@ from lodesman.store.write.attempts import AttemptReport
 _OF_BATCHES = {"batch", "epoch", "incarnation", "home"}
 _SECRET = {"hash", "parent"}
 _KINDS: tuple[Any, ...] = (
-    ("Running", "", {}), ("Done", "ok", {"exit_code": 0, "output_sha256": "f" * 64, "output_size": 9, "output": b"x"}),
+    ("Running", "", {}), ("Done", "ok", {"exit_code": 0, "output_sha256": "f" * 64, "output": b"x"}),
     ("Failed", "exit", {"exit_code": 3}), ("Released", "returned", {}), ("Released", "pilot-shutdown", {}),
 )  # fmt: skip
 NUMBER = st.integers(0, 11)

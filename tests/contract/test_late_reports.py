@@ -43,7 +43,8 @@ def attempts(house, job_id=1):
 def test_a_late_success_counts_with_all_its_report(house, cause):
     pilot, claimed = lost(house, cause)
     assert may_upload(house, pilot, claimed)
-    told = house.report(pilot, claimed, exit_code=0, output_sha256="ab", output_size=3, ended=900.0, **USED)
+    house.upload(pilot, claimed, "ab", 3)
+    told = house.report(pilot, claimed, exit_code=0, output_sha256="ab", ended=900.0, **USED)
     assert (told.accepted, told.reason) == (True, "late")
     found = house.job(1)
     assert (found.state, found.outcome, found.cause, found.output_sha256, found.cpu_seconds) == (
@@ -58,7 +59,7 @@ def test_a_late_success_counts_with_all_its_report(house, cause):
 
 def test_the_output_that_comes_with_a_late_success_is_kept(house):
     pilot, claimed = lost(house)
-    assert house.report(pilot, claimed, output_sha256="ab", output_size=3, output=b"abc").reason == "late"
+    assert house.report(pilot, claimed, output_sha256="ab", output=b"abc").reason == "late"
     assert small_output(house.reader, house.job(1).last_attempt) == b"abc"
 
 

@@ -316,8 +316,9 @@ def test_rows_that_triggers_change_are_not_counted(store):
 
     def end(tx, ids):
         for number in ids:
+            content = b"x" * 5_000
             report = attempts.AttemptReport(
-                id=number, attempt=1, state="Done", cause="ok", output_sha256="f" * 64, output_size=5_000
+                id=number, attempt=1, state="Done", cause="ok", output_sha256="f" * 64, output=content
             )
             attempts.end_attempt(tx, number, report)
 

@@ -48,7 +48,7 @@ class DamagedArchive(LodesmanError, code="damaged-archive"):
 
 def wrote_nothing(job: Job) -> bool:
     """Whether its program ran to an end and there is nothing of it: its output is empty, and no archive was made."""
-    return not job.output_sha256 and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
+    return job.output_sha256 is None and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
 
 
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:

@@ -40,7 +40,7 @@ _NAME = re.compile(r"{(\w+)}")
 # Those of `lodesman.errors`: they never change between releases, and new ones may come.
 Code = Literal[
     "backend", "conflict", "forbidden", "impossible", "invalid-config", "invalid-job", "invalid-request",
-    "not-found", "server-fault", "syntax", "too-large", "too-often", "unauthorized", "unavailable",
+    "not-found", "server-fault", "storage-full", "syntax", "too-large", "too-often", "unauthorized", "unavailable",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_B
 JUDGE_QUEUES = _service("pool-judgement", service.Judgement, Nothing)
 CLEAN_POOLS = _service("pool-cleaning", service.Cleaning, service.Removed)
 UPLOADED = _service("sandbox", service.UploadedFile, Nothing)
+OUTPUT_STORED = _service("output", service.UploadedOutput, Nothing)
 USAGE_ADDED = _service("usage-days", usage.UsageAdded, Nothing, SUBMIT_BODY)
 PURGE = _service("purge", service.Old, service.Purged)
 TIDY = _service("tidy", service.UnusedInputs, service.Tidied)

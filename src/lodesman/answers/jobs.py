@@ -52,8 +52,9 @@ class JobStart(Struct):
 
 
 class Job(Struct):
-    """A job with its last attempt; CPU and wall times in seconds, memory in MB, `output_size` in bytes, as reported.
+    """A job with its last attempt; CPU and wall times in seconds, memory in MB, as reported and as far as they can be.
 
+    `output_size`, in bytes, and `output_sha256` are those of what is stored; None: it wrote none; '': it was not kept.
     `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so, or
     an administrator, and then only an administrator releases it. `main_reason`: why it
     waits, None until judged. `base`: the first id of its submission. `start`: when a waiting job starts, None if that is

@@ -235,6 +235,16 @@ class UploadedFile(Struct):
     most_files: int = 0
 
 
+class UploadedOutput(Struct):
+    """The output of an attempt that its pilot uploaded, as it was stored."""
+
+    pilot: int
+    job: int
+    attempt: int
+    sha256: str
+    size: int
+
+
 class Old(Struct, frozen=True, kw_only=True):
     """What ended before that time. `holes`: (cohort, start). `templates`, `submissions`: those without references.
     `queues`: (task queue, when it was emptied).
@@ -276,14 +286,20 @@ class Tidied(Struct):
     gone: list[FileKey]
 
 
+_Taken = tuple[int, int, int]
+
+
 class Suspects(Struct, frozen=True, kw_only=True):
     """Jobs that may lack a task queue or a live attempt, task queues that may be miscounted, and live attempts that their
-    jobs may not name, or whose pilots may have ended.
+    jobs may not name, or whose pilots may have ended. `outputs`: (attempt, size as stored, size of the file; None: there is
+    none). `usage`: (owner; files, bytes and outputs as stored, and as counted).
     """
 
     jobs: list[int] = []
     queues: list[int] = []
     attempts: list[int] = []
+    outputs: list[tuple[int, int, int | None]] = []
+    usage: list[tuple[str, _Taken, _Taken]] = []
 
 
 class Repaired(Struct):
@@ -295,6 +311,8 @@ class Repaired(Struct):
     attempts_without_job: int = 0
     attempts_not_named: int = 0
     attempts_of_ended_pilots: int = 0
+    wrong_outputs: int = 0
+    wrong_usage: int = 0
 
 
 class LimitsChecked(Struct):

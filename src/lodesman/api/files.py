@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,12 +15,13 @@ from lodesman.answers import calls, inner_calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.jobs import Stored
 from lodesman.answers.requests import AttemptAt, JobAt, SandboxAt
-from lodesman.answers.service import UploadedFile
+from lodesman.answers.service import UploadedFile, UploadedOutput
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import content_length, header
+from lodesman.commands.report import not_handed_in
 from lodesman.commands.submit import need_room
-from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
+from lodesman.errors import Forbidden, InvalidRequest, NotFound, StorageFull, TooLarge
 from lodesman.store.sandboxes import (
     InputUsage,
     may_hand_in,
@@ -29,6 +32,7 @@ from lodesman.store.sandboxes import (
     uploaded_size,
     used_by,
 )
+from lodesman.store.write.attempts import NOT_KEPT
 
 _SHA = re.compile(r"[0-9a-f]{64}")
 
@@ -47,17 +51,35 @@ async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> Respo
         path = side.shelf.output_path(job.id, job.attempt)
         if path.exists():
             return FileResponse(path, **about)
+    if job.output_sha256 == NOT_KEPT:
+        raise NotFound(f"The output of job {job.id} was not kept.", hint=f"See: lode show {job.id}.")
     raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
 
 
 @serves(calls.PUT_OUTPUT)
 async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> Stored:
     job, attempt = request.query.job, request.query.attempt
-    if not may_hand_in(side.db, request.who.pilot_id, job, attempt):
-        raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)
-    sha, owner = _sha(request), owner_of_job(side.db, job)
+    pilot = request.who.pilot_id
+    if may_hand_in(side.db, pilot, job, attempt) is None:
+        raise not_handed_in(job, attempt)
+    sha, owner, path = _sha(request), owner_of_job(side.db, job), side.shelf.output_path(job, attempt)
+    # What comes twice is stored one after the other: the file is what is noted of it.
+    lock = side.handing_in.setdefault((job, attempt), asyncio.Lock())
     with _reserved(side, owner, content_length(request.scope) or 0):
-        size = await side.shelf.store(_chunks(request), side.shelf.output_path(job, attempt), sha)
+        async with lock:
+            try:
+                size = await side.shelf.store(_chunks(request), path, sha)
+            except OSError as fault:
+                if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise StorageFull(
+                    "The disk of the server is full.", hint="Nothing was stored; try again later."
+                ) from None
+            try:
+                await side.ask_hot(inner_calls.OUTPUT_STORED, UploadedOutput(pilot, job, attempt, sha, size))
+            except Forbidden:  # it has ended meanwhile
+                path.unlink(missing_ok=True)
+                raise
     return Stored(sha, size)
 
 

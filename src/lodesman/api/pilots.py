@@ -230,8 +230,7 @@ def _report(one: asks.ReportBody) -> AttemptReport:
     return AttemptReport(
         id=one.id, attempt=one.attempt, state=one.state, cause=cause, exit_code=one.exit_code, signal=one.signal,
         cpu_seconds=one.cpu_seconds, wall_seconds=one.wall_seconds, max_rss_mb=one.max_rss_mb, started=one.started,
-        ended=one.ended, output_sha256=output.sha256 if output else None, output_size=output.size if output else None,
-        output=output.content if output else None,
+        ended=one.ended, output_sha256=output.sha256 if output else None, output=output.content if output else None,
         tail=_tail(one.tail).decode("utf-8", "ignore"), message=one.message,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
@@ -120,6 +121,10 @@ class ReadSide:
     # Of each user, the bytes and the number of files that are on their way.
     reserved: Counter[str] = field(default_factory=Counter)
     files_coming: Counter[str] = field(default_factory=Counter)
+    # By job and attempt, while its output comes.
+    handing_in: WeakValueDictionary[tuple[int, int], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary
+    )
     # Of the rest of a snapshot, after which a request makes a cheap one anew.
     patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState

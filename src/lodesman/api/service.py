@@ -26,6 +26,7 @@ from lodesman.commands.bound import unbind
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.quotas import PART, alike_places, buckets, check_limits, limited, limits_of, places
+from lodesman.commands.report import register_output
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.site_mask import end_old_closings
 from lodesman.commands.submit import register_input
@@ -101,6 +102,8 @@ _MENDED = {
     "attempts_without_job": "Attempts that lived without a job",
     "attempts_not_named": "Attempts that lived though their jobs did not name them",
     "attempts_of_ended_pilots": "Attempts that lived though their pilots had ended",
+    "wrong_outputs": "Outputs that had another size than was stored of them",
+    "wrong_usage": "Users whose files took another space than was counted",
 }
 
 
@@ -334,6 +337,7 @@ _uploaded = _posts(
         register_input, file.owner, file.sha256, file.size, quota=file.quota, most_files=file.most_files
     ),
 )
+_output_stored = _posts(inner_calls.OUTPUT_STORED, lambda _, stored: Change(register_output, stored))
 _note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
 _usage_added = _posts(inner_calls.USAGE_ADDED, lambda _, found: Change(add_usage, found))
 _purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)

@@ -30,6 +30,7 @@ STATUS = {
     "not-found": 404,
     "conflict": 409,
     "too-large": 413,
+    "storage-full": 413,
     "syntax": 400,
     "invalid-job": 400,
     "invalid-request": 400,

@@ -57,6 +57,7 @@ _OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
 _RECONCILE_SECONDS: Final = 300.0
 _JOBS_AT_ONCE = 20_000
 _QUEUES_AT_ONCE = 500
+_OUTPUTS_AT_ONCE = 2_000
 # In one command: the writer takes a fraction of a millisecond for each.
 _SUSPECTS_AT_ONCE = 100
 
@@ -93,27 +94,41 @@ class Reconciler(_Passes):
 
     db: Reader
     post: Post
+    shelf: Shelf | None = None
     repaired: Counter[str] = field(default_factory=Counter)
     left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+    _sized: float | None = None
 
     def tick(self) -> None:
-        """Work a little, if a pass is due: the first one is at once."""
+        """Work a little, if a pass is due: the first one is at once. What files take is proved once a day."""
         self._step(self._run, _RECONCILE_SECONDS)
 
     def _run(self) -> Iterator[None]:
         with self.left_out.step("the reconciler") as left:
             for found in find_suspects(self.db):
-                left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
-                left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
-                left.in_parts(
-                    found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
-                )
+                self._mend_all(found, left)
                 yield
+            at = self.ticker()
+            if self.shelf is not None and (self._sized is None or at - self._sized >= DAY):
+                self._sized = at
+                for found in find_wrong_sizes(self.db, self.shelf):
+                    self._mend_all(found, left)
+                    yield
             with left.item("limits"):
                 self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
             yield
             with left.item("idle pilots"):
                 self.post(inner_calls.FORGET_IDLE, Nothing())
+
+    def _mend_all(self, found: Suspects, left: StepPass) -> None:
+        left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
+        left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
+        left.in_parts(
+            found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
+        )
+        for kind, sizes in (("outputs", found.outputs), ("usage", found.usage)):
+            with left.item(f"sizes of {kind}"):
+                self._mend(Suspects(**{kind: sizes}))
 
     def _mend(self, found: Suspects) -> None:
         if found != Suspects():
@@ -142,6 +157,28 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
             yield Suspects(queues=part)
         yield Suspects()
         done = last
+
+
+def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
+    """One pass over all outputs, a portion a step: those whose files have another size, and owners whose sums are wrong and
+    did not change meanwhile. A file that is not there may be back soon, unless it is larger than any can be.
+    """
+    before, counted, done = sandboxes.usages(db), Counter[str](), 0
+    while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
+        wrong = []
+        for one in sandboxes.outputs_of_portion(db, done, last):
+            counted[one.owner] += sandboxes.taken(one.size)
+            if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
+                wrong.append((one.attempt_id, one.size, size))
+        for part in portions(wrong, _SUSPECTS_AT_ONCE):
+            yield Suspects(outputs=part)
+        yield Suspects()
+        done = last
+    inputs = sandboxes.input_sums(db)
+    now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
+    same = {owner for owner, found in sandboxes.usages(db).items() if before.get(owner) == found}
+    for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
+        yield Suspects(usage=[(one, before[one], now[one]) for one in some])
 
 
 @dataclass(slots=True)

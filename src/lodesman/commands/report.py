@@ -11,19 +11,22 @@ from msgspec.structs import replace
 
 from lodesman.answers.hosts import HostName
 from lodesman.answers.pilots import ReportResult
+from lodesman.answers.service import UploadedOutput
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.live import Live
 from lodesman.commands.retry import after_failure, all_had
 from lodesman.director.hosts import Failure, failed_at_once
+from lodesman.errors import Forbidden
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import TERMINAL
 from lodesman.store import accounting
 from lodesman.store.accounting import RETURNED
 from lodesman.store.hosts import note_failure
+from lodesman.store.sandboxes import may_hand_in
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, jobs
-from lodesman.store.write.attempts import MAX_TEXT, AttemptReport, AttemptRow, WithLast
+from lodesman.store.write.attempts import MAX_TEXT, NOT_KEPT, AttemptReport, AttemptRow, WithLast
 from lodesman.store.write.jobs import JobRow
 from lodesman.store.write.pilots import count_job
 
@@ -38,6 +41,9 @@ _LEASE_EXPIRED = "lease-expired"
 UNNAMED = "not-named"
 NOT_TAKEN = "not-taken"
 """Why an attempt ended that was bound to a pilot which never claimed it."""
+_TOO_LATE = "a report came too late and was refused"
+_TAKEN_WITHOUT = "a report named an output that is not stored, and was taken without it"
+_LACKS_OUTPUT = "Its output is not stored."
 # A job that ends its node before it is reported as Running looks like one that never started.
 _MOST_LOST_BEFORE_START = 20
 # Where the job may be whose lost attempt turns out to have succeeded.
@@ -63,6 +69,28 @@ def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: fl
     return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
 
 
+def _with_stored(report: AttemptReport, attempt: AttemptRow) -> AttemptReport:
+    """The report with the output that there is: what was uploaded, else what came with it."""
+    if attempt.output_sha256:
+        return replace(report, output_sha256=attempt.output_sha256, output=None)
+    if report.output is not None or report.output_sha256 is None:
+        return report
+    return replace(report, output_sha256=NOT_KEPT, message=f"{report.message} {_LACKS_OUTPUT}".lstrip())
+
+
+def not_handed_in(job: int, attempt: int) -> Forbidden:
+    """The refusal of an output."""
+    return Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)
+
+
+def register_output(tx: Transaction, stored: UploadedOutput) -> None:
+    """An output is on the shelf. Raises Forbidden if the result of its attempt does not count any more."""
+    attempt = may_hand_in(tx.reader(), stored.pilot, stored.job, stored.attempt)
+    if attempt is None:
+        raise not_handed_in(stored.job, stored.attempt)
+    attempts.store_output(tx, attempt, stored.sha256, stored.size)
+
+
 def take_reports(
     tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
     host: HostName | None = None,
@@ -70,7 +98,7 @@ def take_reports(
     """Apply the reports of one pilot that has these `cores`, in order: each is accepted or refused on its own. `host`: where
     it runs, if that is known.
     """
-    late: list[Mapping[str, object]] = []
+    said: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
     given = list(reports)
     # Read once for all of them: what each changes is written with the others, but before a job is judged again.
@@ -80,9 +108,10 @@ def take_reports(
             known |= attempts.with_last(tx, [report.id])
         seen.add(report.id)
         job = known.get(report.id)
-        results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, late=late))
-    if late:
-        log.warning("a report came too late and was refused", extra={**late[0], "reports": len(late)})
+        results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, said=said))
+    for words, of in said.items():
+        if of:
+            log.warning(words, extra={**of[0], "reports": len(of)})
     return results
 
 
@@ -95,9 +124,9 @@ def _take_report(
     job: WithLast | None,
     cores: int,
     host: HostName | None,
-    late: list[Mapping[str, object]],
+    said: Mapping[str, list[Mapping[str, object]]],
 ) -> ReportResult:
-    """`late` gets what the log says of a report that came too late."""
+    """`said` gets what the log says of an unusual report, by its words."""
     row, attempt = job or (None, None)
     if row is not None and report.attempt != row.attempt:
         attempt = attempts.attempt_by_number(tx, row, report.attempt)
@@ -105,15 +134,18 @@ def _take_report(
         return _refused(report, "no such attempt")
     if attempt.pilot_id != pilot_id:
         return _refused(report, "not your attempt")
-    report = _possible(report, attempt, cores=cores, now=tx.now)
+    report = _with_stored(_possible(report, attempt, cores=cores, now=tx.now), attempt)
+    details = {
+        "job": row.id, "attempt": report.attempt, "pilot": pilot_id, "state": report.state, "cause": report.cause,
+        "job_state": row.state.value, "job_attempt": row.attempt,
+    }  # fmt: skip
     if attempt.ended_at is not None:
         result = _after_end(tx, live, row, report, attempt)
         if not result.accepted and report.state != "Running":
-            late.append(
-                {"job": row.id, "attempt": report.attempt, "pilot": pilot_id, "state": report.state,
-                 "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt}
-            )  # fmt: skip
+            said[_TOO_LATE].append(details)
         return result
+    if report.output_sha256 == NOT_KEPT:
+        said[_TAKEN_WITHOUT].append(details)
     if report.state == "Running":
         attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
         live.pilots.started(tx, pilot_id, (row.id, row.attempt))

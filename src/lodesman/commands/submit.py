@@ -12,7 +12,7 @@ from lodesman.answers.jobs import Submission
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.commands.order import WaitsFor, rows_of
-from lodesman.errors import Conflict, InvalidJob, InvalidRequest, TooLarge
+from lodesman.errors import Conflict, InvalidJob, InvalidRequest, StorageFull, TooLarge
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
 from lodesman.store.read.jobs import StoredTemplate
@@ -272,12 +272,12 @@ def register_input(
 
 
 def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
-    """Raises TooLarge if a file of this size does not fit into the owner's quota of bytes, or is a file too many (0: there
-    is no such limit).
+    """Raises StorageFull if a file of this size does not fit into the owner's quota of bytes, TooLarge if it is a file too
+    many (0: there is no such limit).
     """
     would, there = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
     if quota and would > quota:
-        raise TooLarge(
+        raise StorageFull(
             f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(there)} are there, "
             f"{_mb(quota)} allowed.",
             hint=f"{_DELETE} Or ask an administrator for a larger sandbox_quota_mb.",

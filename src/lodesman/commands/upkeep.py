@@ -12,7 +12,7 @@ from lodesman.commands.report import NOT_TAKEN
 from lodesman.commands.strays import mend_strays
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import ACTIVE
-from lodesman.store import claim_log
+from lodesman.store import claim_log, sandboxes
 from lodesman.store.accounting import RETURNED
 from lodesman.store.read.upkeep import wrong_counts
 from lodesman.store.transaction import Transaction
@@ -52,8 +52,23 @@ def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
             live.queues.known_again(tx, tq_id)
             live.queues.correct_count(tx, tq_id, counted)
             repaired.wrong_counters += 1
+    _correct_sizes(tx, suspects, repaired)
     live.note_repaired(tx, repaired)
     return repaired
+
+
+def _correct_sizes(tx: Transaction, suspects: Suspects, repaired: Repaired) -> None:
+    """What files take is what lies there; what has changed since it was counted is left for the next time."""
+    for attempt, stored, size in suspects.outputs:
+        if attempts.correct_output(tx, attempt, stored, size):
+            details = {"attempt_id": attempt, "stored": stored, "counted": size}
+            log.error("the size of an output was wrong", extra=details)
+            repaired.wrong_outputs += 1
+    for owner, before, counted in suspects.usage:
+        if sandboxes.correct_usage(tx, owner, before, counted):
+            details = {"owner": owner, "stored": before, "counted": counted}
+            log.error("what the files of a user take was wrong", extra=details)
+            repaired.wrong_usage += 1
 
 
 def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:

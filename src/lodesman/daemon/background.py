@@ -127,7 +127,7 @@ class BackgroundProcess:
             reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(reader(), self.post, left_out=self.left_out)
+        self.reconciler = Reconciler(reader(), self.post, self.side.shelf, left_out=self.left_out)
         self.hosts = HostWatch(reader(), self.post)
         self.accounting = UsageAdder(reader(), self.post)
         self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)

@@ -102,6 +102,7 @@ class Load(NamedTuple):
     backlog: int = 0
     ahead: int = 0
     unsent: int = 0
+    held_up: int = 0
     idle_since: float = 0.0
     no_job_fits: bool = False
     draining: bool = False
@@ -181,8 +182,10 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
 
 
 def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
-    """The reason to leave now, or "" to stay. No payload and no unsent result is left behind."""
-    if load.running or load.backlog or load.unsent:
+    """The reason to leave now, or "" to stay. No payload and no unsent result is left behind, but those that are `held_up`
+    since the server has no space for them.
+    """
+    if load.running or load.backlog or load.unsent > load.held_up:
         return ""
     if load.stopping:
         return SIGTERM

@@ -149,6 +149,11 @@ class PilotProcess:
         leave = why_leave(self._roster.slot, load, now, idle_s=self._terms.idle_s)
         if not leave:
             return None
+        if load.held_up:
+            # For a lease, or until the slot ends, the server may get space for what it has none for.
+            if now - last_end >= session.lease_s or self._roster.slot.seconds_left(now) <= 0:
+                self._outbox.hurry()
+            return None
         self._why = self._why or leave
         return EXIT_FAULT if self._crashed else EXIT_IN_ORDER
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.errors import LodesmanError, TooLarge, Unauthorized
+from lodesman.errors import LodesmanError, StorageFull, TooLarge, Unauthorized
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.protocol import FAILED, AttemptKey, PayloadReport
@@ -30,7 +30,7 @@ _REFUSED = (*protocol.REFUSED, TooLarge)
 class _Item:
     """One report on its way, the archive to upload before it, and when it is to be sent at the latest (monotonic).
 
-    `is_first`: no report before it has said that the payload runs.
+    `is_first`: no report before it has said that the payload runs. `refusals`: so often the server had no space for it.
     """
 
     report: PayloadReport
@@ -38,6 +38,7 @@ class _Item:
     due: float
     is_first: bool = False
     is_on_disk: bool = False
+    refusals: int = 0
 
     @property
     def final(self) -> bool:
@@ -56,7 +57,7 @@ class Outbox:
         self._ticker = context.ticker
         self._items: dict[tuple[AttemptKey, bool], _Item] = {}
         self._changed = threading.Condition()
-        self._ends = 0
+        self._ends = self._held_up = 0
         self._closed = threading.Event()
         self._hurried = False
 
@@ -85,6 +86,10 @@ class Outbox:
         """How many attempts there are whose end the server does not know yet."""
         return self._ends
 
+    def held_up(self) -> int:
+        """How many archives the server has no space for now: each is sent again until the pilot is about to end."""
+        return self._held_up
+
     def keys(self) -> list[AttemptKey]:
         """Attempts whose end the server does not know yet."""
         with self._changed:
@@ -112,7 +117,10 @@ class Outbox:
     def run_uploads(self, session: ServerSession) -> None:
         """The upload thread."""
         post = partial(session.upload, session.client())
-        self._run(lambda item: item.archive is not None, lambda items: self._upload(items[0], post))
+        self._run(
+            lambda item: item.archive is not None,
+            lambda items: self._upload(min(items, key=lambda item: item.due), post),
+        )
 
     def run_reports(self, session: ServerSession, on_others_wait: Callable[[], None]) -> None:
         """The report thread. `on_others_wait`: the server says that others have nothing to do."""
@@ -134,7 +142,8 @@ class Outbox:
                 while not self._closed.is_set():
                     items = list(filter(is_sent, self._items.values()))
                     left_s = min((item.due for item in items), default=0.0) - self._ticker()
-                    if items and (left_s <= 0 or len(items) >= _MAX_BATCH or self._hurried):
+                    is_full = len(items) >= _MAX_BATCH and items[0].archive is None
+                    if items and (left_s <= 0 or is_full or self._hurried):
                         break
                     self._changed.wait(left_s if items else None)
             if self._closed.is_set():
@@ -172,6 +181,9 @@ class Outbox:
         try:
             post("/v1/jobs/{}/attempts/{}/output".format(*report.key), archive, report.output["sha256"])
         except _REFUSED as fault:
+            if isinstance(fault, StorageFull) and not self._hurried:
+                self._hold(item, fault)
+                return True
             self._log("output-refused", job=str(report.key), fault=fault.message)
             item.report = _without_output(report, fault)
         except LodesmanError as fault:
@@ -180,8 +192,18 @@ class Outbox:
         archive.unlink(missing_ok=True)
         with self._changed:
             item.archive = None
+            self._held_up -= item.refusals > 0
             self._changed.notify_all()
         return True
+
+    def _hold(self, item: _Item, fault: StorageFull) -> None:
+        """Send it again later; others go before it meanwhile, and a job that has run has not failed."""
+        self._log("output-held-up", job=str(item.report.key), fault=fault.message)
+        self._keep([item])
+        with self._changed:
+            self._held_up += not item.refusals
+            item.refusals += 1
+            item.due = self._ticker() + self._delay(item.refusals)
 
     def _report(self, batch: Sequence[_Item], post: Callable[[list[dict[str, Any]]], Any]) -> bool:
         """Send some reports; true when they are settled."""
@@ -223,9 +245,16 @@ class Outbox:
 
 
 def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadReport:
-    """The report of an attempt whose archive the server does not accept."""
-    message = f"{report.message} The output was refused: {fault.message}".lstrip()
-    report = replace(report, output=None, message=message)
+    """The report of an attempt whose archive the server does not accept. It names that all the same: else the job would
+    count as one that wrote nothing.
+    """
+    if isinstance(fault, StorageFull):
+        message = (
+            f"{report.message} The storage of the server was full until its pilot ended: {fault.message}"
+        )
+        report = replace(report, message=message.lstrip())
+        return replace(report, cause=protocol.STORAGE_FULL) if report.state == protocol.DONE else report
+    report = replace(report, message=f"{report.message} The output was refused: {fault.message}".lstrip())
     if isinstance(fault, TooLarge) and report.state != FAILED:
         return replace(report, state=FAILED, cause=protocol.OUTPUT_LIMIT)
     return report

@@ -21,6 +21,8 @@ NOT_STARTED, NEVER_STARTED, INPUT = "not-started", "never-started", "input"
 WARDEN_LOST, KILLED, PILOT_SHUTDOWN = "warden-lost", "killed", "pilot-shutdown"
 # It was claimed, and goes back before it started.
 RETURNED = "returned"
+# It ended well, and the server had no space for its output until the pilot's end.
+STORAGE_FULL = "storage-full"
 _TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN, RETURNED)
 
 # The server has understood and refuses: asking again would not help.

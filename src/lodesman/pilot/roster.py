@@ -102,6 +102,7 @@ class Roster:
                 backlog=len(self._backlog),
                 ahead=self._wanted(now),
                 unsent=len(self._finishing) + self._context.outbox.count(),
+                held_up=self._context.outbox.held_up(),
                 idle_since=self._idle_since,
                 no_job_fits=self._no_job_fits,
                 draining=bool(self._causes - {HELD}),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, holds_text, keys
+from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, greatest, holds_text, keys
 from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
@@ -15,15 +15,23 @@ _OWNER_OF_INPUT = f"""SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_i
 JOIN template t ON t.id = j.template_id JOIN submission s ON s.id = j.submission_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND {holds_text("t.body")} LIMIT 1"""
 # Live, or lost and such that its success would still count (`commands.report`).
-_OPEN_ATTEMPT = """SELECT 1 FROM job j JOIN attempt a ON a.id = j.last_attempt
+_OPEN_ATTEMPT = """SELECT a.id FROM job j JOIN attempt a ON a.id = j.last_attempt
 WHERE j.id = ? AND j.attempt = ? AND a.pilot_id = ? AND (a.ended_at IS NULL OR a.outcome = 'Released'
 AND a.cause IN ('pilot-lost', 'lease-expired', 'not-named') AND a.stop_reason IS NULL
 AND j.state IN ('Waiting', 'Held', 'Failed'))"""
 _USED = "SELECT files, bytes, outputs FROM sandbox_usage WHERE owner = ?"
+_USAGES = "SELECT owner, files, bytes, outputs FROM sandbox_usage"
 _OWNER_OF_JOB = "SELECT s.owner FROM job j JOIN submission s ON s.id = j.submission_id WHERE j.id = ?"
-_UPLOADED = """SELECT job_id, number, output_size FROM attempt a WHERE output_sha256 IS NOT NULL
+_UPLOADED = """SELECT job_id, number, output_size FROM attempt a WHERE output_size IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM small_output o WHERE o.attempt_id = a.id)"""
+_OUTPUTS = """SELECT a.id, a.job_id, a.number, s.owner, a.output_size,
+a.ended_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM small_output o WHERE o.attempt_id = a.id)
+FROM attempt a JOIN job j ON j.id = a.job_id JOIN submission s ON s.id = j.submission_id
+WHERE a.id > ? AND a.id <= ? AND a.output_size IS NOT NULL"""
 _BLOCK_BYTES = 4_096
+_INPUT_SUMS = (
+    f"SELECT owner, count(*), sum({greatest('size', str(_BLOCK_BYTES))}) FROM sandbox GROUP BY owner"
+)
 _SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 _FILES = """SELECT s.owner, s.sha256, s.created_at, s.unused_since,
 EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = s.owner AND u.sha256 = s.sha256)
@@ -52,6 +60,17 @@ class InputFacts(NamedTuple):
     is_named: int
 
 
+class OutputFacts(NamedTuple):
+    """The output of an attempt. `size` as it is stored; `is_file`: it is on the shelf, and no other comes."""
+
+    attempt_id: int
+    job_id: int
+    number: int
+    owner: str
+    size: int
+    is_file: int
+
+
 def taken(size: int) -> int:
     """The bytes that a file of this size counts for: a block at least."""
     return max(size, _BLOCK_BYTES)
@@ -65,6 +84,21 @@ def owner_of_job(db: Reader, job_id: int) -> str:
 def stored_outputs(db: Reader) -> Iterator[tuple[int, int, int | None]]:
     """(job, number of the attempt, bytes) of every output archive that was uploaded."""
     yield from db.execute(_UPLOADED)
+
+
+def outputs_of_portion(db: Reader, after: int, last: int) -> list[OutputFacts]:
+    """The outputs of attempts with after < id <= last."""
+    return [OutputFacts(*row) for row in db.execute(_OUTPUTS, (after, last))]
+
+
+def input_sums(db: Reader) -> dict[str, tuple[int, int]]:
+    """The files of each owner who has any, and what they take."""
+    return {owner: (files, int(size)) for owner, files, size in db.execute(_INPUT_SUMS)}
+
+
+def usages(db: Reader) -> dict[str, InputUsage]:
+    """What counts as taken, by owner."""
+    return {owner: InputUsage(*row) for owner, *row in db.execute(_USAGES)}
 
 
 def small_output(db: Reader, attempt_id: int | None) -> bytes | None:
@@ -96,9 +130,9 @@ def owner_of_input(db: Reader, pilot_id: int, sha256: str) -> str | None:
     return db.find(str, _OWNER_OF_INPUT, (pilot_id, sha256))
 
 
-def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> bool:
-    """Whether a pilot has this attempt, and its result can still count."""
-    return bool(db.execute(_OPEN_ATTEMPT, (job_id, attempt, pilot_id)).fetchone())
+def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> int | None:
+    """The id of an attempt that a pilot has, and whose result can still count; None if it has none such."""
+    return db.find(int, _OPEN_ATTEMPT, (job_id, attempt, pilot_id))
 
 
 def input_files(db: Reader, portion: int) -> Iterator[list[InputFacts]]:
@@ -148,11 +182,18 @@ _MARK = f"UPDATE sandbox SET unused_since = ? WHERE {_THESE} AND unused_since IS
 _REMOVE = (
     f"DELETE FROM sandbox WHERE {_THESE} AND unused_since < ? AND NOT {_NAMED} RETURNING owner, sha256, size"
 )
+_CORRECT_USAGE = """UPDATE sandbox_usage SET files = ?, bytes = ?, outputs = ?
+WHERE owner = ? AND files = ? AND bytes = ? AND outputs = ?"""
 # Rows that one command deletes.
 _MOST_ROWS = 500
 _DROP_USES = f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
 FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)"""
 _DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GIVEN_TEXTS}"
+
+
+def correct_usage(tx: Transaction, owner: str, before: Sequence[int], counted: Sequence[int]) -> bool:
+    """Store what an owner's files, their bytes and the outputs are, if they are stored as `before`."""
+    return bool(tx.write(_CORRECT_USAGE, (*counted, owner, *before), rows=AT_MOST_ONE))
 
 
 def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:

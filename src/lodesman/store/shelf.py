@@ -34,6 +34,13 @@ class Shelf:
         """The place of an output archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
+    def output_size(self, job_id: int, attempt: int, known: int) -> int | None:
+        """The size of an output archive. Of one that is not there: as `known`, or None if none can be so large."""
+        try:
+            return self.output_path(job_id, attempt).stat().st_size
+        except OSError:
+            return known if known <= self.limit_bytes or not self.root.is_dir() else None
+
     def next_job(self) -> int:
         """The first job of which no output lies here, nor of any later one."""
         folders = [int(folder.name) for folder in self.root.glob("out/*") if folder.name.isdigit()]

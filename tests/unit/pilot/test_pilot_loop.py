@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lodesman.client import Aborted
-from lodesman.errors import Unauthorized, Unavailable
+from lodesman.errors import StorageFull, Unauthorized, Unavailable
 from lodesman.jobstatus.timeline import Said
 from lodesman.jobstatus.values import Status
 from lodesman.pilot import loop
@@ -61,6 +61,7 @@ class Served:
         self.left: list[tuple[str, str]] = []
         self.away = False
         self.lost = False
+        self.no_space: list[str] = []
         self.lease_s = 600.0
         self.last_contact = time.monotonic()
         self.file = None
@@ -100,6 +101,9 @@ class Served:
     def upload(self, client, path, file, sha256):
         if self.away:
             raise Unavailable("Away.")
+        if self.no_space:
+            self.no_space.append(path)
+            raise StorageFull("Full.")
 
     def leave(self, reason, message):
         self.left.append((reason, message))
@@ -351,6 +355,42 @@ def test_results_that_no_server_accepts(make, served, make_job, tmp_path):
     later(lambda: (tmp_path / "outbox/1.1.json").exists(), pilot.terminate)
     assert pilot.run() == EXIT_UNDELIVERED
     assert (tmp_path / "outbox/1.1.json").exists()
+
+
+LARGE = ("/bin/sh", "-c", "head -c 20000 /dev/urandom")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["drained", "told"])
+def test_an_output_without_space_is_kept_until_the_pilot_ends(make, served, make_job, tmp_path, end):
+    """An idle pilot that has one stays for a lease; one that has to end does not wait."""
+    served.claims = [ClaimReply((make_job(1, *LARGE),), drain=True)]
+    served.no_space, served.orders = ["none yet"], HeartbeatReply(drain=True)
+    pilot = make()
+    begun, archive = time.monotonic(), tmp_path / "outbox/1.1.tar.gz"
+
+    def go_on():
+        assert (served.ends, archive.exists()) == ({}, True)
+        if end == "told":
+            pilot.terminate()
+        else:
+            served.last_contact += 1_000.0
+            served.lease_s = time.monotonic() - begun
+
+    later(lambda: len(served.no_space) > 3, go_on)
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "storage-full")}
+    assert not archive.exists()
+
+
+@pytest.mark.slow
+def test_an_output_is_handed_in_when_there_is_space_again(make, served, make_job):
+    served.claims = [ClaimReply((make_job(1, *LARGE),), drain=True)]
+    served.no_space, served.orders = ["none yet"], HeartbeatReply(drain=True)
+    later(lambda: len(served.no_space) > 3, served.no_space.clear)
+    assert make().run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "ok")}
+    assert served.left == [("drained", "")]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from lodesman.errors import (
     InvalidRequest,
     LodesmanError,
     NotFound,
+    StorageFull,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -36,6 +37,8 @@ class Server:
         self.upload_faults: list[LodesmanError] = []
         self.stale: set[int] = set()
         self.away = False
+        self.no_space = False
+        self.refused = threading.Semaphore(0)
 
     def client(self):
         return None
@@ -59,6 +62,9 @@ class Server:
         }
 
     def upload(self, client, path, file, sha256):
+        if self.no_space:
+            self.refused.release()
+            raise StorageFull("Full.")
         if self.upload_faults:
             raise self.upload_faults.pop(0)
         self.archives.append((path, sha256))
@@ -283,10 +289,55 @@ def test_a_refused_archive_is_noted_in_the_report(outbox, server, run, fault):
     run()
     assert outbox.wait_empty(60)
     record = server.reports[0]
-    assert record["output"] is None
+    assert record["output"] == OUTPUT, "the server knows that it has none, and that there was one"
     assert record["message"] == f"Fine. The output was refused: {fault.message}"
     too_large = isinstance(fault, TooLarge)
     assert (record["state"], record["cause"]) == (("Failed", "output-limit") if too_large else ("Done", "ok"))
+
+
+def test_an_archive_that_finds_no_space_is_sent_again_and_others_go_first(outbox, server, run, lines):
+    outbox._delay = lambda failures: 0.0
+    server.upload_faults = [StorageFull("Full.")] * 3
+    outbox.put(done(1, output=OUTPUT), file := archived(outbox, 1))
+    run()
+    outbox.put(done(2, output=OUTPUT), archived(outbox, 2))
+    assert outbox.wait_empty(60)
+    assert {(one["id"], one["state"], one["cause"]) for one in server.reports} == {
+        (1, "Done", "ok"),
+        (2, "Done", "ok"),
+    }
+    assert (len(server.archives), file.exists(), outbox.held_up()) == (2, False, 0)
+    assert sum(name == "output-held-up" for name, _ in lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "becomes"), [("Done", "ok", "storage-full"), ("Failed", "exit", "exit")]
+)
+def test_a_job_that_ran_keeps_its_outcome_when_no_space_comes_until_the_end(
+    outbox, server, run, state, cause, becomes
+):
+    server.no_space = True
+    outbox.put(done(state=state, cause=cause, output=OUTPUT), file := archived(outbox))
+    run()
+    assert server.refused.acquire(timeout=60)
+    assert (server.reports, file.exists()) == ([], True)
+    outbox.hurry()
+    assert outbox.wait_empty(60)
+    (record,) = server.reports
+    assert (record["state"], record["cause"], record["output"]) == (state, becomes, OUTPUT)
+    assert record["message"] == "The storage of the server was full until its pilot ended: Full."
+    assert not file.exists()
+
+
+def test_a_hundred_archives_without_space_keep_no_thread_busy(outbox, server, run):
+    outbox._delay = lambda failures: 1_000.0
+    server.no_space = True
+    for number in range(_MAX_BATCH + 1):
+        outbox.put(done(number, output=OUTPUT), archived(outbox, number))
+    run()
+    assert all(server.refused.acquire(timeout=60) for _ in range(_MAX_BATCH + 1))
+    assert not server.refused.acquire(timeout=0.01), "none is due again"
+    assert outbox.held_up() == _MAX_BATCH + 1
 
 
 def test_a_failure_keeps_its_cause_when_its_archive_is_refused():

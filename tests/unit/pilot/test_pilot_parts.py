@@ -84,6 +84,9 @@ class NoOutbox:
     def keys(self):
         return self.kept
 
+    def held_up(self):
+        return 0
+
     def count(self):
         return len(self.kept)
 

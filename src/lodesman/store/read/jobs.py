@@ -29,7 +29,8 @@ CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state != 'Held' THEN NULL
 WHEN j.admin_held != 0 THEN 'admin' ELSE 'user' END,
 s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id, j.template_id, j.submission_id, j.last_event, j.last_attempt,
 a.site, a.pilot_id, a.claimed_at, a.started_at, a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds,
-a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message,
+a.wall_seconds, a.max_rss_mb, CASE WHEN a.ended_at IS NULL THEN NULL ELSE a.output_sha256 END,
+CASE WHEN a.ended_at IS NULL THEN NULL ELSE a.output_size END, a.message,
 {_PLACE}, s.base, {MAIN_REASON}"""
 OF_JOBS = "FROM job j JOIN submission s ON s.id = j.submission_id"
 # Where its attempts ran.

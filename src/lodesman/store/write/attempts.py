@@ -41,12 +41,21 @@ WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 # Triggers add up what the outputs of a user take.
 _END = Statement(
     sql=f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
-    exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
-    message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL""",
+    exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?,
+    output_sha256 = coalesce(output_sha256, ?), output_size = coalesce(output_size, ?), message = ?, tail = ?,
+    started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL""",
     key=(-1,),
     reads=("job", "submission"),
     fires="sandbox_usage",
 )
+_STORE_OUTPUT = Statement(
+    sql="UPDATE attempt SET output_sha256 = ?, output_size = ? WHERE id = ?",
+    key=(-1,),
+    reads=("job", "submission"),
+    fires="sandbox_usage",
+)
+_CORRECT_OUTPUT = """UPDATE attempt SET output_size = ?, output_sha256 = coalesce(?, output_sha256)
+WHERE id = ? AND output_size = ?"""
 _INSERT_OUTPUT = Statement(sql="INSERT INTO small_output (attempt_id, content) VALUES (?,?)", key=(0,))
 _DROP_OUTPUT = "DELETE FROM small_output WHERE attempt_id = ?"
 _NOTE_LATE = Statement(
@@ -68,7 +77,7 @@ _LIVE_OF = "SELECT id, job_id, number FROM attempt WHERE pilot_id = ? AND ended_
 _STRAYS = f"""SELECT a.id, a.job_id, a.number, a.pilot_id, a.started_at IS NOT NULL,
 p.id IS NOT NULL AND p.ended_at IS NULL AS lives FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
 WHERE a.id IN {GIVEN} AND a.ended_at IS NULL ORDER BY a.number DESC, lives DESC, a.id"""
-_JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
+_JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason, a.output_sha256"
 _BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
 _WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
 JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt"""
@@ -82,6 +91,8 @@ WHERE id IN (SELECT id FROM chain) AND started_at IS NULL AND outcome = 'Release
 AND cause NOT IN ('not-taken', 'returned')"""
 
 MAX_TEXT = 2_000
+NOT_KEPT: Final = ""
+"""In the place of the SHA-256 of an output: there was one, and it is not stored."""
 ALONE: Final = "{}"
 """The groups that compete for a private pilot: it serves one."""
 
@@ -99,7 +110,7 @@ class Claimed(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """What the judgement of a report needs of its attempt."""
+    """What the judgement of a report needs of its attempt. `output_sha256`: of the archive that was uploaded."""
 
     id: int
     pilot_id: int
@@ -108,6 +119,7 @@ class AttemptRow(NamedTuple):
     outcome: str | None
     cause: str | None
     stop_reason: str | None
+    output_sha256: str | None
 
 
 class PilotAttempt(NamedTuple):
@@ -138,7 +150,7 @@ class WithLast(NamedTuple):
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
     """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known.
-    `output`: its archive, if that came with the report.
+    `output`: its archive, if that came with the report. `output_sha256`: of its output, wherever that is; NOT_KEPT: nowhere.
     """
 
     id: int
@@ -153,7 +165,6 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     started: float | None = None
     ended: float | None = None
     output_sha256: str | None = None
-    output_size: int | None = None
     output: bytes | None = None
     tail: str = ""
     message: str = ""
@@ -259,11 +270,23 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
         tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
     values: tuple[Any, ...] = (
         end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
-        end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
+        end.max_rss_mb, end.output_sha256, None if end.output is None else len(end.output), end.message[:MAX_TEXT],
+        end.tail, end.started, attempt_id,
     )  # fmt: skip
     tx.later(_END, values)
     if end.output is not None:
         tx.later(_INSERT_OUTPUT, (attempt_id, end.output))
+
+
+def store_output(tx: Transaction, attempt_id: int, sha256: str, size: int) -> None:
+    """The archive of an attempt is on the shelf: it counts from now on, whatever its pilot reports."""
+    tx.later(_STORE_OUTPUT, (sha256, size, attempt_id))
+
+
+def correct_output(tx: Transaction, attempt_id: int, before: int, size: int | None) -> bool:
+    """An output has another size than is stored; None: it is not there."""
+    lost = NOT_KEPT if size is None else None
+    return bool(tx.write(_CORRECT_OUTPUT, (size, lost, attempt_id, before), rows=AT_MOST_ONE))
 
 
 def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
