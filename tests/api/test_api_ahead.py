@@ -6,6 +6,8 @@ import pytest
 from tests.api.test_api_pilots import jobs as jobs_of
 from tests.api.test_api_pilots import start
 
+from lodesman.commands.report import TAKEN_BACK
+from lodesman.daemon.leases import Leases
 from lodesman.pilot.protocol import AttemptKey, report_end
 
 
@@ -18,10 +20,46 @@ def reports(house, pilot, jobs, state="Released", **more):
     return house.call("POST", "/v1/pilots/report", {"reports": body}, token=pilot).json
 
 
+def busy_pilot(house, ended=20):
+    """A pilot that has just ended so many jobs."""
+    pilot = house.pilot()
+    for _ in range(ended // 4):
+        house.submitted(*[{}] * 4)
+        reports(house, pilot, ask(house, pilot, 4).json["jobs"], "Done")
+    return pilot, ended
+
+
 def test_a_pilot_asks_for_jobs_to_run_later(house):
+    pilot, done = busy_pilot(house)
     house.submitted(*[{}] * 30)
-    jobs = ask(house, house.pilot(), 2, ahead=10).json["jobs"]
-    assert [one["id"] for one in jobs] == list(range(1, 13))
+    jobs = ask(house, pilot, 2, ahead=10).json["jobs"]
+    assert [one["id"] - done for one in jobs] == list(range(1, 13))
+
+
+def test_a_pilot_cannot_hoard(house):
+    """It asks for all, names all in its heartbeats, and starts nothing."""
+    house.submitted(*[{}] * 900)
+    pilot = house.pilot()
+    found = [one for _ in range(4) for one in ask(house, pilot, 1, ahead=500).json["jobs"]]
+    assert len(found) == 4
+
+
+def test_what_a_pilot_does_not_start_is_taken_back_while_another_waits(house):
+    pilot, _ = busy_pilot(house)
+    house.submitted(*[{}] * 21)
+    found = ask(house, pilot, 1, ahead=500).json["jobs"]
+    assert len(found) == 21
+    waits = start(house, house.pilot(), count=4)
+    house.now += 11.0
+    beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in found]}
+    house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot)
+    house.run(Leases(house.core).watch())
+    gone = [one["id"] for one in found[1 + 4 :]]
+    assert jobs_of(house, waits) == gone[:4]
+    kill = house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json["kill"]
+    assert [one["id"] for one in kill] == gone
+    assert not any(one["accepted"] for one in reports(house, pilot, found[5:], "Done")["results"])
+    assert house.get(f"/v1/jobs/{gone[-1]}")["reason"] == TAKEN_BACK
 
 
 @pytest.mark.parametrize(
@@ -44,8 +82,8 @@ def test_a_shut_host_gets_none_ahead(house):
 
 
 def test_what_others_wait_for_is_said_until_it_is_given_back(house):
+    (pilot, done), other = busy_pilot(house), house.pilot()
     house.submitted(*[{}] * 20)
-    pilot, other = house.pilot(), house.pilot()
     jobs = ask(house, pilot, 2, ahead=18).json["jobs"]
     beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in jobs]}
     before = house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json
@@ -56,8 +94,8 @@ def test_what_others_wait_for_is_said_until_it_is_given_back(house):
     answer = reports(house, pilot, jobs[10:], cause="returned")
     assert "others_wait" not in answer
     assert all(one["accepted"] for one in answer["results"])
-    assert jobs_of(house, waits) == [11, 12]
-    found = house.get("/v1/jobs/13")
+    assert jobs_of(house, waits) == [done + 11, done + 12]
+    found = house.get(f"/v1/jobs/{done + 13}")
     assert (found["state"], found["reason"]) == ("Waiting", "its pilot gave it back before it started")
     assert found["attempts"][0]["cause"] == "returned"
 

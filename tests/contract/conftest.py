@@ -184,8 +184,11 @@ class House:
         return joined.row.id
 
     def claim_command(
-        self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None, **more
+        self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None, quick=True, **more
     ):
+        """`quick`: of a pilot that may have as much ahead as it asks for, since it has ended as many jobs just now."""
+        if quick and more.get("ahead"):
+            self.live.pilots._count_ended(pilot, self.clock, more["ahead"] + self.live.pilots.ahead_of(pilot))
         self.tokens = getattr(self, "tokens", 0) + 1
         return Claim(
             self.live, session=self.sessions[pilot], free=free or FreeResources(8, 16_000, 100_000), count=count,

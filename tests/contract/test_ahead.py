@@ -7,9 +7,10 @@ from tests.contract.test_bookings import Limited
 from tests.contract.test_claims_together import statements
 from tests.contract.test_reconciler import CLEAN
 
-from lodesman.commands.ahead import has_much_ahead, others_wait
+from lodesman.commands.ahead import Heard, has_much_ahead, others_wait, take_back
 from lodesman.commands.claim import MOST_AHEAD
-from lodesman.commands.report import take_reports
+from lodesman.commands.live import AHEAD_SECONDS
+from lodesman.commands.report import TAKEN_BACK, take_reports
 from lodesman.commands.sessions import FreeResources
 from lodesman.errors import Unavailable
 from lodesman.store.journal import Change
@@ -161,6 +162,127 @@ def test_jobs_ahead_count_for_limits(house):
     found = claim(house, pilot, 0, 20)
     assert found == []
     assert set(limited.used().values()) == {5}
+
+
+# --- no more than it ended lately -------------------------------------------------------------------------------------
+
+
+def test_a_pilot_that_ended_nothing_gets_nothing_ahead(house):
+    house.submit(900)
+    pilot = house.pilot()
+    got = [len(claim(house, pilot, 1, 500, quick=False)) for _ in range(3)]
+    assert sum(got) == 3
+    assert claim(house, pilot, 0, 500, quick=False) == []
+
+
+def test_a_pilot_has_no_more_ahead_than_it_ended_lately(house):
+    house.submit(900)
+    pilot = house.pilot()
+    found = claim(house, pilot, quick=False)
+    for one in found[:6]:
+        house.report(pilot, one)
+        house.report(pilot, one)  # its answer was lost
+    give_back(house, pilot, found[6:7])
+    assert len(claim(house, pilot, 0, 500, free=FULL, quick=False)) == 6
+    assert claim(house, pilot, 0, 500, free=FULL, quick=False) == [], "it has them"
+    house.report(pilot, found[7], "Failed", cause="exit")
+    assert len(claim(house, pilot, 0, 500, free=FULL, quick=False)) == 1
+    house.clock += AHEAD_SECONDS + 0.1
+    house.report(pilot, found[8])
+    assert claim(house, pilot, 0, 500, free=FULL, quick=False) == [], "one end, and seven ahead"
+
+
+def test_an_end_that_is_not_committed_counts_for_nothing(house):
+    house.submit(30)
+    pilot = house.pilot()
+    found = claim(house, pilot, quick=False)
+
+    class Fails:
+        def apply(self, tx):
+            raise ZeroDivisionError
+
+    with pytest.raises(Unavailable):
+        house.do(Together(end(house, pilot, found[:5]), Fails()))
+    assert claim(house, pilot, 0, 500, free=FULL, quick=False) == []
+
+
+def test_a_clock_that_is_set_leaves_nothing_counted(house):
+    house.submit(30)
+    pilot = house.pilot()
+    (found,) = claim(house, pilot, 1, quick=False)
+    house.report(pilot, found)
+    house.clock -= 3_600
+    assert claim(house, pilot, 0, 500, free=FULL, quick=False) == []
+
+
+# --- taken back -------------------------------------------------------------------------------------------------------
+
+
+def hoard(house, count=30):
+    """A pilot that has all jobs ahead."""
+    house.submit(count)
+    pilot = house.pilot()
+    return pilot, claim(house, pilot, 0, count)
+
+
+def take_back_from(house, pilot, *, heard=None):
+    heard = Heard(CORES, house.clock if heard is None else heard)
+    return house.do(Change(take_back, house.live, {pilot: heard}))
+
+
+def test_what_is_not_started_goes_to_a_pilot_that_waits(house):
+    pilot, found = hoard(house)
+    answers = park(house, house.pilot())
+    house.clock += 10.0
+    gone = take_back_from(house, pilot)
+    assert gone == {pilot: [(one.job_id, 1) for one in found[CORES:]]}
+    assert ids(answers[0]) == ids(found[CORES : 2 * CORES])
+    job = house.job(found[-1].job_id)
+    assert (job.state, job.outcome, job.cause, job.reason) == ("Waiting", "Released", "returned", TAKEN_BACK)
+    assert house.live.pilots.ahead_of(pilot) == CORES
+    assert house.reconcile() == CLEAN
+
+
+def test_what_was_taken_back_costs_no_attempt_and_its_end_is_refused(house):
+    house.submit(10, max_attempts=1)
+    pilot = house.pilot()
+    found = claim(house, pilot, 0, 10)
+    other = house.pilot()
+    answers = park(house, other)
+    house.clock += 10.0
+    take_back_from(house, pilot)
+    late = house.report(pilot, found[-1], exit_code=0)
+    assert (late.accepted, house.state(found[-1].job_id)) == (False, "Matched")
+    (again,) = [one for one in answers[0] if one.job_id == found[-1].job_id]
+    assert house.report(other, again).accepted
+    assert house.state(found[-1].job_id) == "Done"
+
+
+def test_a_pilot_that_waits_for_the_same_itself_keeps_nothing_by_that(house):
+    pilot, found = hoard(house)
+    park(house, pilot)
+    house.clock += 10.0
+    assert take_back_from(house, pilot) == {}, "nobody else waits"
+    park(house, house.pilot())
+    assert len(take_back_from(house, pilot)[pilot]) == len(found) - CORES
+
+
+@pytest.mark.parametrize(
+    "why", ["nobody waits", "no claim fits", "it is young", "it was not heard", "it has started", "it is few"]
+)
+def test_what_is_left_to_a_pilot(house, why):
+    count = CORES if why == "it is few" else 30
+    house.submit(count, key=house.key(platforms=("linux",)))
+    pilot = house.pilot(platforms=["linux"])
+    found = claim(house, pilot, 0, count)
+    house.clock += 9.0 if why == "it is young" else 10.0
+    for one in found if why == "it has started" else ():
+        house.report(pilot, one, "Running")
+    if why != "nobody waits":
+        park(house, house.pilot(platforms=["other" if why == "no claim fits" else "linux"]))
+    heard = house.clock - 1.0 if why == "it was not heard" else None
+    assert take_back_from(house, pilot, heard=heard) == {}
+    assert house.counts() == {"Running" if why == "it has started" else "Matched": count}
 
 
 # --- others first -----------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ _COMPLETING = "completing"
 _JOIN_TOKEN = "join token"
 _MOST_UNNAMED = 3
 _WRONG_OUTPUT = "the output has another size or SHA-256 than the report says"
-_GIVEN_BACK = "its pilot did not name it, and it went back"
+_GIVEN_BACK = "it went back: its pilot did not name it, or had not started it"
 _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 # Identifiers in one answer; the pilots of one submission go to few queues.
 _MOST_POOLS = 200_000

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from lodesman.commands.bookings import AHEAD
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from lodesman.commands.bookings import AHEAD, Attempt
 from lodesman.commands.live import Live
+from lodesman.commands.report import TAKEN_BACK, end_attempt
+from lodesman.store.accounting import RETURNED
 from lodesman.store.transaction import Transaction
+from lodesman.store.write import attempts, jobs
+from lodesman.store.write.attempts import AttemptReport
+
+# What a pilot has not started for so long goes back while others wait. It gives it back by itself long before.
+_UNSTARTED_SECONDS: Final = 10.0
+
+
+class Heard(NamedTuple):
+    """The cores of a pilot, and when it was heard last (UNIX seconds)."""
+
+    cores: int
+    at: float
 
 
 def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:
@@ -18,3 +35,44 @@ def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
     keys = {id(one[2]): one[2] for one in held if one[0] == AHEAD}
     # One that waits itself has nothing to give.
     return live.parked.of_pilot(pilot_id) is None and live.parked.could_take(keys.values())
+
+
+def take_back(tx: Transaction, live: Live, pilots: Mapping[int, Heard]) -> dict[int, list[Attempt]]:
+    """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
+    back. The oldest stay, as many as a pilot has cores: it may prepare them.
+    """
+    found = {number: _unstarted(tx, live, number, heard) for number, heard in pilots.items()}
+    for number, gone in found.items():
+        for job_id, attempt in gone:
+            row = jobs.allow_another(tx, jobs.need_row(tx, job_id))
+            end = AttemptReport(
+                id=job_id, attempt=attempt, state="Released", cause=RETURNED, message=TAKEN_BACK
+            )
+            end_attempt(live, tx, row, end, pilot_id=number)
+    return {number: gone for number, gone in found.items() if gone}
+
+
+def _unstarted(tx: Transaction, live: Live, pilot_id: int, heard: Heard) -> list[Attempt]:
+    """What a pilot has ahead for too long. What it may have started since it was heard last is left to its lease."""
+    waits = live.parked.of_pilot(pilot_id) is not None
+    if len(live.parked) <= waits:
+        return []
+    held = live.pilots.held.get(pilot_id, {})
+    # In the order of the claims.
+    ahead = [attempt for attempt, one in held.items() if one[0] == AHEAD][heard.cores :]
+    before = min(tx.now, heard.at) - _UNSTARTED_SECONDS
+    if not ahead or not _claimed_before(tx, ahead[:1], before):
+        return []
+    return [one for one in _claimed_before(tx, ahead, before) if live.parked.could_take([held[one][2]])]
+
+
+def _claimed_before(tx: Transaction, names: list[Attempt], before: float) -> list[Attempt]:
+    found = attempts.with_last(tx, [job_id for job_id, _ in names])
+    return [
+        (job_id, number)
+        for job_id, number in names
+        if job_id in found
+        and (last := found[job_id].attempt) is not None
+        and (found[job_id].row.attempt, last.ended_at) == (number, None)
+        and last.claimed_at <= before
+    ]

@@ -110,11 +110,13 @@ class Claim:
         return claimed
 
     def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
-        """Claim for later, too. Its pilot may have ended in this batch."""
+        """Claim for later, too: no more than it ended lately. Its pilot may have ended in this batch."""
         if self.pilot_id not in self.live.pilots.running:
             return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
         room = offer.cores + _MOST_HANDED_IN + MOST_AHEAD - len(held)
+        pilots = self.live.pilots
+        room = min(room, pilots.ended_lately(self.pilot_id, tx.now) - pilots.ahead_of(self.pilot_id))
         if room > 0:
             whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
             request = self.session.request(whole, self.live.pools)

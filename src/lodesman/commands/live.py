@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from msgspec.structs import asdict
 
@@ -34,6 +35,9 @@ from lodesman.store.read.submit_pools import PassRow, last_pass
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, submit_pools
 from lodesman.store.write.attempts import Claimed
+
+# A pilot has no more jobs ahead than it ended in this time: what it runs within a second, and what is on its way.
+AHEAD_SECONDS: Final = 1.5
 
 
 class _LivePools(PoolMap):
@@ -79,6 +83,8 @@ class _LivePilots:
         self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
         self.held: dict[int, dict[Attempt, Held]] = {}
         self.freed: set[int] = set()
+        # By pilot: when attempts ended, and how many.
+        self._ended: dict[int, deque[tuple[float, int]]] = {}
         self.bound = bound_attempts(db)
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
@@ -104,6 +110,22 @@ class _LivePilots:
     def ahead_of(self, pilot_id: int) -> int:
         """How many attempts a pilot has ahead. Any thread may ask."""
         return sum(one[0] == AHEAD for one in list(self.held.get(pilot_id, {}).values()))
+
+    def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
+        """So many attempts of a pilot ended now by themselves."""
+        tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
+
+    def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
+        ends = self._ended.setdefault(pilot_id, deque())
+        ends.append((at, count))
+        self.ended_lately(pilot_id, at)
+
+    def ended_lately(self, pilot_id: int, now: float) -> int:
+        """How many attempts of a pilot ended by themselves in the last `AHEAD_SECONDS`."""
+        ends = self._ended.get(pilot_id, deque())
+        while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
+            ends.popleft()
+        return sum(count for _, count in ends)
 
     def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt runs: it holds what it asked for."""
@@ -140,6 +162,7 @@ class _LivePilots:
         self.stop_orders.pop(pilot_id, None)
         self.last_claims.pop(pilot_id, None)
         self.held.pop(pilot_id, None)
+        self._ended.pop(pilot_id, None)
 
 
 class Live:

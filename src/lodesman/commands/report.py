@@ -44,6 +44,7 @@ NOT_TAKEN = "not-taken"
 _TOO_LATE = "a report came too late and was refused"
 _TAKEN_WITHOUT = "a report named an output that is not stored, and was taken without it"
 _LACKS_OUTPUT = "Its output is not stored."
+TAKEN_BACK = "it had not started for long in a pilot that had it to run later, while others waited for it"
 # A job that ends its node before it is reported as Running looks like one that never started.
 _MOST_LOST_BEFORE_START = 20
 # Where the job may be whose lost attempt turns out to have succeeded.
@@ -109,6 +110,12 @@ def take_reports(
         seen.add(report.id)
         job = known.get(report.id)
         results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, said=said))
+    ended = sum(
+        one.state in ("Done", "Failed") and result.accepted and result.reason is UNSET
+        for one, result in zip(given, results, strict=True)
+    )
+    if ended:
+        live.pilots.note_ended(tx, pilot_id, ended)
     for words, of in said.items():
         if of:
             log.warning(words, extra={**of[0], "reports": len(of)})
@@ -251,6 +258,8 @@ def _reason(report: AttemptReport) -> str:
         RETURNED: "its pilot gave it back before it started",
         NOT_TAKEN: "the pilot that it was bound to did not take it",
     }.get(report.cause, report.cause or report.state)
+    if (report.cause, report.message) == (RETURNED, TAKEN_BACK):
+        return TAKEN_BACK
     message = report.message.removeprefix(f"The job ended with {words}").removeprefix("; ").rstrip(".")
     said = message if report.cause == "exit" else report.message
     return f"{words}: {said}"[:MAX_TEXT] if said else words

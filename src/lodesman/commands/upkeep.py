@@ -61,13 +61,17 @@ def _correct_sizes(tx: Transaction, suspects: Suspects, repaired: Repaired) -> N
     """What files take is what lies there; what has changed since it was counted is left for the next time."""
     for attempt, stored, size in suspects.outputs:
         if attempts.correct_output(tx, attempt, stored, size):
-            details = {"attempt_id": attempt, "stored": stored, "counted": size}
-            log.error("the size of an output was wrong", extra=details)
+            log.error(
+                "the size of an output was wrong",
+                extra={"attempt_id": attempt, "stored": stored, "counted": size},
+            )
             repaired.wrong_outputs += 1
     for owner, before, counted in suspects.usage:
         if sandboxes.correct_usage(tx, owner, before, counted):
-            details = {"owner": owner, "stored": before, "counted": counted}
-            log.error("what the files of a user take was wrong", extra=details)
+            log.error(
+                "what the files of a user take was wrong",
+                extra={"owner": owner, "stored": before, "counted": counted},
+            )
             repaired.wrong_usage += 1
 
 

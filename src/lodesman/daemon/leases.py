@@ -7,6 +7,7 @@ import logging
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
+from lodesman.commands.ahead import Heard, has_much_ahead, take_back
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.report import LOST, note_silence
 from lodesman.errors import LodesmanError
@@ -32,6 +33,7 @@ class Leases:
         for pilot_id in self._core.expired_pilots():
             await self._lost(pilot_id)
         await self._note_silence()
+        await self._take_back()
         now = self._core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
@@ -48,6 +50,26 @@ class Leases:
             with contextlib.suppress(LodesmanError):
                 stalled = await self._core.command(Change(note_silence, self._core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
+
+    async def _take_back(self) -> None:
+        """Take back what pilots have ahead for long while others wait; those that name it are ordered to end it."""
+        core = self._core
+        if not core.live.parked:
+            return
+        ahead = {
+            one.id: Heard(one.offer.cores, core.clock() - (core.ticks() - one.last_seen))
+            for one in list(core.sessions.values())
+            if has_much_ahead(core.live, one.id, one.offer.cores)
+        }
+        if not ahead:
+            return
+        with contextlib.suppress(LodesmanError):
+            for number, gone in (await core.command(Change(take_back, core.live, ahead))).items():
+                log.warning(
+                    "what a pilot had ahead was taken back", extra={"pilot": number, "jobs": len(gone)}
+                )
+                if number in core.sessions:
+                    core.sessions[number].given_back.update(gone)
 
     async def _lost(self, pilot_id: int) -> None:
         if not self._core.has_expired(pilot_id):

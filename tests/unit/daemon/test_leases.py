@@ -41,7 +41,7 @@ class Quiet:
     has_expired: Any = Core.has_expired
 
     def __init__(self, last_seen: dict[int, float]) -> None:
-        self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()))
+        self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()), parked=())
         self.lease_seconds = 10.0
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.now = 100.0
