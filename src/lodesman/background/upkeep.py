@@ -126,9 +126,11 @@ class Reconciler(_Passes):
         left.in_parts(
             found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
         )
-        for kind, sizes in (("outputs", found.outputs), ("usage", found.usage)):
-            with left.item(f"sizes of {kind}"):
-                self._mend(Suspects(**{kind: sizes}))
+        outputs = lambda some: self._mend(Suspects(outputs=some))  # noqa: E731
+        left.in_parts(found.outputs, outputs, lambda row: Item("attempt", row[0]))
+        left.in_parts(
+            found.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
+        )
 
     def _mend(self, found: Suspects) -> None:
         if found != Suspects():
