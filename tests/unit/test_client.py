@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
+import os
 import random
 import socket
 import ssl
@@ -19,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import errors
-from lodesman.client import Aborted, BadChecksum, Client, Retry, sha256_of
+from lodesman.client import Aborted, BadChecksum, Client, LocalFault, Retry, sha256_of
 from lodesman.client.exchange import HttpAnswer, ServerAddress, fault_of, parse_server, unanswered_by
 from lodesman.errors import (
     Conflict,
@@ -527,6 +530,84 @@ def test_a_download_without_end_is_cut(serve, connect, tmp_path):
     with pytest.raises(BadChecksum):
         client.download("/x", tmp_path / "target", DIGEST, 10)
     assert client.request("GET", "/") == {"fine": 1}
+
+
+class Refusing:
+    """A path whose file fails in one step with an error of the system."""
+
+    def __init__(self, step, number):
+        self.step, self.number = step, number
+
+    def open(self, _mode):
+        self._refuse("open")
+        return self
+
+    def __getattr__(self, name):
+        if name not in ("read", "write", "close", "fileno"):
+            raise AttributeError(name)
+        return lambda *_: self._refuse(name)
+
+    def _refuse(self, step):
+        if step == self.step:
+            raise OSError(self.number, os.strerror(self.number))
+        return b""
+
+    def unlink(self):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def __str__(self):
+        return "/scratch/input"
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        ("open", errno.EROFS), ("open", errno.EMFILE), ("open", errno.ENOSPC), ("open", errno.EACCES),
+        ("write", errno.ENOSPC), ("write", errno.EDQUOT), ("write", errno.EIO), ("close", errno.ENOSPC),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_written_is_no_silent_server(serve, connect, step, number):
+    """The request is not repeated, and other servers are not asked: they have the same file."""
+    server = serve((200, CONTENT, {}))
+    client = connect(server, server, retry=Retry(rounds=5))
+    with pytest.raises(LocalFault) as caught:
+        client.download("/x", Refusing(step, number), DIGEST, len(CONTENT))
+    assert caught.value.message == f"/scratch/input: {os.strerror(number)}."
+    assert caught.value.data["errno"] == number
+    assert (client.naps, len(server.requests)) == ([], 1)
+
+
+def test_a_file_that_cannot_be_read_is_no_silent_server(serve, connect, tmp_path, monkeypatch):
+    client = connect(serve(ok()))
+    with pytest.raises(LocalFault, match="No such file"):
+        client.upload("/x", tmp_path / "gone", DIGEST)
+    source = tmp_path / "source"
+    source.write_bytes(CONTENT)
+    monkeypatch.setattr(Path, "open", lambda *_: Unreadable(source))
+    with pytest.raises(LocalFault, match="Input/output error"):
+        client.upload("/x", source, DIGEST)
+    assert client.naps == []
+
+
+class Unreadable(io.FileIO):
+    """A file on a disk that is broken."""
+
+    def read(self, _size=-1):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_machine_without_descriptors_is_no_silent_server(serve, connect, monkeypatch, number):
+    server = serve(ok())
+
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    client = connect(server)
+    with pytest.raises(LocalFault, match=os.strerror(number)):
+        client.request("GET", "/")
+    assert client.naps == []
 
 
 # --- TLS --------------------------------------------------------------------------------------------

@@ -1,12 +1,20 @@
 """The HTTP/JSON client of the server, for the pilot and the command line; it travels in the pilot."""
 
 from lodesman.client.connection import Client, Retry, sha256_of
-from lodesman.client.exchange import Aborted, BadChecksum, ServerAddress, is_loopback, parse_server
+from lodesman.client.exchange import (
+    Aborted,
+    BadChecksum,
+    LocalFault,
+    ServerAddress,
+    is_loopback,
+    parse_server,
+)
 
 __all__ = [
     "Aborted",
     "BadChecksum",
     "Client",
+    "LocalFault",
     "Retry",
     "ServerAddress",
     "is_loopback",

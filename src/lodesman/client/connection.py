@@ -6,6 +6,7 @@ only if its caller declares it idempotent.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -121,7 +122,8 @@ class Client:
     def upload(self, path: str, file: Path, sha256: str, *, method: str = "PUT") -> Any:
         """Send a file as it is; returns the JSON value answered, if any.
 
-        Raises BadChecksum if the server received something else, and what `request` raises.
+        Raises BadChecksum if the server received something else, LocalFault if the file cannot be read, and what `request`
+        raises.
         """
         headers = {"Content-Type": "application/octet-stream", "X-Sha256": sha256}
         request = HttpRequest(method, path, body=file, headers=headers, idempotent=True)
@@ -134,11 +136,11 @@ class Client:
     def download(self, path: str, file: Path, sha256: str, size: int) -> None:
         """Fetch into `file`, which must have this digest and size in bytes.
 
-        Raises BadChecksum, and what `request` raises; no file is left then.
+        Raises BadChecksum, LocalFault if it cannot be written, and what `request` raises; no file is left then.
         """
 
         def sink(response: http.client.HTTPResponse) -> str:
-            with file.open("wb") as target:
+            with contextlib.closing(exchange.OwnFile(file, "wb")) as target:
                 return exchange.copy(response, target, limit=size)
 
         try:
@@ -148,7 +150,8 @@ class Client:
                 raise BadChecksum(words, expected=sha256, actual=actual)
         except LodesmanError:
             self.close()
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                file.unlink()
             raise
 
     def abort(self) -> None:
@@ -224,7 +227,7 @@ class Client:
         raise fault if isinstance(fault, Unavailable) else Unavailable(str(fault))
 
     def _ask(self, server: ServerAddress, request: HttpRequest, *, reuse: bool) -> HttpAnswer:
-        """Ask one server. Raises Unavailable if no answer came."""
+        """Ask one server. Raises Unavailable if no answer came, LocalFault if this machine could not ask."""
         connection = self._connect(server, reuse=reuse)
         connection.sock.settimeout(request.timeout)
         # Checked after `_connection` was set, so `abort` either cuts this socket or is seen here.

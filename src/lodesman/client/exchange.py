@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import http.client
 import ipaddress
@@ -15,12 +16,13 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Callable
+from typing import Any, Callable, TypeVar
 from urllib.parse import urlsplit
 
 from lodesman import __version__, errors
 from lodesman.errors import InvalidConfig, LodesmanError, TooLarge, Unavailable
 
+T = TypeVar("T")
 CHUNK = 1 << 18
 _MAX_ANSWER = 256 << 20
 _CONNECT_TIMEOUT_S = 10.0
@@ -28,6 +30,9 @@ _MAX_RETRY_AFTER_S = 60.0
 
 # The server cannot answer now, and did nothing.
 NOT_NOW = frozenset({429, 502, 503, 504})
+
+# This machine has no descriptors or no memory left for a connection.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 # By the code of OpenSSL: the chain ends at an unknown root; the certificate names another host.
 _CERTIFICATE_HINTS = {
@@ -182,12 +187,12 @@ def is_stale(sock: socket.socket) -> bool:
 def send(
     connection: http.client.HTTPConnection, request: HttpRequest, path: str, headers: Mapping[str, str]
 ) -> HttpAnswer:
-    """Send the request to `path` and read the answer. Raises OSError, HTTPException and TooLarge."""
+    """Send the request to `path` and read the answer. Raises OSError, HTTPException, TooLarge and LocalFault."""
     own = {"User-Agent": f"lodesman/{__version__}", "Accept": "application/json"}
     sent = {**own, **headers, **request.headers}
     if isinstance(request.body, Path):
-        with request.body.open("rb") as source:
-            sent["Content-Length"] = str(os.fstat(source.fileno()).st_size)
+        with contextlib.closing(OwnFile(request.body, "rb")) as source:
+            sent["Content-Length"] = str(source.size())
             # A server may refuse a body before it has read all of it; its answer may be there already.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(request.method, path, body=source, headers=sent)
@@ -210,8 +215,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     return bytes(content)
 
 
-def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) -> str:
-    """Copy the body and return its sha256; stops soon after `limit` bytes."""
+def copy(response: http.client.HTTPResponse, target: OwnFile, *, limit: int) -> str:
+    """Copy the body and return its sha256; stops soon after `limit` bytes. Raises LocalFault."""
     digest = hashlib.sha256()
     copied = 0
     while copied <= limit and (chunk := response.read(CHUNK)):
@@ -228,6 +233,56 @@ def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) ->
 
 class BadChecksum(LodesmanError, code="checksum"):
     """The content transferred has another checksum; `data` has `expected` and `actual`."""
+
+
+class LocalFault(LodesmanError, code="local"):
+    """A file of this machine cannot be read or written, or no connection be opened here: no server is to blame, and to ask
+    again changes nothing. `data` has `errno`.
+    """
+
+    @property
+    def errno(self) -> int:
+        """The number of the system's error."""
+        return int(self.data["errno"])
+
+
+def local_fault(fault: OSError, file: Path | None = None) -> LocalFault:
+    """The error for what the system refused here."""
+    number, what = fault.errno or errno.EIO, fault.strerror or str(fault)
+    where = "this machine opens no connection" if file is None else str(file)
+    hint = "Make room." if number in (errno.ENOSPC, errno.EDQUOT) else ""
+    return LocalFault(f"{where}: {what}.", hint=hint, errno=number)
+
+
+class OwnFile:
+    """A file of this machine whose content travels. What goes wrong with it is no answer of a server: raises LocalFault."""
+
+    def __init__(self, file: Path, mode: str) -> None:
+        self._path = file
+        self._file = self._tried(lambda: file.open(mode))
+
+    def close(self) -> None:
+        """Write what is left, and close it."""
+        self._tried(self._file.close)
+
+    def size(self) -> int:
+        """In bytes."""
+        return self._tried(lambda: os.fstat(self._file.fileno()).st_size)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, all by default."""
+        content: bytes = self._tried(lambda: self._file.read(size))
+        return content
+
+    def write(self, content: bytes) -> None:
+        """Write all of it."""
+        self._tried(lambda: self._file.write(content))
+
+    def _tried(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except OSError as fault:
+            raise local_fault(fault, self._path) from None
 
 
 class Aborted(LodesmanError, code="aborted"):
@@ -264,8 +319,10 @@ def fault_of(answer: HttpAnswer) -> LodesmanError:
     return fault
 
 
-def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> Unavailable:
+def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> LodesmanError:
     """The error for a server that did not answer; `sent`: the request may have changed something."""
+    if isinstance(fault, OSError) and fault.errno in _EXHAUSTED:
+        return local_fault(fault)
     if isinstance(fault, ssl.SSLCertVerificationError):
         reason = fault.verify_message.rstrip(".")
         hint = _CERTIFICATE_HINTS.get(fault.verify_code, "Ask the administrators of the server.")
