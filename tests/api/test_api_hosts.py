@@ -417,3 +417,75 @@ def test_an_order_that_came_first_is_not_overruled(house, farm, watch):
     house.post(*late[0])
     assert hole_of(house)["shut"] is False
     assert len(house.claim(hole)) == 1
+
+
+# --- what pilots find wrong with their nodes ------------------------------------------------------------------------------
+
+FULL = "No space left on device in /scratch/lode-x"
+
+
+def leaves(house, pilot, reason="node-fault", message=FULL):
+    assert (
+        house.call("POST", "/v1/pilots/leave", {"reason": reason, "message": message}, token=pilot).status
+        == 200
+    )
+
+
+def test_a_pilot_that_finds_its_node_of_no_use_shuts_the_host_and_says_so(house):
+    house.submitted({"CPUTime": 500})
+    first, other = (house.pilot(node={"cores": 4, "host": "wn1"}) for _ in range(2))
+    leaves(house, first)
+    row = hole_of(house)
+    assert (row["shut"], row["fault"], row["retry_at"]) == (True, FULL, house.now + 900.0)
+    assert f"since a pilot there found: {FULL}; it is tried with one job in 15 min" in row["text"]
+    assert FULL in why(house, first)["summary"]
+    assert why(house, first)["who"] == "the site administrator, by mending the node"
+    assert FULL in why(house, other)["summary"]
+    assert house.get(f"/v1/pilots/{first[5:]}")["state"] == "Aborted"
+    (entry,) = house.get("/v1/audit?action=host-shut", "admin")["entries"]
+    assert FULL in entry["detail"]
+    assert house.claim(other) == []
+
+
+@pytest.mark.parametrize(("reason", "state"), [("drained", "Done"), ("error", "Aborted")])
+def test_a_pilot_that_leaves_for_another_reason_shuts_nothing(house, reason, state):
+    pilot = house.pilot(node={"cores": 4, "host": "wn1"})
+    leaves(house, pilot, reason)
+    assert house.get(f"/v1/pilots/{pilot[5:]}")["state"] == state
+    assert house.get("/v1/hosts", "admin")["hosts"] == []
+
+
+def test_a_pilot_that_names_no_host_shuts_none(house):
+    leaves(house, house.pilot())
+    assert house.get("/v1/hosts", "admin")["hosts"] == []
+
+
+def test_a_job_that_met_a_bad_node_waits_for_another_one(house):
+    """No attempt is charged, and the job says what its node was."""
+    job = house.submitted({"CPUTime": 500, "MaxAttempts": 1})
+    hole, good = (house.pilot(node={"cores": 4, "host": host}) for host in ("wn1", "wn2"))
+    (found,) = house.claim(hole)
+    house.report(hole, found, "Running", started=house.now)
+    house.report(hole, found, "Released", cause="node-fault", message=f"{FULL}.")
+    row = house.get(f"/v1/jobs/{job}")
+    assert row["state"] == "Waiting"
+    assert row["reason"] == f"the node failed: {FULL}."
+    assert FULL in house.get(f"/v1/jobs/{job}/why")["summary"]
+    assert hole_of(house)["fault"] == FULL
+    assert house.claim(hole) == []
+    leaves(house, hole)  # says nothing new
+    assert hole_of(house)["trips"] == 1
+    (again,) = house.claim(good)
+    assert (again["id"], again["attempt"]) == (job, 2)
+    house.report(good, again)
+
+
+def test_a_probe_that_meets_a_bad_node_leaves_the_host_shut_for_longer(house):
+    house.submitted({"CPUTime": 500}, {"CPUTime": 500})
+    first, second = (house.pilot(node={"cores": 4, "host": "wn1"}) for _ in range(2))
+    leaves(house, first)
+    house.now += 901.0
+    (probe,) = house.claim(second)
+    house.report(second, probe, "Released", cause="node-fault", message=f"{FULL}.")
+    row = hole_of(house)
+    assert (row["shut"], row["trips"], row["retry_at"]) == (True, 2, house.now + 1_800.0)

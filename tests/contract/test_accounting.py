@@ -261,7 +261,7 @@ def test_the_causes_are_those_that_are_recorded(house):
 
     named = {getattr(protocol, name) for name in (
         "OK", "EXIT", "SIGNAL", "CPU_LIMIT", "WALL_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "NOT_STARTED", "NEVER_STARTED",
-        "INPUT", "WARDEN_LOST", "KILLED", "PILOT_SHUTDOWN",
+        "INPUT", "WARDEN_LOST", "KILLED", "PILOT_SHUTDOWN", "NODE_FAULT",
     )}  # fmt: skip
     named |= {report.LOST, report.UNNAMED, report.NOT_TAKEN, report.RETURNED, "lease-expired"}
     assert named | report.PAYLOAD_CAUSES == CAUSES

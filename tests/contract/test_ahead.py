@@ -437,6 +437,22 @@ def test_attempts_of_lost_pilots_that_never_started_are_free_but_not_for_ever(ho
     )
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_attempts_on_nodes_of_no_use_are_free_but_not_for_ever(house, started):
+    job, rounds = house.submit(max_attempts=2).first, 0
+    while house.state(job) == "Waiting":
+        pilot = house.pilot()
+        (found,) = claim(house, pilot, 0, 5)
+        if started:
+            house.report(pilot, found, "Running")
+        house.report(pilot, found, "Released", cause="node-fault", message="No space left on device in /s.")
+        rounds += 1
+    assert rounds == 20 + 2
+    assert house.job(job).reason == (
+        "the node failed: No space left on device in /s.; maximum of 2 attempts reached, beside 20 that did not start"
+    )
+
+
 def test_what_is_given_back_is_not_held_against_lost_pilots(house):
     job = house.submit(max_attempts=1).first
     pilot = house.pilot()

@@ -169,6 +169,7 @@ def test_causes():
             "INPUT",
             "KILLED",
             "PILOT_SHUTDOWN",
+            "NODE_FAULT",
         )
         or name.endswith("_LIMIT")
     }

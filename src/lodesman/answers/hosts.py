@@ -61,7 +61,8 @@ class HostEvidence(Struct, frozen=True, kw_only=True):
 
 class HostRecord(Struct, frozen=True, kw_only=True):
     """What is stored of a host. `trips`: how often it was shut, since it was last well for a day. `retry_at`: when it gets a
-    job as a probe; None: when an administrator opens it (`by`, `reason`). Times in UNIX seconds.
+    job as a probe; None: when an administrator opens it (`by`, `reason`). `fault`: what a pilot there found wrong with the
+    machine itself. Times in UNIX seconds.
     """
 
     shut: bool
@@ -71,6 +72,14 @@ class HostRecord(Struct, frozen=True, kw_only=True):
     by: str = ""
     reason: str = ""
     evidence: HostEvidence | None = None
+    fault: str = ""
+
+    @property
+    def ground(self) -> str:
+        """What shut it, in words; '' if that is an order."""
+        if self.fault:
+            return f"a pilot there found: {self.fault}"
+        return "" if self.evidence is None else self.evidence.text
 
 
 class HostRow(HostRecord, frozen=True, kw_only=True):

@@ -138,7 +138,7 @@ class BreakerState(StrEnum):
 
 class StartFault(StrEnum):
     """Why a pilot did not start, or speaks against its queue: the batch system refused it, or did not answer; it ended
-    before it joined, waited too long, or joined where jobs fail at once.
+    before it joined, waited too long, joined where jobs fail at once, or left a node of no use.
     """
 
     REFUSED = "refused"
@@ -147,6 +147,7 @@ class StartFault(StrEnum):
     WAITED = "waited-too-long"
     BAD_HOST = "host-is-shut"
     JOBS_FAIL = "jobs-fail-at-site"
+    NODE_FAULT = "node-fault"
 
 
 class PoolOutcome(StrEnum):

@@ -14,7 +14,7 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
 from lodesman.commands.hosts import ShutHost, set_hosts
 from lodesman.commands.sessions import PilotSession
-from lodesman.director.hosts import FAILS_WITHIN_S, opened, probe_holds, shut_again
+from lodesman.director.hosts import FAILS_WITHIN_S, opened, probe_holds, shut_again, shut_by_fault
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.store.audit import Audited
 from lodesman.store.hosts import pilots_by_host, record_of, records
@@ -50,8 +50,7 @@ def _note(state: HostState) -> AuditNote:
         )
     if not record.shut:
         return AuditNote("host-opened", str(host), detail="its probe did not fail")
-    text = "" if record.evidence is None else record.evidence.text
-    return AuditNote("host-shut", str(host), detail=text)
+    return AuditNote("host-shut", str(host), detail=record.ground)
 
 
 @serves(inner_calls.HOSTS_JUDGED)
@@ -156,6 +155,12 @@ async def probe_runs(core: Core, session: PilotSession, running: Sequence[Runnin
         host = core.hosts.has_probe(session, (one.id, one.attempt))
         if host is not None and one.wall_seconds > FAILS_WITHIN_S:
             await _settle(core, HostState(session.host, opened(host.record, core.clock())))
+
+
+async def node_failed(core: Core, host: HostName, fault: str) -> None:
+    """A pilot on this host has found the machine of no use."""
+    if host.host and (record := shut_by_fault(record_of(core.reader, host), fault, core.clock())) is not None:
+        await _settle(core, HostState(host, record))
 
 
 async def _settle(core: Core, state: HostState) -> None:

@@ -21,7 +21,7 @@ from lodesman.api.auth import own_vo
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.fairness import origin_of
-from lodesman.api.hosts import probe_ended, probe_of, probe_runs
+from lodesman.api.hosts import node_failed, probe_ended, probe_of, probe_runs
 from lodesman.commands.accounts import JOINING
 from lodesman.commands.ahead import has_much_ahead, others_wait
 from lodesman.commands.bookings import Attempt
@@ -36,6 +36,7 @@ from lodesman.commands.pilots import (
 )
 from lodesman.commands.report import MOST_MB, give_back, note_heartbeat, possible, take_reports
 from lodesman.commands.sessions import PilotSession, presented_by
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.errors import Forbidden, LodesmanError, NotFound, TooLarge, Unauthorized
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
@@ -190,6 +191,8 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     if session is not None and probe is not None:
         await probe_ended(core, session, *probe)
     for one in reports:
+        if session is not None and one.cause == NODE_FAULT:
+            await node_failed(core, session.host, one.message.rstrip("."))
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
@@ -238,11 +241,13 @@ def _report(one: asks.ReportBody) -> AttemptReport:
 @serves(calls.LEAVE)
 async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothing:
     pilot_id, body = request.who.pilot_id, request.body
-    core.session(pilot_id)
+    host = core.session(pilot_id).host
     state = PilotState.DONE if body.reason in _GOOD_ENDS else PilotState.ABORTED
     reason = f"{body.reason}: {body.message}" if body.message else body.reason
     await core.command(Change(end_pilot, core.live, pilot_id, state, reason))
     core.forget_pilot(pilot_id)
+    if body.reason == NODE_FAULT:
+        await node_failed(core, host, body.message)
     return Nothing()
 
 

@@ -35,9 +35,11 @@ from lodesman.store.read.pilots import (
     PilotRow,
     ended_natives,
     ended_without_native,
+    left_bad_nodes,
     live_natives,
     live_pilots,
     lost_pilots,
+    newest_pilot,
     pilot_by_id,
 )
 
@@ -101,6 +103,8 @@ class BackendWatch:
         self._started = started
         self._lost_pilots = LostPilots(db, name, backend)
         self._joined: set[int] = set()
+        self._live: set[int] = set()
+        self._newest: int | None = None  # the last pilot at the last poll
         # Stamp -> how many censuses in a row did not find it.
         self._missed: dict[str, int] = {}
         self._loads: Mapping[QueueId, BatchLoad] = {}
@@ -127,8 +131,9 @@ class BackendWatch:
         try:
             if self.credential is not None:
                 self.credential.refresh(now)
-            pilots = live_pilots(self._db, self.name)
+            newest, pilots = newest_pilot(self._db), live_pilots(self._db, self.name)
             self._note_joined(pilots)
+            self._note_bad_nodes(pilots, newest)
             lost = self._lost(pilots, now)
             unnamed = ended_without_native(self._db, self.name, now - _NEVER_CONFIRMED_SECONDS)
             if lost or unnamed:
@@ -171,6 +176,16 @@ class BackendWatch:
             elif (pilot.joined_at or 0.0) >= self._started:
                 words = "its pilots start on a host that gets no jobs"
                 self._note(pilot.submitted_to, StartFault.BAD_HOST, words)
+
+    def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
+        """One that left at once since its node was of no use speaks against its queue: the node is free, and the next one
+        starts there.
+        """
+        live, before, after = {pilot.id for pilot in pilots}, self._live, self._newest
+        self._live, self._newest = live, newest
+        if after is not None:
+            for pilot in left_bad_nodes(self._db, self.name, after=after, among=before - live):
+                self._note(pilot.submitted_to, StartFault.NODE_FAULT, pilot.reason)
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""

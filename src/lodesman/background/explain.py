@@ -21,6 +21,7 @@ from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.broker.site_wishes import misfits, site_wish
 from lodesman.commands.pool_map import PoolQueues
+from lodesman.director.hosts import NODE_FAILED
 from lodesman.jobs.spec import TERMINAL
 from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching import TaskQueueKey, parts_of
@@ -95,8 +96,12 @@ class Explainer:
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
         position = read.position(self.db, tq_id, number)
         facts = replace(self._facts_of(tq_id, position, held), parents=self._parents(job))
+        explained = explain_job(facts)
+        if reason.startswith(NODE_FAILED):
+            words = f"{explained.summary} Of its last attempt: {reason}"
+            explained = msgspec.structs.replace(explained, summary=words)
         return JobWaits(
-            **msgspec.structs.asdict(explain_job(facts)),
+            **msgspec.structs.asdict(explained),
             id=number,
             state=state,
             reason=reason,

@@ -95,7 +95,7 @@ def _scratch(report: NodeReport) -> Finding:
     free = "free space unknown" if report.free_mb is None else f"{report.free_mb:,} MB free"
     place = f"{report.folder} on {report.host}"
     if report.scratch_fault:
-        words = f"{place} takes no files: {report.scratch_fault} ({free}); make room, or set TMPDIR there"
+        words = f"no job can run in {place}: {report.scratch_fault} ({free}); mend it, or set TMPDIR there"
         return Finding(check="scratch", result="failed", detail=words)
     few = report.free_mb is not None and report.free_mb < _FEW_MB
     words = f"{place}: {free}" + ("; pilots need more, so make room, or set TMPDIR there" if few else "")

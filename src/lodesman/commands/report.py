@@ -16,7 +16,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bookings import Attempt
 from lodesman.commands.live import Live
 from lodesman.commands.retry import after_failure, all_had
-from lodesman.director.hosts import Failure, failed_at_once
+from lodesman.director.hosts import NODE_FAILED, NODE_FAULT, Failure, failed_at_once
 from lodesman.errors import Forbidden
 from lodesman.jobs.retries import PAYLOAD_CAUSES
 from lodesman.jobs.spec import TERMINAL
@@ -159,10 +159,15 @@ def _take_report(
         if row.state in (JobState.MATCHED, JobState.STALLED):
             jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
     else:
-        if (report.state, report.cause) == ("Released", RETURNED) and row.state is JobState.MATCHED:
-            row = jobs.allow_another(tx, row)
-        end_attempt(live, tx, row, report, pilot_id=pilot_id, host=host)
+        end_attempt(live, tx, _charged(tx, row, report), report, pilot_id=pilot_id, host=host)
     return _accepted(report)
+
+
+def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
+    """A job whose attempt ends: with one more that it may have, if this was none of its own."""
+    if (report.state, report.cause) == ("Released", RETURNED) and row.state is JobState.MATCHED:
+        return jobs.allow_another(tx, row)
+    return _uncharged(tx, row) if (report.state, report.cause) == ("Released", NODE_FAULT) else row
 
 
 def _after_end(
@@ -252,6 +257,7 @@ def _reason(report: AttemptReport) -> str:
         "never-started": "never started",
         "warden-lost": "the process above it was killed",
         "input": "input sandbox missing or damaged",
+        NODE_FAULT: NODE_FAILED,
         "pilot-shutdown": "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",
         "lease-expired": "its pilot fell silent",
@@ -282,8 +288,11 @@ def never_started(tx: Transaction, row: JobRow) -> JobRow:
     """A job whose pilot is gone: an attempt that was not reported as Running is not one of those that it may have, but only
     some of them.
     """
-    if row.state is not JobState.MATCHED:
-        return row
+    return _uncharged(tx, row) if row.state is JobState.MATCHED else row
+
+
+def _uncharged(tx: Transaction, row: JobRow) -> JobRow:
+    """A job that may have one more attempt for the one that ends, unless too many ended so."""
     free = row.attempt <= _MOST_LOST_BEFORE_START or (
         attempts.lost_before_start(tx, row) < _MOST_LOST_BEFORE_START
     )

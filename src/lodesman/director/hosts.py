@@ -15,6 +15,10 @@ from msgspec.structs import replace
 
 from lodesman.answers.hosts import HostEvidence, HostName, HostRecord
 
+NODE_FAULT: Final = "node-fault"
+"""Why an attempt ended, and a pilot left, that found its node of no use to any job."""
+NODE_FAILED: Final = "the node failed"
+"""As a job's reason begins whose last attempt ended so."""
 FAILS_WITHIN_S: Final = 60.0
 WINDOW_S: Final = 1_800.0
 _LEAST_FAILURES: Final = 5
@@ -27,6 +31,7 @@ _LONGEST_WAIT_S: Final = 4 * 3_600.0
 _FORGIVEN_S: Final = 86_400.0
 _MOST_JOBS: Final = 100
 _MARGIN_S: Final = 5.0
+_MOST_WORDS: Final = 300
 
 _COUNTED: Final = frozenset(
     {"exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started",
@@ -241,7 +246,19 @@ def shut_again(record: HostRecord | None, now: float, against: HostEvidence | No
     wait_s = min(_FIRST_WAIT_S * 2.0 ** min(trips, 30), _LONGEST_WAIT_S)
     since = record.since if record is not None and record.shut else now
     kept = record.evidence if record is not None and against is None else against
-    return HostRecord(shut=True, since=since, retry_at=now + wait_s, trips=trips + 1, evidence=kept)
+    fault = record.fault if record is not None and record.shut and against is None else ""
+    return HostRecord(
+        shut=True, since=since, retry_at=now + wait_s, trips=trips + 1, evidence=kept, fault=fault
+    )
+
+
+def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostRecord | None:
+    """Shut a host since a pilot there found the machine of no use; None if it stays as it is: it is shut already, by an
+    administrator or until it gets its next probe.
+    """
+    if record is not None and record.shut and (record.by or not may_probe(record, now)):
+        return None
+    return replace(shut_again(record, now), evidence=None, fault=fault[:_MOST_WORDS])
 
 
 def opened(record: HostRecord, now: float) -> HostRecord:

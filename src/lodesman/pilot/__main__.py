@@ -72,11 +72,8 @@ def _run(
 
     log = Log(sys.stderr, time.time)
     try:
-        if isinstance(nursery, OSError):
-            raise nursery
+        node_fault = _fault_at_start(directory, nursery)
         pilot_file = parse_pilot_file(text(), copy)
-        (directory / ".probe").write_bytes(b"")
-        (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
@@ -96,9 +93,9 @@ def _run(
         log=log,
         features=lambda: reader.latest,
         read_features=reader.stir,
-        nursery=nursery,
+        nursery=Nursery() if isinstance(nursery, OSError) else nursery,
     )
-    pilot = PilotProcess(context)
+    pilot = PilotProcess(context, node_fault=node_fault)
 
     def on_fault(what: threading.ExceptHookArgs) -> None:
         name = what.thread.name if what.thread is not None else ""
@@ -108,6 +105,24 @@ def _run(
     threading.excepthook = on_fault
     _obey(pilot, notice_s)
     return pilot.run()
+
+
+def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
+    """Why nothing can be made in the directory, if that is a fault of the node, which is reported; '' if all is well. Raises
+    OSError for a directory that cannot be used.
+    """
+    from lodesman.pilot.decisions import SCRATCH, StepResult, is_of_node, judge_step  # noqa: PLC0415
+
+    try:
+        if isinstance(nursery, OSError):
+            raise nursery
+        (directory / ".probe").write_bytes(b"")
+        (directory / ".probe").unlink()
+    except OSError as fault:
+        if not is_of_node(fault.errno):
+            raise
+        return judge_step(StepResult(SCRATCH, str(directory), fault.errno or 0))
+    return ""
 
 
 def _obey(pilot: PilotProcess, notice_s: int) -> None:

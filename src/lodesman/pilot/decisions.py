@@ -5,6 +5,8 @@ Times are monotonic seconds. Limits hold for the whole process tree; the kernel'
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -201,6 +203,62 @@ def contact_lost(now: float, *, last_contact: float, last_end: float, lease_s: f
     A server that comes back gives its pilots a whole new lease, so less silence loses nothing.
     """
     return now - max(last_contact, last_end) > lease_s
+
+
+# --- the node -------------------------------------------------------------------------------------
+
+# What is tried of a node (`trial`): room in the scratch space, a warden, a program from the scratch space.
+SCRATCH, WARDEN, EXECUTE = "scratch", "warden", "execute"
+NO_PYTHON = 3
+"""The exit code of that program if the pilot's Python does not run."""
+# What makes a system call fail whatever the job: no room, a broken or lost disk, nothing left of what the kernel gives.
+_OF_NODE = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOTCONN,
+    errno.EREMOTEIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE,
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How a step of the trial in the folder `place` ended: with an error of the system by its `number` (0: none that is
+    known), or with the `status` of the program, as `judge` has it. `no_inodes`: its file system takes no more files.
+    """
+
+    step: str
+    place: str
+    number: int = 0
+    status: int | None = None
+    no_inodes: bool = False
+
+
+def judge_step(met: StepResult) -> str:
+    """What is wrong with the node, in words; '' if nothing is."""
+    what = os.strerror(met.number) if met.number else ""
+    if met.number == errno.ENOSPC and met.no_inodes:
+        what = f"{what} for more files (no inodes are left)"
+    if met.step == SCRATCH:
+        return f"{what} in {met.place}"
+    if met.step == WARDEN or (met.status is None and not met.number):
+        return f"No process can be kept apart for a payload: {what or 'it was killed at its start'}"
+    if met.number:
+        return f"/bin/sh cannot be started: {what}"
+    if met.status in (126, 127):
+        return f"No program can be executed in {met.place}: {os.strerror(errno.EACCES)} (is it mounted with noexec?)"
+    if met.status == NO_PYTHON:
+        return "The pilot's Python does not run any more"
+    return f"A program in {met.place} ended with {met.status}, not 0" if met.status else ""
+
+
+def is_of_node(number: int | None) -> bool:
+    """Whether an error of the system says more of the node than of the job that met with it."""
+    return number in _OF_NODE
+
+
+def smells_of_node(end: PayloadReport) -> bool:
+    """Whether a node of no use would make a payload end so; then the node is tried."""
+    return end.cause in (protocol.NOT_STARTED, protocol.NEVER_STARTED) or (
+        end.cause == protocol.EXIT and end.exit_code in _NOT_FOUND
+    )
 
 
 # --- a payload ----------------------------------------------------------------------------------

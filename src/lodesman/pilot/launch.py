@@ -19,6 +19,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+from lodesman import kernel
 from lodesman.client import Client
 from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
@@ -49,6 +50,15 @@ _CHUNK = 1 << 18
 
 class NotStarted(LodesmanError, code="not-started"):
     """The payload cannot be started; the message says what is missing."""
+
+
+def committed_at(directory: Path) -> float | None:
+    """When a payload last touched its file COMMIT, in UNIX seconds; None if it did not."""
+    try:
+        entry = os.lstat(f"{directory}/{COMMIT}")
+    except OSError:
+        return None
+    return entry.st_mtime if stat.S_ISREG(entry.st_mode) and entry.st_uid == os.geteuid() else None
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -199,6 +209,20 @@ def _open_outputs(job: AssignedJob, directory: Path) -> dict[str, int]:
 @lru_cache(maxsize=1000)
 def _stream_names(output: str, error: str) -> tuple[str, ...]:
     return (output,) if os.path.normpath(error) == os.path.normpath(output) else (output, error)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with all in it, also what the payload made unreadable; what resists stays."""
+    _unlock(directory)
+    for root, directories, _ in os.walk(directory):
+        for name in directories:
+            _unlock(Path(root, name))
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _unlock(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        kernel.unlock_directory(str(directory))
 
 
 # --- the input sandbox ----------------------------------------------------------------------------------

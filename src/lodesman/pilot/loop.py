@@ -14,14 +14,16 @@ from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, SLOT_END, Slot, Stop, contact_lost, why_leave
 from lodesman.pilot.features import Features
 from lodesman.pilot.jobstatus import StatusWriter
+from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext, remove_tree
-from lodesman.pilot.protocol import PILOT_SHUTDOWN, JoinReply
+from lodesman.pilot.payload import PayloadContext
+from lodesman.pilot.protocol import NODE_FAULT, PILOT_SHUTDOWN, JoinReply
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
 from lodesman.pilot.slots import KnownSlot, Promises, SlotHabits
+from lodesman.pilot.trial import NodeTrial
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -31,6 +33,7 @@ EXIT_REFUSED = 3  # the server refused the join
 EXIT_NO_SERVER = 4  # no server accepted the pilot within join_patience_s
 EXIT_DISOWNED = 5  # the server does not know the pilot any more (its lease was lost)
 EXIT_UNDELIVERED = 6  # the pilot ended with results that no server accepted
+EXIT_NODE = 7  # the node is of no use to payloads
 
 
 class _Wake:
@@ -54,8 +57,10 @@ class _Wake:
 class PilotProcess:
     """Joins, runs jobs, leaves. `run` belongs to the main thread; `terminate` may come from a signal."""
 
-    def __init__(self, context: PilotContext) -> None:
+    def __init__(self, context: PilotContext, *, node_fault: str = "") -> None:
+        """`node_fault`: what is wrong with the node, if that is known already; it joins to report it."""
         self._context = context
+        self._node_fault = node_fault
         self._options = context.options
         self._wake = _Wake()
         self._due = 0.0
@@ -92,6 +97,8 @@ class PilotProcess:
         if terms.bound_job:
             facts.update(bound_job=terms.bound_job)
         context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **facts)
+        if not self._try_node():
+            return self._leave(EXIT_NODE, NODE_FAULT, self._node_fault)
         self._assemble(terms)
         for target, arguments in (
             (self._claimer.run, ()),
@@ -154,8 +161,9 @@ class PilotProcess:
             if now - last_end >= session.lease_s or self._roster.slot.seconds_left(now) <= 0:
                 self._outbox.hurry()
             return None
-        self._why = self._why or leave
-        return EXIT_FAULT if self._crashed else EXIT_IN_ORDER
+        fault = self._roster.node_fault if leave == DRAINED else ""
+        self._why = self._why or (NODE_FAULT if fault else leave)
+        return EXIT_FAULT if self._crashed else EXIT_NODE if self._why == NODE_FAULT else EXIT_IN_ORDER
 
     def _wait_to_join(self, seconds: float) -> bool:
         self._wake.wait(seconds)
@@ -213,10 +221,23 @@ class PilotProcess:
         self._outbox.hurry()
         self._roster.stop_all(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
 
+    def _try_node(self) -> bool:
+        """Whether the node does what payloads need: else none is claimed."""
+        if not self._node_fault:
+            context = self._context
+            self._reaper = Reaper(context.nursery)
+            self._node_fault = NodeTrial(context.directory, context.environment, self._reaper).fault()
+        return not self._node_fault
+
+    def _leave(self, code: int, reason: str, message: str) -> int:
+        """Take leave of the server; returns the exit code."""
+        heard = self._session.leave(reason, message)
+        self._context.log("left", reason=reason, message=message, heard=heard, exit_code=code)
+        return code
+
     def _assemble(self, terms: JoinReply) -> None:
         context, session = self._context, self._session
         self._terms = terms
-        self._reaper = Reaper(context.nursery)
         self._outbox = Outbox(context)
         payloads = PayloadContext(
             context, self._reaper, self._outbox, lambda: session.client(rounds=10), terms.site
@@ -247,8 +268,8 @@ class PilotProcess:
         self._heartbeat.close()
         self._outbox.close()
         if code != EXIT_DISOWNED:
-            heard = self._session.leave(self._why, "" if code == EXIT_IN_ORDER else f"exit code {code}")
-            self._context.log("left", reason=self._why, heard=heard, exit_code=code)
+            words = "" if code == EXIT_IN_ORDER else f"exit code {code}"
+            self._leave(code, self._why, self._roster.node_fault if self._why == NODE_FAULT else words)
         if sent:
             remove_tree(self._context.directory / "outbox")
         remove_tree(self._context.directory / "work")

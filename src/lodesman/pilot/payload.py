@@ -6,34 +6,35 @@ import base64
 import contextlib
 import errno
 import os
-import shutil
 import signal
 import stat
 import threading
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Callable
 
-from lodesman import kernel
-from lodesman.client import Aborted, BadChecksum, Client
+from lodesman.client import Aborted, BadChecksum, Client, LocalFault
 from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import Stop, judge
+from lodesman.pilot.decisions import Stop, is_of_node, judge, smells_of_node
 from lodesman.pilot.launch import (
-    COMMIT,
     TEMPORARY,
     BadSandbox,
     NotStarted,
+    committed_at,
     fetch,
     frame_of,
     no_input,
     prepare,
+    remove_tree,
 )
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import pack, read_tail, report_output
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault, Reaper
+from lodesman.pilot.trial import NodeTrial
 from lodesman.pilot.warden import Launch, NeverStarted, NoInput
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
@@ -49,6 +50,8 @@ _PACKING_S = 60.0
 _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 # What a batch system signals at once gets it within this time.
 _TOGETHER_S = 2.0
+# Payloads that fail one after the other do not each have the node tried.
+_TRUSTED_S = 5.0
 
 # The sizes and times of change of the streams: they change with each output.
 StreamVersion = tuple[tuple[int, int], ...]
@@ -64,21 +67,25 @@ class PayloadContext:
     new_client: Callable[[], Client]
     site: str = ""
 
+    @cached_property
+    def trial(self) -> NodeTrial:
+        """Says whether the node is of use."""
+        return NodeTrial(self.pilot.directory, self.pilot.environment, self.reaper)
+
 
 class PayloadRun:
     """Runs one attempt. `run` belongs to the payload's thread, all else may be called by any."""
 
     def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
-        self.node_failed = False
+        self.node_fault = ""  # what is wrong with the node, if that ended it
         self.began: float | None = None
         self.usage = PayloadUsage()
         # When the time of grace after a stop is over; None if it may run on.
         self.kill_at: float | None = None
         # Set to give up waiting for processes that cannot be killed; the attempt is not reported then.
         self.abandoned = False
-        # Set when it has ended and its output is not wanted: ends the packing.
-        self.output_unwanted = False
+        self.output_unwanted = False  # set when it has ended: ends the packing
         # The version of the streams whose tail the server has.
         self.delivered: StreamVersion = ()
         self._context = context
@@ -96,8 +103,7 @@ class PayloadRun:
         self._refusal: PayloadReport | None = None  # the report of its end if it does not run
         # Whether its end is handed in at once: it has written nothing that would have to be packed.
         self.leaves_nothing = False
-        # The one that its thread runs after it.
-        self.next: PayloadRun | None = None
+        self.next: PayloadRun | None = None  # the one that its thread runs after it
         # Core-seconds that are lost should its output not be handed in, once it has ended.
         self.uncommitted = 0.0
 
@@ -160,9 +166,8 @@ class PayloadRun:
 
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
-        written = self._written()
         wall_seconds = 0.0 if self.began is None else max(0.0, now - self.began)
-        return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
+        return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=self._written())
 
     def _written(self) -> int:
         """The bytes in its streams."""
@@ -176,13 +181,8 @@ class PayloadRun:
 
     def committed(self) -> float | None:
         """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
-        try:
-            entry = os.lstat(f"{self._home}/{COMMIT}")
-        except OSError:
-            return None
-        if not self._started or not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
-            return None
-        return min(max(entry.st_mtime, self._started), self._context.pilot.clock())
+        at = committed_at(self._home) if self._started else None
+        return None if at is None else min(max(at, self._started), self._context.pilot.clock())
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
         """The version of its streams, and their tail if the version is not the one last delivered."""
@@ -204,14 +204,15 @@ class PayloadRun:
         if not self._is_begun:
             self.begin()
         if self._refusal is not None:
-            return self._leave_warden(self._refusal)
+            return self._weigh(self._leave_warden(self._refusal))
         status = reaper.wait(key)
         decided = self._decided(status)
         if not reaper.clear(key, lambda: self.abandoned):
             return None
         self.usage = reaper.forget(key)
         self.leaves_nothing = not (self.job.output_sandbox or self._written())
-        return self._leave_warden(judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds))
+        end = judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds)
+        return self._weigh(self._leave_warden(end))
 
     def _begin(self) -> PayloadReport | None:
         """Stage and start; the report of its end if it does not run."""
@@ -232,11 +233,11 @@ class PayloadRun:
             return self._unstarted(protocol.NEVER_STARTED, message)
         except _BAD_INPUT as fault:
             return self._unstarted(protocol.INPUT, f"The input sandbox is unusable: {fault.message}")
+        except (LocalFault, OSError) as fault:
+            return self._suspect(fault)
         except LodesmanError as fault:
             message = f"The input sandbox could not be fetched: {fault.message}"
             return self._unstarted(protocol.PILOT_SHUTDOWN, message)
-        except OSError as fault:
-            return self._node_fault(fault)
         return None
 
     def _leave_warden(self, end: PayloadReport) -> PayloadReport:
@@ -310,10 +311,25 @@ class PayloadRun:
     def _unstarted(self, cause: str, message: str) -> PayloadReport:
         return report_end(self.job.key, cause, message)
 
-    def _node_fault(self, fault: OSError) -> PayloadReport:
-        """A node without space or permissions must not draw in more jobs."""
-        self.node_failed = True
-        return self._unstarted(protocol.PILOT_SHUTDOWN, f"The node failed: {fault.strerror or fault}.")
+    def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
+        """It met with an error of the system. The node is tried when what it left is gone, and has to have room for its
+        inputs. One that fails must not draw in more jobs; `otherwise`: the cause if it does not.
+        """
+        remove_tree(self._home)
+        self.node_fault = self._context.trial.fault(size=sum(item.size for item in self.job.inputs))
+        if self.node_fault:
+            return self._unstarted(protocol.NODE_FAULT, f"{self.node_fault}.")
+        cause = protocol.PILOT_SHUTDOWN if is_of_node(fault.errno) else otherwise
+        return self._unstarted(
+            cause, f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}."
+        )
+
+    def _weigh(self, end: PayloadReport) -> PayloadReport:
+        """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
+        if self.stopping or not smells_of_node(end):
+            return end
+        self.node_fault = self._context.trial.fault(trusted_s=_TRUSTED_S)
+        return self._unstarted(protocol.NODE_FAULT, f"{self.node_fault}.") if self.node_fault else end
 
     def _hand_in(self, end: PayloadReport, *, can_wait: bool) -> None:
         tail = ""
@@ -372,24 +388,12 @@ class PayloadRun:
                 end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
             return replace(end, message=f"{end.message} Its output was not packed: {why}.".lstrip()), None
         except OSError as fault:
-            return self._node_fault(fault), None
+            with contextlib.suppress(OSError):
+                target.unlink()
+            return self._suspect(fault, protocol.PILOT_SHUTDOWN), None
         end = report_output(end, packed, max_mb=self.job.limits.max_output_mb)
         if packed.size > SMALL_OUTPUT_BYTES:
             return end, target
         content = base64.b64encode(target.read_bytes()).decode()
         target.unlink()
         return replace(end, output={**(end.output or {}), "content": content}), None
-
-
-def remove_tree(directory: Path) -> None:
-    """Remove a directory with all in it, also what the payload made unreadable; what resists stays."""
-    _unlock(directory)
-    for root, directories, _ in os.walk(directory):
-        for name in directories:
-            _unlock(Path(root, name))
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _unlock(directory: Path) -> None:
-    with contextlib.suppress(OSError):
-        kernel.unlock_directory(str(directory))

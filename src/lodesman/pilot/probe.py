@@ -7,6 +7,7 @@ none. What the facts mean is the server's to judge (`background.node_report`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -24,10 +25,12 @@ from typing import Any
 from lodesman import kernel
 from lodesman.client import exchange
 from lodesman.errors import InvalidConfig
+from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.trial import NodeTrial
 
 MARK = "lode-site-test"
 """The member that the line of a test job has, and no other line."""
-_SCRATCH_BYTES = 1 << 20
 _MB = 1 << 20
 _ANSWER_BYTES = 1 << 16
 _ANSWER_SECONDS = 10.0
@@ -57,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
-    free, fault = _scratch(folder)
+    apart = kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
+    free, fault = _scratch(folder, apart=apart)
     servers = [_address_in(wanted.get("url_file")) or one for one in wanted.get("servers", ())]
     return {
         MARK: 1,
@@ -65,7 +69,7 @@ def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable or "",
         "has_python": bool(shutil.which(str(wanted.get("python", "")))),
-        "keeps_jobs_apart": kernel.set_attribute(kernel.CHILD_SUBREAPER, 1),
+        "keeps_jobs_apart": apart,
         "folder": str(folder),
         "free_mb": free,
         "scratch_fault": fault,
@@ -73,20 +77,21 @@ def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _scratch(folder: Path) -> tuple[int | None, str]:
-    """The free MB, None where that is not known; and why no file can be written, '' if one can."""
+def _scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
+    """The free MB, None where that is not known; and why no payload could run in the folder, '' if one can. `apart`: whether
+    jobs can be kept apart, without which none is started.
+    """
     free = None
-    try:
+    with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free // _MB
-        file = folder / ".site-test"
-        with file.open("wb") as sink:
-            sink.write(b"\0" * _SCRATCH_BYTES)
-            sink.flush()
-            os.fsync(sink.fileno())
-        file.unlink()
-    except OSError as fault:
-        return free, fault.strerror or str(fault)
-    return free, ""
+    nursery = Nursery()
+    trial = NodeTrial(folder, os.environ, Reaper(nursery) if apart else None)
+    try:
+        return free, trial.fault()
+    finally:
+        nursery.close()
+        with contextlib.suppress(OSError):
+            (folder / "work").rmdir()
 
 
 def _address_in(url_file: str | None) -> str:

@@ -23,7 +23,9 @@ WARDEN_LOST, KILLED, PILOT_SHUTDOWN = "warden-lost", "killed", "pilot-shutdown"
 RETURNED = "returned"
 # It ended well, and the server had no space for its output until the pilot's end.
 STORAGE_FULL = "storage-full"
-_TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN, RETURNED)
+# The pilot has tried its node, which is of no use. Also why the pilot leaves.
+NODE_FAULT = "node-fault"
+_TRIED_AGAIN = (NEVER_STARTED, WARDEN_LOST, PILOT_SHUTDOWN, RETURNED, NODE_FAULT)
 
 # The server has understood and refuses: asking again would not help.
 REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)

@@ -86,6 +86,7 @@ class Roster:
         self._no_job_fits = False
         self._causes: frozenset[str] = frozenset()
         self._stopping = False
+        self.node_fault = ""  # what is wrong with the node: no job starts there any more
         self.last_end = self._ticker()
 
     def load(self) -> Load:
@@ -141,9 +142,10 @@ class Roster:
         self._give_back(late)
         self._on_change(False)
 
-    def drain(self, cause: str, *, holds: bool = True) -> None:
-        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more."""
+    def drain(self, cause: str, *, holds: bool = True, fault: str = "") -> None:
+        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more. `fault`: of the node."""
         with self.changed:
+            self.node_fault = self.node_fault or fault
             before = self._causes
             others = before | {cause} if holds else before - {cause}
             others -= {HELD}
@@ -222,6 +224,7 @@ class Roster:
         jobs: Sequence[protocol.AssignedJob],
         message: str = "The slot is given back to the site before this job would end.",
     ) -> None:
+        message = f"The node is of no use: {self.node_fault}." if self.node_fault else message
         for job in jobs:
             self.report_unstarted(job.key, protocol.RETURNED, message)
 
@@ -252,10 +255,11 @@ class Roster:
                     self._threads.run(str(payload.next.job.key), partial(self._run, payload.next))
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
-        """Start what fits, in order; with the lock held. Returns what there is no time for. `after`: the payload that has
+        """Start what fits, in order; with the lock held. Returns what is not to start here. `after`: the payload that has
         ended just now, if nothing else is new: then only the next jobs are examined.
         """
-        late = self._take_late() if after is None else []
+        late = [job for job in self._backlog if self._is_late(job)] if after is None else []
+        self._drop(late)
         while self._backlog:
             job = self._backlog[0]
             if self._is_late(job):
@@ -271,13 +275,10 @@ class Roster:
             del self._backlog[0], self._came[job.key]
         return late
 
-    def _take_late(self) -> list[protocol.AssignedJob]:
-        late = [job for job in self._backlog if self._is_late(job)]
-        self._drop(late)
-        return late
-
     def _is_late(self, job: protocol.AssignedJob) -> bool:
-        """Whether there is no time for it; with the lock held."""
+        """Whether it is not to start here any more; with the lock held."""
+        if NODE in self._causes:
+            return True
         if not self.slot.has_time_for(job, self._ticker()):
             # The server goes by less than this pilot knows: it would send the like again.
             self._causes |= {NO_TIME}
@@ -319,7 +320,8 @@ class Roster:
         self._changed()
 
     def _note_node(self, payload: PayloadRun) -> None:
-        if payload.node_failed:
+        if payload.node_fault:
+            self.node_fault = payload.node_fault
             self._causes |= {NODE}
 
     def _changed(self) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lodesman.client import Aborted
+from lodesman.client import Aborted, LocalFault
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import NODE, SERVER, ClaimRequest, Slot, Stop
@@ -143,7 +143,7 @@ class Claimer:
             reply = self._session.claim(self._client, request, self._token)
         except (Aborted, Unauthorized):
             return 0
-        except Unavailable as fault:
+        except (Unavailable, LocalFault) as fault:
             self._context.log("claim-failed", fault=str(fault))
             return _LONG_PAUSE_S
         except LodesmanError as fault:
@@ -168,7 +168,7 @@ class Claimer:
         except OSError as fault:
             # Without an entry in the journal nothing is run; the same token brings it again.
             self._context.log("journal-failed", fault=str(fault))
-            self._roster.drain(NODE)
+            self._roster.drain(NODE, fault=f"{fault.strerror or fault} in {self._context.directory}")
             return False
         self._token = ""
         new = {job.key for job in jobs}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.usage import DAY_SECONDS, OK, UsageAdded, UsageBy, UsageDays, UsageKey, UsageSums
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.errors import Conflict
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys, member
@@ -20,7 +21,7 @@ RETURNED: Final = "returned"
 CAUSES: Final = frozenset({
     OK, "exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started", "input",
     "warden-lost", "killed", "pilot-shutdown", "pilot-lost", "lease-expired", "not-named", "not-taken",
-    RETURNED,
+    RETURNED, NODE_FAULT,
 })  # fmt: skip
 """Pilots send causes as texts: others are added up as one."""
 _FAILURES: Final = CAUSES - {OK}

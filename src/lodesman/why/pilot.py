@@ -18,6 +18,7 @@ from lodesman.answers.nodes import utc
 from lodesman.answers.pilots import Pilot, StoredPilot
 from lodesman.answers.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
 from lodesman.answers.why_pilots import Amounts, PilotStep, PilotWhy
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.matching import ANY, ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
@@ -154,7 +155,9 @@ def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
     when = "" if ago is None else f" {span(ago)} ago"
     how = f"{row.state}: {row.reason}" if row.reason else row.state
     summary = f"It ended{when} ({how}) after {counted(row.jobs_done, 'job')}."
-    return _answer(facts, PilotVerdict.ENDED, summary)
+    answer = _answer(facts, PilotVerdict.ENDED, summary)
+    who = "the site administrator, by mending the node" if row.reason.startswith(NODE_FAULT) else answer.who
+    return msgspec.structs.replace(answer, who=who)
 
 
 def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
@@ -239,7 +242,7 @@ def shut_text(record: HostRecord, now: float) -> str:
         return ""
     if record.retry_at is None:
         return f"closed by {record.by} since {utc(record.since)}: {record.reason}"
-    why = "" if record.evidence is None else f", since {record.evidence.text}"
+    why = f", since {record.ground}" if record.ground else ""
     left = record.retry_at - now
     when = f"in {span(left)}" if left > 0 else "as soon as a pilot there asks"
     again = f", for the {_ordinal(record.trips)} time" if record.trips > 1 else ""

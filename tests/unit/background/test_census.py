@@ -33,6 +33,7 @@ from lodesman.resources import QueueId
 from lodesman.store.hosts import put_records
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import Native, lost_pilots
+from lodesman.store.write.pilots import count_job
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
 
@@ -180,6 +181,32 @@ def test_a_pilot_that_joined_on_a_host_without_jobs_speaks_against_its_queue(wor
     later.watches["local"]._started = base.clock + 1.0
     later.tick()
     assert later.told == [(SHORT, None, "")]
+
+
+def test_a_pilot_that_left_a_bad_node_speaks_against_its_queue_once(world):
+    """Also if it came and went between two polls. One that had run jobs there does not, nor one of before."""
+    full = "node-fault: No space left on device in /s"
+
+    def leaves(number, reason=full):
+        world.base.do(Change(end_pilot, world.base.live, number, PilotState.ABORTED, reason))
+
+    leaves(world.pilot("before", joined=True))
+    seen = world.pilot("seen")
+    world.tick()
+    assert world.told == []
+    leaves(seen)
+    leaves(world.pilot("unseen", joined=True))
+    leaves(world.pilot("other", joined=True), "error: exit code 1")
+    worked = world.pilot("worked", joined=True)
+    world.base.do(Change(count_job, worked))
+    leaves(worked)
+    elsewhere = world.pilot("elsewhere", joined=True, queue=LONG)
+    leaves(elsewhere)
+    for _ in range(2):
+        world.tick()
+    assert sorted(world.told) == sorted(
+        [(SHORT, StartFault.NODE_FAULT, full)] * 2 + [(LONG, StartFault.NODE_FAULT, full)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ def test_a_good_node():
         ({"has_python": False}, "python", "ok", "'python3' is not there"),
         ({"keeps_jobs_apart": False}, "python", "failed", "cannot keep jobs apart"),
         (
-            {"scratch_fault": "Read-only file system"},
+            {"scratch_fault": "Read-only file system in /scratch/lode-1"},
             "scratch",
             "failed",
-            "takes no files: Read-only file system",
+            "no job can run in /scratch/lode-1 on wn1: Read-only file system in /scratch/lode-1 (20,000 MB free); mend it",
         ),
         ({"free_mb": 99}, "scratch", "failed", "99 MB free; pilots need more"),
         ({"free_mb": None}, "scratch", "ok", "free space unknown"),

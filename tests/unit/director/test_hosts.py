@@ -23,6 +23,7 @@ from lodesman.director.hosts import (
     outlived_s,
     probe_holds,
     shut_again,
+    shut_by_fault,
     shut_with_sites,
     suspects,
     suspects_by_site,
@@ -242,6 +243,23 @@ def test_a_probe_comes_when_its_time_has_come_and_never_against_an_order():
     assert not may_probe(record, NOW + 899.9)
     assert may_probe(record, NOW + 900.0)
     assert not may_probe(HostRecord(shut=True, since=NOW, by="root", reason="disk"), NOW + 1e9)
+
+
+def test_what_a_pilot_finds_wrong_shuts_its_host_at_once():
+    """And again for twice as long once it could have been tried; never against an order, nor before its time."""
+    record = shut_by_fault(None, "No space left on device in /s", NOW)
+    assert (record.retry_at, record.trips, record.fault) == (NOW + 900.0, 1, "No space left on device in /s")
+    assert record.ground == "a pilot there found: No space left on device in /s"
+    assert shut_by_fault(record, "other", NOW + 899.0) is None
+    again = shut_by_fault(record, "other", NOW + 900.0)
+    assert (again.since, again.retry_at, again.trips, again.fault) == (NOW, NOW + 900.0 + 1_800.0, 2, "other")
+    assert shut_again(again, NOW + 3_000.0).fault == "other"  # its probe failed
+    assert shut_by_fault(HostRecord(shut=True, since=NOW, by="root", reason="disk"), "x", NOW + 1e9) is None
+    assert opened(again, NOW).fault == ""
+    by_evidence = shut(found := failures(A, A, A, B, B), all_tried(found, *WELL))[HOLE]
+    after = shut_by_fault(by_evidence, "x", by_evidence.retry_at)
+    assert (after.evidence, after.fault) == (None, "x")
+    assert shut_again(opened(after, NOW), NOW, by_evidence.evidence).ground == by_evidence.evidence.text
 
 
 def test_a_shut_host_is_not_judged_again():

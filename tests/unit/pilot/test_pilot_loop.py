@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from typing import Any
@@ -19,6 +21,7 @@ from lodesman.pilot.loop import (
     EXIT_FAULT,
     EXIT_IN_ORDER,
     EXIT_NO_SERVER,
+    EXIT_NODE,
     EXIT_REFUSED,
     EXIT_UNDELIVERED,
     PilotProcess,
@@ -28,7 +31,9 @@ from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply, parse_join
 from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.server_threads import _AttemptJournal
 from lodesman.pilot.session import JoinRefused
+from lodesman.pilot.trial import NodeTrial
 
 TERMS = JoinReply(pilot=7, token="tok", lease_s=600, heartbeat_s=0.05, idle_s=600)
 
@@ -538,3 +543,52 @@ def test_an_outbox_that_empties_late_is_waited_for(make, served, make_job, monke
     later(lambda: "stopping" in [event for event, _ in lines], stopping.set)
     assert pilot.run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Done", "ok")}
+
+
+# --- a node of no use -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_node_that_fails_its_trial_gets_no_job(make, served, make_job, monkeypatch, tmp_path):
+    monkeypatch.setattr(NodeTrial, "fault", lambda _: "No space left on device in /s")
+    served.claims = [ClaimReply((make_job(1),))]
+    assert make().run() == EXIT_NODE
+    assert served.left == [("node-fault", "No space left on device in /s")]
+    assert (len(served.claims), served.reports) == (1, [])
+    assert not (tmp_path / "attempts.journal").exists()
+
+
+@pytest.mark.slow
+def test_a_node_that_is_known_to_be_bad_at_the_start_is_reported(make_context, served):
+    pilot = PilotProcess(make_context(clock=time.time), node_fault="Read-only file system in /s")
+    assert pilot.run() == EXIT_NODE
+    assert served.left == [("node-fault", "Read-only file system in /s")]
+
+
+@pytest.mark.slow
+def test_a_node_that_breaks_under_its_jobs_gets_no_more(make, served, make_job, monkeypatch):
+    """What ran goes back, what waits goes back, what runs goes on, and the pilot leaves with the words."""
+    said = iter(["", "No space left on device in /s"])
+    monkeypatch.setattr(NodeTrial, "fault", lambda *_, **__: next(said))
+    jobs = (make_job(1, "nothing"), make_job(2, "sleep", "0.5"), make_job(3, cores=2), make_job(4))
+    served.claims = [ClaimReply(jobs)]
+    assert make().run() == EXIT_NODE
+    assert served.ends == {
+        1: ("Released", "node-fault"),
+        2: ("Done", "ok"),
+        3: ("Released", "returned"),
+        4: ("Released", "returned"),
+    }
+    assert served.left == [("node-fault", "No space left on device in /s")]
+
+
+@pytest.mark.slow
+def test_a_journal_that_cannot_be_written_is_the_nodes_fault(make, served, make_job, monkeypatch, tmp_path):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_AttemptJournal, "take", refuse)
+    served.claims = [ClaimReply((make_job(1),))]
+    assert make().run() == EXIT_NODE
+    assert served.left == [("node-fault", f"No space left on device in {tmp_path}")]
+    assert served.ends == {}

@@ -173,12 +173,13 @@ CHOSEN = {
     "payload.PayloadRun._is_removed": "the streams in the folder itself, which is no link",
     "payload.PayloadRun._leave_warden": "its folder, which is no link",
     "payload.PayloadRun._has_folder": "a new folder in place of one that is none any more",
-    "payload._unlock": "folders, no links",
-    "payload.remove_tree": "links are removed, not followed",
+    "launch._unlock": "folders, no links",
+    "launch.remove_tree": "links are removed, not followed",
 }
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
     "__main__", "archives", "features", "jobstatus", "node", "nursery", "outbox", "probe", "processes", "server_threads",
+    "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",

@@ -29,7 +29,7 @@ class Puppet:
 
     def __init__(self, job, bench=None):
         self.job = job
-        self.node_failed = False
+        self.node_fault = ""
         self.usage = PayloadUsage()
         self.stops: list[tuple[Stop, float]] = []
         self.kill_at: float | None = None
@@ -284,7 +284,7 @@ def test_jobs_that_wait_go_back_when_their_time_has_passed(roster, make_job, ben
 
 def test_a_node_that_failed_drains(roster, puppets, make_job):
     roster.admit([make_job(1)])
-    puppets[0].node_failed = True
+    puppets[0].node_fault = "No space"
     puppets[0].ended.set()
     until(lambda: roster.load().draining)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -13,11 +14,13 @@ from base64 import b64decode
 
 import pytest
 
-from lodesman.client import Aborted, BadChecksum
+from lodesman.client import Aborted, BadChecksum, LocalFault
+from lodesman.client.exchange import local_fault
 from lodesman.errors import NotFound, Unavailable
 from lodesman.pilot.decisions import Stop
+from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext, PayloadRun, remove_tree
+from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey, SandboxFile
 from lodesman.pilot.reaper import Reaper
 
@@ -129,16 +132,18 @@ def test_inputs_are_there(play, context, shelf):
         (BadChecksum("Bad."), "Failed", "input"),
         (NotFound("Gone."), "Failed", "input"),
         (Unavailable("Away."), "Released", "pilot-shutdown"),
-        (OSError(28, "No space left on device"), "Released", "pilot-shutdown"),
+        (OSError(errno.ENOSPC, "No space left on device"), "Released", "pilot-shutdown"),
+        (local_fault(OSError(errno.ENOSPC, "No space left on device")), "Released", "pilot-shutdown"),
+        (local_fault(OSError(errno.EISDIR, "Is a directory")), "Failed", "input"),
     ],
 )
 def test_inputs_that_cannot_be_had(play, shelf, fault, state, cause):
-    """A wrong sandbox is the job's fault; a server that is away, or a full disk, is not."""
+    """A wrong sandbox is the job's fault; a server that is away, or a disk that was full for a moment, is not."""
     shelf.fault = fault
     payload, report = play("/bin/true", inputs=INPUT)
     assert (report["state"], report["cause"], report["output"]) == (state, cause, None)
-    assert payload.node_failed == isinstance(fault, OSError)
-    assert "space" in report["message"] or not payload.node_failed
+    assert payload.node_fault == ""
+    assert not isinstance(fault, (OSError, LocalFault)) or os.strerror(fault.errno) in report["message"]
 
 
 @pytest.mark.slow
@@ -244,16 +249,16 @@ def test_what_cannot_start(play, tmp_path):
 def test_a_node_without_room_draws_no_more_jobs(play, context, tmp_path):
     (tmp_path / "work").write_text("in the way")
     payload, report = play("/bin/true")
-    assert payload.node_failed
-    assert (report["state"], report["cause"]) == ("Released", "pilot-shutdown")
+    assert payload.node_fault == f"Not a directory in {tmp_path}"
+    assert (report["state"], report["cause"]) == ("Released", "node-fault")
+    assert report["message"] == f"{payload.node_fault}."
 
 
 @pytest.mark.slow
 def test_output_that_cannot_be_packed_gives_the_job_back(play, context):
     context.outbox.archive(AttemptKey(1, 1)).mkdir()
     payload, report = play("/bin/echo", "packed")
-    assert payload.node_failed
-    assert (report["state"], report["output"]) == ("Released", None)
+    assert (payload.node_fault, report["state"], report["output"]) == ("", "Released", None)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.pilots import ListedPilot, Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_index, keys
 from lodesman.store.read.task_queues import keys_by_id
@@ -200,6 +201,19 @@ def backends_of_pilots(db: Reader) -> set[str]:
 def pilots_in_queues(db: Reader, queues: Iterable[QueueId]) -> list[PilotRow]:
     """All pilots in these CE queues that have not ended."""
     return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TEXT_TRIPLES}", keys(queues))
+
+
+def newest_pilot(db: Reader) -> int:
+    """The largest number of a pilot; 0 if there is none."""
+    return int(db.only("SELECT coalesce(max(id), 0) FROM pilot")[0])
+
+
+def left_bad_nodes(db: Reader, backend: str, *, after: int, among: Iterable[int]) -> list[PilotRow]:
+    """Pilots of a batch system that left since their node was of no use, without a job: with numbers above `after`, and
+    `among` others.
+    """
+    which = f"(id > ? OR id IN {GIVEN}) AND backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
+    return _pilots(db, which, after, keys(among), backend, f"{NODE_FAULT}%")
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:

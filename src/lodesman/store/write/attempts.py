@@ -87,8 +87,8 @@ SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS
 SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
 _BEFORE_START = f"""{CHAIN.format("attempt")} SELECT count(*) FROM attempt
-WHERE id IN (SELECT id FROM chain) AND started_at IS NULL AND outcome = 'Released'
-AND cause NOT IN ('not-taken', 'returned')"""
+WHERE id IN (SELECT id FROM chain) AND outcome = 'Released'
+AND (cause = 'node-fault' OR (started_at IS NULL AND cause NOT IN ('not-taken', 'returned')))"""
 
 MAX_TEXT = 2_000
 NOT_KEPT: Final = ""
@@ -296,7 +296,7 @@ def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> N
 
 
 def lost_before_start(tx: Transaction, job: JobRow) -> int:
-    """How many attempts of a job went back with their pilots before they started."""
+    """How many attempts of a job went back with their pilots before they started, or since the node was of no use."""
     return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
 
 

@@ -1,0 +1,119 @@
+"""The trial of a worker node: what any payload needs is done once, as a payload would do it, before the first claim and
+after a failure that the node may have caused. What it means stands in `decisions`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lodesman.pilot.decisions import EXECUTE, NO_PYTHON, SCRATCH, WARDEN, StepResult, judge_step
+from lodesman.pilot.launch import remove_tree
+from lodesman.pilot.protocol import AttemptKey
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted
+
+# Less is not enough for the pilot's own files.
+_LEAST_BYTES = 1 << 20
+# A program that takes longer is ended.
+_PATIENCE_S = 20.0
+# A script from the scratch space, for which /bin/sh is needed; it starts this Python.
+_SCRIPT = f'#!/bin/sh\n"$1" -I -S -c "" || exit {NO_PYTHON}\n'
+_NUMBERS = itertools.count(1)
+
+
+class NodeTrial:
+    """Tries the node of this pilot. `fault` may be called by any thread."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str], reaper: Reaper | None) -> None:
+        """`directory` and `environment` are the pilot's. Without a reaper nothing is started."""
+        self._directory = directory
+        self._environment = dict(environment)
+        self._reaper = reaper
+        self._lock = threading.Lock()
+        self._good_at = float("-inf")
+
+    def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
+        """What is wrong with the node, in words; '' if it does what a payload needs. `size`: bytes for which there has to be
+        room. `trusted_s`: a trial that went well counts for that many seconds.
+        """
+        with self._lock:
+            if time.monotonic() - self._good_at < trusted_s:
+                return ""
+            words = self._try_room(max(size, _LEAST_BYTES))
+            words = words if words or self._reaper is None else self._try_start(self._reaper)
+            self._good_at = float("-inf") if words else time.monotonic()
+            return words
+
+    def _try_room(self, size: int) -> str:
+        """Make a folder, and write a file to the disk."""
+        place = self._directory / f".trial-{next(_NUMBERS)}"
+        try:
+            place.mkdir(mode=0o700)
+            with (place / "file").open("wb") as sink:
+                for _ in range(0, size, _LEAST_BYTES):
+                    sink.write(bytes(_LEAST_BYTES))
+                sink.flush()
+                os.fsync(sink.fileno())
+        except OSError as fault:
+            return self._judge(SCRATCH, fault)
+        finally:
+            remove_tree(place)
+        return ""
+
+    def _try_start(self, reaper: Reaper) -> str:
+        """Have a warden start a program that lies where the files of payloads lie."""
+        key = AttemptKey(0, next(_NUMBERS))
+        try:
+            folder = reaper.take(key, NO_FRAME)
+        except OSError as fault:
+            return self._judge(WARDEN, fault)
+        home = Path(folder or self._directory / "work", str(key))
+        try:
+            home.mkdir(mode=0o700, parents=True)
+            program = home / "program"
+            program.write_text(_SCRIPT, encoding="ascii")
+            program.chmod(0o700)
+            return self._start(reaper, key, program)
+        except OSError as fault:
+            return self._judge(SCRATCH, fault)
+        finally:
+            remove_tree(home)
+            reaper.give(key)
+
+    def _start(self, reaper: Reaper, key: AttemptKey, program: Path) -> str:
+        """Raises OSError for its output."""
+        output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        argv = (str(program), sys.executable or "true")
+        launch = Launch(argv, self._environment, str(program.parent), {"output": output})
+        try:
+            reaper.spawn(key, launch)
+        except NeverStarted:
+            return judge_step(StepResult(WARDEN, str(self._directory)))
+        except OSError as fault:
+            return self._judge(EXECUTE, fault)
+        finally:
+            launch.close()
+        patience = threading.Timer(_PATIENCE_S, reaper.kill, (key,))
+        patience.daemon = True
+        patience.start()
+        try:
+            status = reaper.wait(key)
+            reaper.clear(key, lambda: False)
+        finally:
+            patience.cancel()
+            reaper.forget(key)
+        return judge_step(StepResult(EXECUTE, str(self._directory), status=status))
+
+    def _judge(self, step: str, fault: OSError) -> str:
+        no_inodes = False
+        with contextlib.suppress(OSError):
+            room = os.statvfs(self._directory)
+            no_inodes = room.f_files > 0 and room.f_favail == 0
+        return judge_step(StepResult(step, str(self._directory), fault.errno or 0, no_inodes=no_inodes))

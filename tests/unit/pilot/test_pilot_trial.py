@@ -1,0 +1,250 @@
+"""The trial of a node: one table of what may be wrong with one, as values, and on real file systems."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lodesman.client.exchange import local_fault
+from lodesman.pilot import __main__ as start
+from lodesman.pilot.decisions import (
+    EXECUTE,
+    NO_PYTHON,
+    SCRATCH,
+    WARDEN,
+    StepResult,
+    is_of_node,
+    judge_step,
+    smells_of_node,
+)
+from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.protocol import AttemptKey, SandboxFile, report_end
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.trial import NodeTrial
+
+NOEXEC = "No program can be executed in /s: Permission denied (is it mounted with noexec?)"
+# What may be wrong, what the trial meets with, and its words.
+FAULTS = {
+    "full": (StepResult(SCRATCH, "/s", errno.ENOSPC), "No space left on device in /s"),
+    "quota": (StepResult(SCRATCH, "/s", errno.EDQUOT), "Disk quota exceeded in /s"),
+    "read-only": (StepResult(SCRATCH, "/s", errno.EROFS), "Read-only file system in /s"),
+    "broken disk": (StepResult(SCRATCH, "/s", errno.EIO), "Input/output error in /s"),
+    "lost file server": (StepResult(SCRATCH, "/s", errno.ESTALE), "Stale file handle in /s"),
+    "no inodes": (
+        StepResult(SCRATCH, "/s", errno.ENOSPC, no_inodes=True),
+        "No space left on device for more files (no inodes are left) in /s",
+    ),
+    "noexec": (StepResult(EXECUTE, "/s", status=126), NOEXEC),
+    "no interpreter": (StepResult(EXECUTE, "/s", status=127), NOEXEC),
+    "no memory": (
+        StepResult(WARDEN, "/s", errno.ENOMEM),
+        "No process can be kept apart for a payload: Cannot allocate memory",
+    ),
+    "killed at once": (
+        StepResult(WARDEN, "/s"),
+        "No process can be kept apart for a payload: it was killed at its start",
+    ),
+    "warden killed": (
+        StepResult(EXECUTE, "/s"),
+        "No process can be kept apart for a payload: it was killed at its start",
+    ),
+    "no shell": (
+        StepResult(EXECUTE, "/s", errno.ENOENT),
+        "/bin/sh cannot be started: No such file or directory",
+    ),
+    "no Python": (StepResult(EXECUTE, "/s", status=NO_PYTHON), "The pilot's Python does not run any more"),
+    "killed": (StepResult(EXECUTE, "/s", status=-9), "A program in /s ended with -9, not 0"),
+    "": (StepResult(EXECUTE, "/s", status=0), ""),
+}
+
+
+def test_what_is_wrong_with_a_node():
+    assert {name: judge_step(met) for name, (met, _) in FAULTS.items()} == {
+        name: words for name, (_, words) in FAULTS.items()
+    }
+
+
+def test_errors_that_say_more_of_the_node_than_of_a_job():
+    of_node = {
+        errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+        errno.EAGAIN,
+    }  # fmt: skip
+    of_job = {errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, None}
+    assert {number for number in of_node | of_job if is_of_node(number)} == of_node
+
+
+@pytest.mark.parametrize(
+    ("cause", "more", "smells"),
+    [
+        ("exit", {"exit_code": 126}, True),
+        ("exit", {"exit_code": 127}, True),
+        ("exit", {"exit_code": 1}, False),
+        ("not-started", {}, True),
+        ("never-started", {}, True),
+        ("ok", {}, False),
+        ("signal", {"signal": 9}, False),
+        ("memory-limit", {"exit_code": 126}, False),
+        ("killed", {}, False),
+        ("pilot-shutdown", {}, False),
+    ],
+)
+def test_ends_after_which_the_node_is_tried(cause, more, smells):
+    assert smells_of_node(report_end(AttemptKey(1, 1), cause, **more)) is smells
+
+
+# --- on real file systems -----------------------------------------------------------------------------------------------
+
+_TRY = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from lodesman import kernel
+from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.trial import NodeTrial
+kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
+place, harm = Path(sys.argv[1]), sys.argv[2:]
+hidden = [place / "work", place / "outbox"]
+for one in hidden:
+    one.mkdir()
+nursery = Nursery(*map(str, hidden))
+nursery.open()
+reaper = Reaper(nursery)
+taken = nursery.take()
+if harm == ["kill"]:
+    os.kill(nursery.pid, signal.SIGKILL)
+elif harm:
+    subprocess.run(harm, check=True)
+print(NodeTrial(place, os.environ, reaper).fault())
+left = [str(one.relative_to(place)) for one in place.rglob("*") if one.parent.name != "work"]
+assert sorted(left) == ["outbox", "work"], left
+"""
+# Options of the mount, and what is done to the node meanwhile; the words begin or end so.
+HARM = {
+    "full": ("size=64k", [], ("No space left on device in {}",)),
+    "no inodes": ("nr_inodes=5", [], ("no inodes are left",)),
+    "noexec": ("noexec", [], ("No program can be executed in {}", "noexec")),
+    "read-only": ("size=9m", ["mount", "-o", "remount,ro", "{}"], ("Read-only file system in {}",)),
+    "no shell": ("size=9m", ["mount", "--bind", "/dev/null", os.path.realpath("/bin/sh")], ("/bin/sh cannot", "")),
+    "no Python": (
+        "size=9m",
+        ["mount", "--bind", os.path.realpath("/bin/false"), os.path.realpath(sys.executable)],
+        ("Python does not run",),
+    ),
+    "no warden": ("size=9m", ["kill"], ("No process can be kept apart",)),
+    "nothing": ("size=9m", [], ("",)),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("name", HARM)
+def test_a_node_of_no_use_is_found(tmp_path, name):
+    """In mounts of its own: nothing of them is left, whatever becomes of the test."""
+    options, harm, words = HARM[name]
+    place = tmp_path / "scratch"
+    place.mkdir()
+    script = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
+    command = [sys.executable, "-c", _TRY, str(place), *(one.format(place) for one in harm)]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", options, str(place), *command],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)},
+    )  # fmt: skip
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("no mounts can be made here")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.strip()
+    assert all(one.format(place) in said for one in words), said
+    assert bool(said) is (name != "nothing")
+
+
+# --- what follows from it -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def verdict(monkeypatch):
+    """What each trial says from now on, and what was asked of it."""
+    said, asked = [""], []
+    monkeypatch.setattr(NodeTrial, "fault", lambda self, **more: asked.append(more) or said[-1])
+    return said, asked
+
+
+ENDS = {
+    # Executable, its text if it is a file of the job; the end on a good node; whether the node is suspect.
+    "a file without an interpreter": ("tool", "#!/no/such\n", ("Failed", "exit", 127), True),
+    "its own code 126": ("/bin/sh", "exit 126", ("Failed", "exit", 126), True),
+    "not there": ("nothing", "", ("Failed", "not-started", None), True),
+    "an ordinary failure": ("/bin/sh", "exit 1", ("Failed", "exit", 1), False),
+    "a success": ("/bin/true", "", ("Done", "ok", 0), False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDS)
+def test_a_failure_is_the_nodes_only_if_that_fails_its_trial(play_one, verdict, name):
+    executable, text, end, suspect = ENDS[name]
+    words = (executable, "-c", text) if executable == "/bin/sh" else (executable,)
+    inputs = {"tool": text} if executable == "tool" else {}
+    payload, report = play_one(*words, inputs=inputs)
+    assert ((report.state, report.cause, report.exit_code), payload.node_fault) == (end, "")
+    verdict[0].append("No space left on device in /s")
+    payload, report = play_one(*words, inputs=inputs)
+    if suspect:
+        assert (report.state, report.cause, report.exit_code) == ("Released", "node-fault", None)
+        assert (report.message, report.output) == ("No space left on device in /s.", None)
+    else:
+        assert (report.state, report.cause, report.exit_code) == end
+    assert payload.node_fault == ("No space left on device in /s" if suspect else "")
+    assert len(verdict[1]) == 2 * suspect
+
+
+@pytest.mark.slow
+def test_room_is_tried_for_all_that_is_to_be_fetched(play_one, verdict):
+    """When what was fetched of it is removed: a disk with room for a small file only is of no use to this job."""
+    verdict[0].append("No space left on device in /s")
+    payload, report = play_one("/bin/true", inputs={"a": "x" * 3000, "full": "y" * 5000})
+    assert (report.state, report.cause, payload.node_fault) == ("Released", "node-fault", verdict[0][-1])
+    assert verdict[1] == [{"size": 8000}]
+
+
+@pytest.fixture
+def play_one(make_context, make_job):
+    """Run a job with these files to its end: (payload, report). The file `full` finds no room."""
+    pilot = make_context()
+    files: dict[str, str] = {}
+
+    class Shelf:
+        def download(self, url, file, sha256, size):
+            if file.name == "full":
+                raise local_fault(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            file.write_text(files[url])
+
+        def abort(self):
+            """Nothing is under way."""
+
+        close = abort
+
+    context = PayloadContext(pilot, Reaper(pilot.nursery), Outbox(pilot), Shelf)
+    numbers = iter(range(1, 100))
+
+    def play(*words, inputs):
+        files.update(inputs)
+        given = tuple(SandboxFile(name, name, "", len(text)) for name, text in inputs.items())
+        payload = PayloadRun(make_job(next(numbers), *words, inputs=given), context)
+        payload.run(lambda _: None, lambda _: None)
+        return payload, context.outbox._items[payload.job.key, True].report
+
+    return play
+
+
+def test_a_directory_on_a_bad_disk_is_the_nodes_fault_and_a_wrong_one_is_not(tmp_path, nursery):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert start._fault_at_start(tmp_path, full) == f"No space left on device in {tmp_path}"
+    assert start._fault_at_start(tmp_path, nursery) == ""
+    with pytest.raises(OSError, match="Not a directory"):
+        start._fault_at_start(tmp_path, NotADirectoryError(errno.ENOTDIR, "Not a directory"))
