@@ -170,7 +170,7 @@ class Keyrings:
             _ask(_KEYCTL, _UNLINK, key, ring)
 
     def _links(self) -> set[tuple[int, int]]:
-        """Keyrings with their keys. To look makes keyrings, of which an account may have few: only if it has any keys."""
+        """Keyrings with their keys. An account may have few, and reading makes some: they are read if it has any keys."""
         if self._users < 0 or self._own not in b"\n" + os.pread(self._users, _FILE_BYTES, 0):
             return set()
         rings = [_OF_SESSION, _OF_USER, _OF_USER_SESSION]
