@@ -7,7 +7,7 @@ from tests.contract.test_bookings import Limited
 from tests.contract.test_claims_together import statements
 from tests.contract.test_reconciler import CLEAN
 
-from lodesman.commands.ahead import Heard, has_much_ahead, others_wait, take_back
+from lodesman.commands.ahead import HeardPilot, has_much_ahead, others_wait, take_back
 from lodesman.commands.claim import MOST_AHEAD
 from lodesman.commands.live import AHEAD_SECONDS
 from lodesman.commands.report import TAKEN_BACK, take_reports
@@ -226,7 +226,7 @@ def hoard(house, count=30):
 
 
 def take_back_from(house, pilot, *, heard=None):
-    heard = Heard(CORES, house.clock if heard is None else heard)
+    heard = HeardPilot(CORES, house.clock if heard is None else heard)
     return house.do(Change(take_back, house.live, {pilot: heard}))
 
 

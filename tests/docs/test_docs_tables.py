@@ -170,11 +170,12 @@ def test_causes():
             "KILLED",
             "PILOT_SHUTDOWN",
             "NODE_FAULT",
+            "STORAGE_FULL",
         )
         or name.endswith("_LIMIT")
     }
     assert set(names(rows)) == {*known, *FROM_PILOTS}
-    ends = {"Failed": PAYLOAD_CAUSES, "Done": {"ok"}, "Killed": {"killed"}}
+    ends = {"Failed": PAYLOAD_CAUSES, "Done": {"ok", "storage-full"}, "Killed": {"killed"}}
     for row in rows:
         cause = row[0].strip("`")
         assert row[2] == next((end for end, causes in ends.items() if cause in causes), "tried again")

@@ -272,11 +272,12 @@ CHANGED_BY_NAME = {
     "batch/keeper.py": "no links are followed",
     "batch/local.py": "in the data folder",
     "batch/pilot_directory.py": "in the data folder",
-    "daemon/background.py": "the data folder",
+    "daemon/backends.py": "the data folder",
     "daemon/bootstrap.py": "the data folder",
     "jobstatus/__main__.py": "what its caller has just written",
     "kernel.py": "what it has opened",
     "pilot/launch.py": "of the account of the job itself",
+    "pilot/trial.py": "a file of its own, in a folder of its own",
     "store/sqlite.py": "in the data folder",
 }
 

@@ -17,7 +17,7 @@ from lodesman.store.write.attempts import AttemptReport
 _UNSTARTED_SECONDS: Final = 10.0
 
 
-class Heard(NamedTuple):
+class HeardPilot(NamedTuple):
     """The cores of a pilot, and when it was heard last (UNIX seconds)."""
 
     cores: int
@@ -37,7 +37,7 @@ def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
     return live.parked.of_pilot(pilot_id) is None and live.parked.could_take(keys.values())
 
 
-def take_back(tx: Transaction, live: Live, pilots: Mapping[int, Heard]) -> dict[int, list[Attempt]]:
+def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> dict[int, list[Attempt]]:
     """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
     back. The oldest stay, as many as a pilot has cores: it may prepare them.
     """
@@ -52,7 +52,7 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, Heard]) -> dict[
     return {number: gone for number, gone in found.items() if gone}
 
 
-def _unstarted(tx: Transaction, live: Live, pilot_id: int, heard: Heard) -> list[Attempt]:
+def _unstarted(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
     """What a pilot has ahead for too long. What it may have started since it was heard last is left to its lease."""
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:

@@ -112,7 +112,7 @@ class _LivePilots:
         return sum(one[0] == AHEAD for one in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """So many attempts of a pilot ended now by themselves."""
+        """Count attempts of a pilot that ended now by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:

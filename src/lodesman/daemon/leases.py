@@ -7,7 +7,7 @@ import logging
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
-from lodesman.commands.ahead import Heard, has_much_ahead, take_back
+from lodesman.commands.ahead import HeardPilot, has_much_ahead, take_back
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.report import LOST, note_silence
 from lodesman.errors import LodesmanError
@@ -57,7 +57,7 @@ class Leases:
         if not core.live.parked:
             return
         ahead = {
-            one.id: Heard(one.offer.cores, core.clock() - (core.ticks() - one.last_seen))
+            one.id: HeardPilot(one.offer.cores, core.clock() - (core.ticks() - one.last_seen))
             for one in list(core.sessions.values())
             if has_much_ahead(core.live, one.id, one.offer.cores)
         }

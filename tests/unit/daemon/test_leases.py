@@ -267,6 +267,7 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
     core = SimpleNamespace(
         note=note, command=command, live=live, reader=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
+        principals=SimpleNamespace(unshare=lambda _groups: None),
     )  # fmt: skip
     server = Server.__new__(Server)
     server.core, server.config = cast("Core", core), cast("Any", config)

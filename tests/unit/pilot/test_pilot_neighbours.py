@@ -185,6 +185,7 @@ OWN = {
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",
 }  # fmt: skip
 OPENING = {
+    "unlock_directory",
     "open", "mkdir", "makedirs", "chmod", "fchmod", "unlink", "rmdir", "rename", "symlink_to", "symlink", "link", "touch",
     "hardlink_to", "write_text", "write_bytes", "read_text", "read_bytes", "copyfile", "copy", "move", "rmtree", "truncate",
     "utime", "mkfifo", "chdir", "scandir", "listdir", "walk", "iterdir", "glob", "download", "posix_spawn", "bind", "which",

@@ -70,7 +70,7 @@ def world(make_context, tmp_path, monkeypatch, outbox, clock):
         environment = {"JOBSTATUS": str(directory)} if environment is None else environment
         context = make_context(environment=environment, **options)
         outbox.keys, outbox.put = lambda: outbox.kept, outbox.reports.append
-        outbox.count = lambda: len(outbox.kept)
+        outbox.count, outbox.held_up = lambda: len(outbox.kept), lambda: 0
         bench = SimpleNamespace(pilot=context, outbox=outbox)
         promises = Promises()
         slot = Slot(cores=4, memory_mb=0, jobs_at_once=4)
