@@ -111,7 +111,7 @@ def test_a_file_beyond_the_quota_is_refused_before_it_comes(house):
     house.side.quota_bytes = 9_500
     assert house.upload(b"x" * 5_000).status == 200
     answer = house.upload(b"y" * 4_501)
-    assert (answer.status, answer.code) == (413, "too-large")
+    assert (answer.status, answer.code) == (413, "storage-full")
     assert answer.json["error"]["data"] == {"limit": 9_500, "used": 5_000, "size": 4_501}
     assert "sandbox_quota_mb" in answer.json["error"]["hint"]
     assert house.upload(b"x" * 5_000).status == 200  # it is there already

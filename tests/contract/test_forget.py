@@ -19,7 +19,7 @@ from lodesman.background import upkeep
 from lodesman.background.upkeep import DAY, _weighed_portions
 from lodesman.commands import upkeep as purging
 from lodesman.commands.upkeep import forget_idle_queues, purge
-from lodesman.errors import NotFound
+from lodesman.errors import NotFound, Unavailable
 from lodesman.jobs.spec import TERMINAL
 from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs
@@ -467,11 +467,11 @@ def test_a_step_that_fails_is_done_by_the_next_run(house):
     found.ticker = lambda: now[0]
 
     def refuse(name, body):
-        raise NotFound("no server")
+        raise Unavailable("no server")
 
     found.tick(house.clock)
     now[0], found.post = 601.0, refuse
-    with pytest.raises(NotFound):
+    with pytest.raises(Unavailable):
         found.tick(house.clock)
     found.post = good
     found.tick(house.clock)
