@@ -248,7 +248,8 @@ class Principals:
     def unshare(self, groups: frozenset[str]) -> None:
         """Members of these groups see each other's jobs no more."""
         for digest in list(self._held):
-            if groups.intersection(self._known[digest].groups):
+            who = self._known.get(digest)  # one that was revoked just now ends by that
+            if who is not None and groups.intersection(who.groups):
                 self._end(digest)
 
     def _end(self, digest: bytes) -> None:
