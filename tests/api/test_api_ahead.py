@@ -50,7 +50,7 @@ def test_what_a_pilot_does_not_start_is_taken_back_while_another_waits(house):
     found = ask(house, pilot, 1, ahead=500).json["jobs"]
     assert len(found) == 21
     waits = start(house, house.pilot(), count=4)
-    house.now += 11.0
+    house.now, house.ticks = house.now + 11.0, house.ticks + 11.0
     beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in found]}
     house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot)
     house.run(Leases(house.core).watch())
@@ -60,6 +60,21 @@ def test_what_a_pilot_does_not_start_is_taken_back_while_another_waits(house):
     assert [one["id"] for one in kill] == gone
     assert not any(one["accepted"] for one in reports(house, pilot, found[5:], "Done")["results"])
     assert house.get(f"/v1/jobs/{gone[-1]}")["reason"] == TAKEN_BACK
+
+
+def test_what_a_pilot_may_have_run_while_it_was_not_heard_is_left_to_it_for_a_minute(house):
+    pilot, _ = busy_pilot(house)
+    house.submitted(*[{}] * 21)
+    found = ask(house, pilot, 1, ahead=500).json["jobs"]
+    start(house, house.pilot(), count=4)
+    beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in found]}
+    ordered = []
+    for seconds in (40.0, 25.0, 25.0, 25.0):
+        house.now, house.ticks = house.now + seconds, house.ticks + seconds
+        house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot)
+        house.run(Leases(house.core).watch())
+        ordered.append(len(house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json["kill"]))
+    assert ordered == [0, 0, 0, len(found) - 5]
 
 
 @pytest.mark.parametrize(

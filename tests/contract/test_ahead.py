@@ -7,6 +7,7 @@ from tests.contract.test_bookings import Limited
 from tests.contract.test_claims_together import statements
 from tests.contract.test_reconciler import CLEAN
 
+from lodesman.commands import ahead
 from lodesman.commands.ahead import HeardPilot, has_much_ahead, others_wait, take_back
 from lodesman.commands.claim import MOST_AHEAD
 from lodesman.commands.live import AHEAD_SECONDS
@@ -225,8 +226,8 @@ def hoard(house, count=30):
     return pilot, claim(house, pilot, 0, count)
 
 
-def take_back_from(house, pilot, *, heard=None):
-    heard = HeardPilot(CORES, house.clock if heard is None else heard)
+def take_back_from(house, pilot, *, heard=None, steady_since=0.0):
+    heard = HeardPilot(CORES, house.clock if heard is None else heard, steady_since)
     return house.do(Change(take_back, house.live, {pilot: heard}))
 
 
@@ -283,6 +284,37 @@ def test_what_is_left_to_a_pilot(house, why):
     heard = house.clock - 1.0 if why == "it was not heard" else None
     assert take_back_from(house, pilot, heard=heard) == {}
     assert house.counts() == {"Running" if why == "it has started" else "Matched": count}
+
+
+def test_what_a_pilot_had_before_a_gap_is_left_to_it_for_a_minute(house):
+    """As after a restart of the server: it has run what it had, and reports it now."""
+    pilot, found = hoard(house)
+    park(house, house.pilot())
+    house.clock += 600.0
+    back = house.clock
+    house.clock += 59.0
+    assert take_back_from(house, pilot, steady_since=back) == {}
+    assert house.report(pilot, found[-1]).accepted
+    house.clock += 1.0
+    assert len(take_back_from(house, pilot, steady_since=back)[pilot]) == len(found) - CORES - 1
+
+
+def test_what_a_pilot_claimed_after_a_gap_is_taken_back_as_ever(house):
+    pilot, found = hoard(house)
+    park(house, house.pilot())
+    back = house.clock
+    house.clock += 10.0
+    assert len(take_back_from(house, pilot, steady_since=back)[pilot]) == len(found) - CORES
+
+
+def test_not_all_is_taken_back_at_once(house, monkeypatch):
+    monkeypatch.setattr(ahead, "_MOST_AT_ONCE", 7)
+    first, second = hoard(house)[0], hoard(house)[0]
+    park(house, house.pilot())
+    house.clock += 10.0
+    heard = HeardPilot(CORES, house.clock, 0.0)
+    gone = house.do(Change(take_back, house.live, {first: heard, second: heard}))
+    assert {pilot: len(some) for pilot, some in gone.items()} == {first: 7}
 
 
 # --- others first -----------------------------------------------------------------------------------------------------

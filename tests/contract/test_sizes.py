@@ -13,7 +13,8 @@ from lodesman.background import upkeep
 from lodesman.background.upkeep import find_wrong_sizes
 from lodesman.commands.upkeep import reconcile
 from lodesman.store.journal import Change
-from lodesman.store.sandboxes import used_by
+from lodesman.store.sandboxes import note_uploads, used_by
+from lodesman.store.write.attempts import NOT_KEPT
 
 ARCHIVE = b"results"  # as `Uploads` stores them
 SHA = hashlib.sha256(ARCHIVE).hexdigest()
@@ -105,3 +106,21 @@ def test_a_correction_that_comes_too_late_changes_nothing(house, uploads):
     (last,) = [one for one in find_wrong_sizes(house.reader, uploads.shelf) if one.usage]
     uploads.put("another")
     assert house.do(Change(reconcile, house.live, last)).wrong_usage == 0
+
+
+def test_an_output_that_was_stored_and_not_noted_is_found_at_the_start(house):
+    """The server was killed between the two, or was of a release that noted it with the report."""
+    uploads, pilot = Uploads(house), house.pilot()
+    house.submit(3)
+    first, second, third = house.claim(pilot, 3)
+    uploads.output(first.job_id)
+    uploads.output(third.job_id)
+    house.upload(pilot, third, SHA, len(ARCHIVE))
+    assert note_uploads(house.writer, uploads.shelf) == 1
+    assert note_uploads(house.writer, uploads.shelf) == 0
+    house.restart()
+    for claimed in (first, second):
+        house.report(pilot, claimed, output_sha256=SHA)
+    kept = [house.job(claimed.job_id).output_sha256 for claimed in (first, second)]
+    assert kept == [SHA, NOT_KEPT]
+    assert used_by(house.reader, "ann").outputs == 2 * 4_096

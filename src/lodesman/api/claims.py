@@ -117,7 +117,7 @@ class AskedClaim:
             self.reply(*error_answer(result))
         elif result or not self._left:
             try:
-                self.session.last_seen = core.ticks()
+                self.session.hear(core.ticks())
                 core.claims += 1
                 core.claimed_jobs += len(result)
                 drain = self.session.drain or self.session.bound_job is not None

@@ -198,7 +198,7 @@ class Core:
         session = self.sessions.get(pilot_id)
         if session is None:
             raise pilot_has_ended()
-        session.last_seen = self.ticks()
+        session.hear(self.ticks())
         return session
 
     def joined(self, row: PilotRow, token: bytes) -> None:

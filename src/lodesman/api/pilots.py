@@ -190,8 +190,9 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores, host=host))
     if session is not None and probe is not None:
         await probe_ended(core, session, *probe)
+    taken = {(one.id, one.attempt) for one in results if one.accepted and one.reason is UNSET}
     for one in reports:
-        if session is not None and one.cause == NODE_FAULT:
+        if session is not None and one.cause == NODE_FAULT and (one.id, one.attempt) in taken:
             await node_failed(core, session.host, one.message.rstrip("."))
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)

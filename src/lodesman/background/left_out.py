@@ -20,6 +20,8 @@ _R = TypeVar("_R")
 
 # If so many of one pass are at fault, it is not they that are.
 _MOST: Final = 100
+# Of a search for what is at fault, for each kind: each of them does the whole step.
+_TRIES: Final = 60
 _LETTERS: Final = 300
 
 
@@ -151,7 +153,12 @@ def least_at_fault(
     """The fewest items, all of one kind, without which it works, found by halving; of several kinds that have as few, the
     first. Empty if no kind is at fault, or too many items are. `works`: whether it works without these.
     """
-    found = [culprits for items in kinds if (culprits := _culprits(works, items))]
+    found: list[list[Item]] = []
+    for items in kinds:
+        if culprits := _culprits(works, items):
+            found.append(culprits)
+        if len(culprits) == 1:
+            break
     return frozenset(min(found, key=len, default=()))
 
 
@@ -159,13 +166,15 @@ def _culprits(works: Callable[[frozenset[Item]], bool], items: Sequence[Item]) -
     everything, found = frozenset(items), list[Item]()
     if not items or not works(everything):
         return []
-    parts = [list(items)]
-    while parts and len(found) <= _MOST:
-        part = parts.pop()
+    parts, tries = [list(items)], 0
+    while parts:
+        part, tries = parts.pop(), tries + 1
+        if tries > _TRIES:
+            return []
         if works(everything.difference(part)):
             continue
         if len(part) == 1:
             found += part
         else:
             parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-    return found if len(found) <= _MOST and works(frozenset(found)) else []
+    return found if works(frozenset(found)) else []

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 3
 _CONFLICT_SECONDS: Final = 30.0
+# After a pass that left something out, new pools wait so long for the next one.
+_AGAIN_SECONDS: Final = 60.0
 # What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
 _AT_ONCE: Final = 200
 _ADS: Final = "ads of sites"
@@ -91,7 +93,7 @@ class PoolKeeper:
         self._ask_ads = ask_ads
         self._ids = PoolIds()
         self._version: tuple[str, float | None] | None = None
-        self._at = 0.0
+        self._at = self._new_at = 0.0
         self._differs_since: float | None = None
 
     def tick(self, policy: Policy, now: float) -> str:
@@ -117,6 +119,7 @@ class PoolKeeper:
                 if differs or not tries:
                     raise
         self._differs_since = None
+        self._new_at = now + _AGAIN_SECONDS if left.faults else 0.0
         if cause != _ADS:
             self._version, self._at = policy.version, now
             self.clean(now)
@@ -134,7 +137,9 @@ class PoolKeeper:
             return "interval"
         if read.pass_requests(self._db).is_due:
             return "request"
-        is_new = read.has_new_pools(self._db) or self._ask_ads(self._db, policy, now) != self.unfit
+        # A new pool at fault stays new.
+        is_new = now >= self._new_at and read.has_new_pools(self._db)
+        is_new = is_new or self._ask_ads(self._db, policy, now) != self.unfit
         return _ADS if is_new else ""
 
     def _refresh(self, policy: Policy, cause: str, now: float, left: StepPass) -> None:

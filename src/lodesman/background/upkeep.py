@@ -94,13 +94,11 @@ class Reconciler(_Passes):
 
     db: Reader
     post: Post
-    shelf: Shelf | None = None
     repaired: Counter[str] = field(default_factory=Counter)
     left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
-    _sized: float | None = None
 
     def tick(self) -> None:
-        """Work a little, if a pass is due: the first one is at once. What files take is proved once a day."""
+        """Work a little, if a pass is due: the first one is at once."""
         self._step(self._run, _RECONCILE_SECONDS)
 
     def _run(self) -> Iterator[None]:
@@ -108,12 +106,6 @@ class Reconciler(_Passes):
             for found in find_suspects(self.db):
                 self._mend_all(found, left)
                 yield
-            at = self.ticker()
-            if self.shelf is not None and (self._sized is None or at - self._sized >= DAY):
-                self._sized = at
-                for found in find_wrong_sizes(self.db, self.shelf):
-                    self._mend_all(found, left)
-                    yield
             with left.item("limits"):
                 self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
             yield
@@ -140,6 +132,28 @@ class Reconciler(_Passes):
         self.repaired.update(repaired)
         if any(repaired.values()):
             log.error("the reconciler repaired what was wrong", extra=repaired)
+
+
+@dataclass(slots=True)
+class SizeProof(Reconciler):
+    """Proves once a day what files take, the first time an hour after the start: it looks at each file."""
+
+    shelf: Shelf = field(kw_only=True)
+
+    def tick(self) -> None:
+        """Work a little, if a pass is due."""
+        self._step(self._run, DAY, first=_MOST_PASS_SECONDS)
+
+    def _run(self) -> Iterator[None]:
+        with self.left_out.step("the sizes of outputs") as left:
+            for found in find_wrong_sizes(self.db, self.shelf):
+                self._mend_all(found, left)
+                yield
+
+
+def size_proof(beside: Reconciler, db: Reader, shelf: Shelf) -> SizeProof:
+    """One that counts what it repairs with another reconciler. `db`: a connection of its own."""
+    return SizeProof(db, beside.post, beside.repaired, shelf=shelf, left_out=beside.left_out)
 
 
 def find_suspects(db: Reader) -> Iterator[Suspects]:
@@ -248,9 +262,12 @@ class Retention(_Passes):
 
     def _purge_jobs(self, before: float, ids: list[int]) -> None:
         gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
-        for job_id, attempts in gone:
-            self.shelf.remove_outputs(job_id, attempts)
         self.done["jobs"] += len(gone)
+        for job_id, attempts in gone:
+            try:
+                self.shelf.remove_outputs(job_id, attempts)
+            except OSError as fault:  # the daily sweep removes what no job needs
+                log.warning("the output of a job cannot be removed: %s", fault, extra={"job": job_id})
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""

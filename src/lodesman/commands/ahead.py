@@ -15,13 +15,18 @@ from lodesman.store.write.attempts import AttemptReport
 
 # What a pilot has not started for so long goes back while others wait. It gives it back by itself long before.
 _UNSTARTED_SECONDS: Final = 10.0
+# A pilot that was not heard for a while, as by a server that was away, reports first what it did meanwhile.
+_STEADY_SECONDS: Final = 60.0
+# In one command; the rest follows soon.
+_MOST_AT_ONCE: Final = 200
 
 
 class HeardPilot(NamedTuple):
-    """The cores of a pilot, and when it was heard last (UNIX seconds)."""
+    """The cores of a pilot, when it was heard last (UNIX seconds), and since when without a gap."""
 
     cores: int
     at: float
+    steady_since: float
 
 
 def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:
@@ -41,8 +46,10 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
     """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
     back. The oldest stay, as many as a pilot has cores: it may prepare them.
     """
-    found = {number: _unstarted(tx, live, number, heard) for number, heard in pilots.items()}
-    for number, gone in found.items():
+    left, found = _MOST_AT_ONCE, dict[int, list[Attempt]]()
+    for number, heard in pilots.items():
+        gone = found[number] = _unstarted(tx, live, number, heard)[:left]
+        left -= len(gone)
         for job_id, attempt in gone:
             row = jobs.allow_another(tx, jobs.need_row(tx, job_id))
             end = AttemptReport(
@@ -63,10 +70,16 @@ def _unstarted(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) ->
     before = min(tx.now, heard.at) - _UNSTARTED_SECONDS
     if not ahead or not _claimed_before(tx, ahead[:1], before):
         return []
-    return [one for one in _claimed_before(tx, ahead, before) if live.parked.could_take([held[one][2]])]
+    # What it had before a gap it may have run meanwhile, and be about to report.
+    since = heard.steady_since if tx.now - heard.steady_since < _STEADY_SECONDS else 0.0
+    return [
+        one for one in _claimed_before(tx, ahead, before, since) if live.parked.could_take([held[one][2]])
+    ]
 
 
-def _claimed_before(tx: Transaction, names: list[Attempt], before: float) -> list[Attempt]:
+def _claimed_before(
+    tx: Transaction, names: list[Attempt], before: float, since: float = 0.0
+) -> list[Attempt]:
     found = attempts.with_last(tx, [job_id for job_id, _ in names])
     return [
         (job_id, number)
@@ -74,5 +87,5 @@ def _claimed_before(tx: Transaction, names: list[Attempt], before: float) -> lis
         if job_id in found
         and (last := found[job_id].attempt) is not None
         and (found[job_id].row.attempt, last.ended_at) == (number, None)
-        and last.claimed_at <= before
+        and since <= last.claimed_at <= before
     ]

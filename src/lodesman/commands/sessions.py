@@ -31,6 +31,8 @@ from lodesman.store.transaction import Transaction
 UNLIMITED: Final = NO_LIMIT
 # A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
+# A pilot that was not heard for longer than that may have done much meanwhile.
+GAP_SECONDS: Final = 30.0
 _KEPT_REQUESTS: Final = 32
 _MB: Final = 1 << 20
 # Of so many hosts the load values are kept.
@@ -283,7 +285,8 @@ class PilotSession:
         offer = OFFER.decode(row.request)
         self._described = offer.described
         self._made: Made = (self._offer(offer), {})
-        self.last_seen = now
+        self.last_seen = self.steady_since = now
+        """When it was heard last; and since when without a gap, or since the server runs. Of the clock that never jumps."""
         self.drain = bool(row.drain)
         self.last_claim: LastClaim | None = None
         # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
@@ -294,6 +297,12 @@ class PilotSession:
         self.given_back: set[tuple[int, int]] = set()
         # What it hands in, as far as that was noted.
         self.completing: AbstractSet[tuple[int, int]] = frozenset()
+
+    def hear(self, now: float) -> None:
+        """It is heard now. After a gap it has much to report."""
+        if now - self.last_seen > GAP_SECONDS:
+            self.steady_since = now
+        self.last_seen = now
 
     @property
     def is_mortal(self) -> bool:

@@ -43,7 +43,7 @@ from lodesman.background.refresh import PoolKeeper
 from lodesman.background.site_matching import KnownWishes, SiteMatcher, UnfitQueues
 from lodesman.background.site_tests import SiteTests
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.background.upkeep import Reconciler, Retention
+from lodesman.background.upkeep import Reconciler, Retention, size_proof
 from lodesman.background.usage_watch import UsageWatch
 from lodesman.batch.backend import Backend
 from lodesman.client import Client, ServerAddress
@@ -127,7 +127,8 @@ class BackgroundProcess:
             reader(), self.side.keeper,
             limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
-        self.reconciler = Reconciler(reader(), self.post, self.side.shelf, left_out=self.left_out)
+        self.reconciler = Reconciler(reader(), self.post, left_out=self.left_out)
+        self.sizes = size_proof(self.reconciler, reader(), self.side.shelf)
         self.hosts = HostWatch(reader(), self.post)
         self.accounting = UsageAdder(reader(), self.post)
         self.usage = UsageWatch(reader(), self.post, self.side.keeper, config.shares)
@@ -363,6 +364,7 @@ class BackgroundProcess:
             Loop("usage", 1.0, lambda: self.usage.tick(self.policy, time.time())),
             Loop("accounting", 1.0, lambda: self.accounting.tick(time.time())),
             Loop("reconciler", 1.0, self.reconciler.tick),
+            Loop("sizes", 1.0, self.sizes.tick),
             Loop("alive", 5.0, self._say_alive),
         ]  # fmt: skip
 

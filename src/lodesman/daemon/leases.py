@@ -56,8 +56,9 @@ class Leases:
         core = self._core
         if not core.live.parked:
             return
+        epoch = core.clock() - core.ticks()
         ahead = {
-            one.id: HeardPilot(one.offer.cores, core.clock() - (core.ticks() - one.last_seen))
+            one.id: HeardPilot(one.offer.cores, epoch + one.last_seen, epoch + one.steady_since)
             for one in list(core.sessions.values())
             if has_much_ahead(core.live, one.id, one.offer.cores)
         }

@@ -48,6 +48,7 @@ from lodesman.store.files import own
 from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_pilots
+from lodesman.store.sandboxes import note_uploads
 from lodesman.store.shelf import Shelf
 
 log = logging.getLogger(__name__)
@@ -126,9 +127,10 @@ class Server:
         self._openness = writer.openness()
         if self._openness:
             log.warning("%s", self._openness)
-        next_job = Shelf(data / "sandboxes", limit_bytes=0).next_job()
+        shelf = Shelf(data / "sandboxes", limit_bytes=0)
         # Whether the pilots of this database have to end: it is not the one that ran here last.
-        self._is_other = incarnation.begin(writer, next_job=next_job)
+        self._is_other = incarnation.begin(writer, next_job=shelf.next_job())
+        note_uploads(writer, shelf)
         bootstrap.prepare(writer, self.config, now=time.time())
         return writer
 

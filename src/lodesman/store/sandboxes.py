@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.store import Reader
+from lodesman.store.database import Writer
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_PAIRS, GIVEN_TEXTS, greatest, holds_text, keys
+from lodesman.store.shelf import Shelf
 from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
@@ -19,6 +22,8 @@ _OPEN_ATTEMPT = """SELECT a.id FROM job j JOIN attempt a ON a.id = j.last_attemp
 WHERE j.id = ? AND j.attempt = ? AND a.pilot_id = ? AND (a.ended_at IS NULL OR a.outcome = 'Released'
 AND a.cause IN ('pilot-lost', 'lease-expired', 'not-named') AND a.stop_reason IS NULL
 AND j.state IN ('Waiting', 'Held', 'Failed'))"""
+_NOT_NOTED = "SELECT id, job_id, number FROM attempt WHERE ended_at IS NULL AND output_sha256 IS NULL"
+_NOTE = "UPDATE attempt SET output_sha256 = ?, output_size = ? WHERE id = ?"
 _USED = "SELECT files, bytes, outputs FROM sandbox_usage WHERE owner = ?"
 _USAGES = "SELECT owner, files, bytes, outputs FROM sandbox_usage"
 _OWNER_OF_JOB = "SELECT s.owner FROM job j JOIN submission s ON s.id = j.submission_id WHERE j.id = ?"
@@ -133,6 +138,20 @@ def owner_of_input(db: Reader, pilot_id: int, sha256: str) -> str | None:
 def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> int | None:
     """The id of an attempt that a pilot has, and whose result can still count; None if it has none such."""
     return db.find(int, _OPEN_ATTEMPT, (job_id, attempt, pilot_id))
+
+
+def note_uploads(db: Writer, shelf: Shelf) -> int:
+    """At a start: note the outputs of live attempts that lie on the shelf and are not noted; returns how many. So a server
+    leaves them that was killed between the two, or of an earlier release, which noted them with the report.
+    """
+    lost = [(number, shelf.output_path(job, n)) for number, job, n in db.execute(_NOT_NOTED)]
+    found = [(number, path) for number, path in lost if path.is_file()]
+    with db:
+        for number, path in found:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            ONE.check(_NOTE, db.change(_NOTE, (digest, path.stat().st_size, number)))
+    return len(found)
 
 
 def input_files(db: Reader, portion: int) -> Iterator[list[InputFacts]]:

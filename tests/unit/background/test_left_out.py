@@ -459,3 +459,24 @@ def test_what_is_old_is_purged_but_for_the_one_at_fault(base, tmp_path, monkeypa
     mine = upkeep.Retention(base.db, post, Shelf(tmp_path, limit_bytes=1), keep_days=1.0)
     assert steps(mine, mine.run(1e9)) == {"job 2", "pilot 2", "submissions 1 to 1"}
     assert purged == [1, 3, 4]
+
+
+def test_a_search_for_what_is_at_fault_ends():
+    """Each of its tries is a whole iteration."""
+    tries = []
+    kinds = [[Item(kind, number) for number in range(10_000)] for kind in "abc"]
+
+    def works(without):
+        tries.append(without)
+        return len(without) >= 10_000  # whatever is done is at fault
+
+    assert least_at_fault(works, kinds) == NOTHING
+    assert len(tries) < 200
+
+
+def test_a_new_pool_at_fault_brings_no_pass_at_each_look(pools, monkeypatch):
+    monkeypatch.setattr(refresh, "find_exclusions", lambda *_args: None)
+    monkeypatch.setattr(refresh._Evaluator, "mask", fails(None, lambda *_args: True))
+    monkeypatch.setattr(refresh.read, "has_new_pools", lambda _db: True)
+    causes = [pools.keeper.tick(POLICY, now) for now in (1_000.0, 1_002.0, 1_059.0, 1_060.0)]
+    assert causes == ["start", "", "", "ads of sites"]

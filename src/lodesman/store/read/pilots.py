@@ -212,8 +212,12 @@ def left_bad_nodes(db: Reader, backend: str, *, after: int, among: Iterable[int]
     """Pilots of a batch system that left since their node was of no use, without a job: with numbers above `after`, and
     `among` others.
     """
-    which = f"(id > ? OR id IN {GIVEN}) AND backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
-    return _pilots(db, which, after, keys(among), backend, f"{NODE_FAULT}%")
+    left = "backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
+    about = (backend, f"{NODE_FAULT}%")
+    # Two questions, each by the key: no planner reads few rows for both in one.
+    found = _pilots(db, f"id > ? AND {left}", after, *about)
+    others = keys(one for one in among if one <= after)
+    return found if others == keys(()) else found + _pilots(db, f"id IN {GIVEN} AND {left}", others, *about)
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
