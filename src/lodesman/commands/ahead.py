@@ -48,6 +48,8 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
     """
     left, found = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():
+        if not left:
+            break
         gone = found[number] = _unstarted(tx, live, number, heard)[:left]
         left -= len(gone)
         for job_id, attempt in gone:
