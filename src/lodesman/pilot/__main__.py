@@ -111,13 +111,15 @@ def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
     """Why nothing can be made in the directory, if that is a fault of the node, which is reported; '' if all is well. Raises
     OSError for a directory that cannot be used.
     """
+    import tempfile  # noqa: PLC0415
+
     from lodesman.pilot.decisions import SCRATCH, StepResult, is_of_node, judge_step  # noqa: PLC0415
 
     try:
         if isinstance(nursery, OSError):
             raise nursery
-        (directory / ".probe").write_bytes(b"")
-        (directory / ".probe").unlink()
+        # Of no name that a payload of an earlier pilot can have taken.
+        tempfile.TemporaryFile(dir=directory).close()  # noqa: SIM115
     except OSError as fault:
         if not is_of_node(fault.errno):
             raise

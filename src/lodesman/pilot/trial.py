@@ -7,12 +7,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from lodesman import kernel
 from lodesman.pilot.decisions import EXECUTE, NO_PYTHON, SCRATCH, WARDEN, StepResult, judge_step
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.protocol import AttemptKey
@@ -53,9 +56,9 @@ class NodeTrial:
 
     def _try_room(self, size: int) -> str:
         """Make a folder, and write a file to the disk."""
-        place = self._directory / f".trial-{next(_NUMBERS)}"
+        place = None
         try:
-            place.mkdir(mode=0o700)
+            place = self._make_folder(self._directory / "work")
             with (place / "file").open("wb") as sink:
                 for _ in range(0, size, _LEAST_BYTES):
                     sink.write(bytes(_LEAST_BYTES))
@@ -64,8 +67,23 @@ class NodeTrial:
         except OSError as fault:
             return self._judge(SCRATCH, fault)
         finally:
-            remove_tree(place)
+            if place is not None:
+                remove_tree(place)
         return ""
+
+    def _make_folder(self, parent: Path) -> Path:
+        """A new folder in `parent`: no payload can have made one of its name, nor keep it from being made by the modes of
+        those above it. Raises OSError.
+        """
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(self._directory.stat().st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:  # it may be a folder of many: it loses nothing
+                self._directory.chmod(mode | stat.S_IRWXU)
+        with contextlib.suppress(FileExistsError):
+            parent.mkdir(mode=0o700)
+        with contextlib.suppress(OSError):
+            kernel.unlock_directory(str(parent))
+        return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
 
     def _try_start(self, reaper: Reaper) -> str:
         """Have a warden start a program that lies where the files of payloads lie."""
@@ -74,9 +92,9 @@ class NodeTrial:
             folder = reaper.take(key, NO_FRAME)
         except OSError as fault:
             return self._judge(WARDEN, fault)
-        home = Path(folder or self._directory / "work", str(key))
+        home = None
         try:
-            home.mkdir(mode=0o700, parents=True)
+            home = self._make_folder(Path(folder or self._directory / "work"))
             program = home / "program"
             program.write_text(_SCRIPT, encoding="ascii")
             program.chmod(0o700)
@@ -84,7 +102,8 @@ class NodeTrial:
         except OSError as fault:
             return self._judge(SCRATCH, fault)
         finally:
-            remove_tree(home)
+            if home is not None:
+                remove_tree(home)
             reaper.give(key)
 
     def _start(self, reaper: Reaper, key: AttemptKey, program: Path) -> str:
