@@ -119,7 +119,7 @@ def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
         if isinstance(nursery, OSError):
             raise nursery
         # Of no name that a payload of an earlier pilot can have taken.
-        tempfile.TemporaryFile(dir=directory).close()  # noqa: SIM115
+        tempfile.TemporaryFile(dir=directory).close()
     except OSError as fault:
         if not is_of_node(fault.errno):
             raise

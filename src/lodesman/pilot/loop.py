@@ -226,7 +226,10 @@ class PilotProcess:
         if not self._node_fault:
             context = self._context
             self._reaper = Reaper(context.nursery)
-            self._node_fault = NodeTrial(context.directory, context.environment, self._reaper).fault()
+            fault = NodeTrial(context.directory, context.environment, self._reaper).fault()
+            self._node_fault = (
+                "" if self._signals else fault
+            )  # a batch system signals all at once: the trial, too
         return not self._node_fault
 
     def _leave(self, code: int, reason: str, message: str) -> int:

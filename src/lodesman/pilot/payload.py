@@ -312,24 +312,25 @@ class PayloadRun:
         return report_end(self.job.key, cause, message)
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
-        """It met with an error of the system. The node is tried when what it left is gone, and has to have room for its
-        inputs. One that fails must not draw in more jobs; `otherwise`: the cause if it does not.
+        """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
+        more jobs, and one that has no room for this job only may be of use to others. `otherwise`: the cause then.
         """
         remove_tree(self._home)
-        self.node_fault = self._context.trial.fault(size=sum(item.size for item in self.job.inputs))
-        if self.node_fault:
-            return self._unstarted(protocol.NODE_FAULT, f"{self.node_fault}.")
         cause = protocol.PILOT_SHUTDOWN if is_of_node(fault.errno) else otherwise
-        return self._unstarted(
-            cause, f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}."
-        )
+        words = f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}."
+        return self._blame_node() or self._unstarted(cause, words)
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
         """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
-        if self.stopping or not smells_of_node(end):
-            return end
-        self.node_fault = self._context.trial.fault(trusted_s=_TRUSTED_S)
-        return self._unstarted(protocol.NODE_FAULT, f"{self.node_fault}.") if self.node_fault else end
+        return (self._blame_node(_TRUSTED_S) if smells_of_node(end) else None) or end
+
+    def _blame_node(self, trusted_s: float = 0.0) -> PayloadReport | None:
+        """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
+        fault = "" if self.stopping else self._context.trial.fault(trusted_s=trusted_s)
+        if not fault or self.stopping:
+            return None
+        self.node_fault = fault
+        return self._unstarted(protocol.NODE_FAULT, f"{fault}.")
 
     def _hand_in(self, end: PayloadReport, *, can_wait: bool) -> None:
         tail = ""

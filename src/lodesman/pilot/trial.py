@@ -42,26 +42,25 @@ class NodeTrial:
         self._lock = threading.Lock()
         self._good_at = float("-inf")
 
-    def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
-        """What is wrong with the node, in words; '' if it does what a payload needs. `size`: bytes for which there has to be
-        room. `trusted_s`: a trial that went well counts for that many seconds.
+    def fault(self, *, trusted_s: float = 0.0) -> str:
+        """What is wrong with the node, in words; '' if it does what any payload needs. `trusted_s`: a trial that went well
+        counts for that many seconds.
         """
         with self._lock:
             if time.monotonic() - self._good_at < trusted_s:
                 return ""
-            words = self._try_room(max(size, _LEAST_BYTES))
+            words = self._try_room()
             words = words if words or self._reaper is None else self._try_start(self._reaper)
             self._good_at = float("-inf") if words else time.monotonic()
             return words
 
-    def _try_room(self, size: int) -> str:
+    def _try_room(self) -> str:
         """Make a folder, and write a file to the disk."""
         place = None
         try:
             place = self._make_folder(self._directory / "work")
             with (place / "file").open("wb") as sink:
-                for _ in range(0, size, _LEAST_BYTES):
-                    sink.write(bytes(_LEAST_BYTES))
+                sink.write(bytes(_LEAST_BYTES))
                 sink.flush()
                 os.fsync(sink.fileno())
         except OSError as fault:

@@ -566,6 +566,16 @@ def test_a_node_that_is_known_to_be_bad_at_the_start_is_reported(make_context, s
 
 
 @pytest.mark.slow
+def test_a_trial_that_a_signal_to_all_ends_is_no_fault_of_the_node_at_the_start(make, served, monkeypatch):
+    pilot = make()
+    monkeypatch.setattr(
+        NodeTrial, "fault", lambda _: pilot.terminate() or "A program in /s ended with -15, not 0"
+    )
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.left == [("sigterm", "")]
+
+
+@pytest.mark.slow
 def test_a_node_that_breaks_under_its_jobs_gets_no_more(make, served, make_job, monkeypatch):
     """What ran goes back, what waits goes back, what runs goes on, and the pilot leaves with the words."""
     said = iter(["", "No space left on device in /s"])

@@ -18,6 +18,7 @@ from lodesman.pilot.decisions import (
     SCRATCH,
     WARDEN,
     StepResult,
+    Stop,
     is_of_node,
     judge_step,
     smells_of_node,
@@ -223,12 +224,34 @@ def test_a_failure_is_the_nodes_only_if_that_fails_its_trial(play_one, verdict, 
 
 
 @pytest.mark.slow
-def test_room_is_tried_for_all_that_is_to_be_fetched(play_one, verdict):
-    """When what was fetched of it is removed: a disk with room for a small file only is of no use to this job."""
+def test_a_job_that_is_too_big_for_a_node_blames_no_node(play_one, verdict):
+    """Others find room there. It is tried elsewhere, and the trial knows nothing of its size."""
+    inputs = {"a": "x" * 3000, "full": "y" * 5000}
+    payload, report = play_one("/bin/true", inputs=inputs)
+    assert (report.state, report.cause, payload.node_fault) == ("Released", "pilot-shutdown", "")
+    assert report.message == "The system refused what it needs: No space left on device."
     verdict[0].append("No space left on device in /s")
-    payload, report = play_one("/bin/true", inputs={"a": "x" * 3000, "full": "y" * 5000})
+    payload, report = play_one("/bin/true", inputs=inputs)
     assert (report.state, report.cause, payload.node_fault) == ("Released", "node-fault", verdict[0][-1])
-    assert verdict[1] == [{"size": 8000}]
+    assert verdict[1] == 2 * [{"trusted_s": 0.0}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [{}, {"full": "y"}])
+def test_a_trial_that_a_signal_to_all_ends_is_no_fault_of_the_node(
+    make_context, make_job, play_one, monkeypatch, files
+):
+    playing = []
+    begin = PayloadRun.begin
+    monkeypatch.setattr(PayloadRun, "begin", lambda self: (playing.append(self), begin(self))[1])
+
+    def end_all(self, **_):
+        playing[-1].stop(Stop("pilot-shutdown", "The pilot was asked to end."), grace_s=0.0)
+        return "A program in /s ended with -15, not 0"
+
+    monkeypatch.setattr(NodeTrial, "fault", end_all)
+    payload, report = play_one("nothing", inputs=files)
+    assert (report.cause, payload.node_fault) == ("pilot-shutdown" if files else "not-started", "")
 
 
 @pytest.fixture
