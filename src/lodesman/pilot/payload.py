@@ -327,10 +327,8 @@ class PayloadRun:
     def _blame_node(self, trusted_s: float = 0.0) -> PayloadReport | None:
         """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
         fault = "" if self.stopping else self._context.trial.fault(trusted_s=trusted_s)
-        if not fault or self.stopping:
-            return None
-        self.node_fault = fault
-        return self._unstarted(protocol.NODE_FAULT, f"{fault}.")
+        self.node_fault = "" if self.stopping else fault
+        return self._unstarted(protocol.NODE_FAULT, f"{fault}.") if self.node_fault else None
 
     def _hand_in(self, end: PayloadReport, *, can_wait: bool) -> None:
         tail = ""

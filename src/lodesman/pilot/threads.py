@@ -1,7 +1,9 @@
-"""Threads that stay: to start one takes longer than to run a short payload."""
+"""Threads that stay, for to start one takes longer than to run a short payload; and those that are left behind."""
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 import threading
 from typing import Callable
@@ -30,3 +32,16 @@ class PayloadThreads:
             call()
             with self._lock:
                 self._free += 1
+
+
+def run_within(seconds: float, call: Callable[[], object]) -> bool:
+    """Whether the call returned in time: what a dead disk or file server keeps for ever stays on a thread of its own.
+    Raises OSError if no thread can be had.
+    """
+    thread = threading.Thread(target=call, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+    thread.join(seconds)
+    return not thread.is_alive()

@@ -5,6 +5,7 @@ after a failure that the node may have caused. What it means stands in `decision
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import stat
@@ -20,12 +21,15 @@ from lodesman.pilot.decisions import EXECUTE, NO_PYTHON, SCRATCH, WARDEN, StepRe
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.threads import run_within
 from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted
 
 # Less is not enough for the pilot's own files.
 _LEAST_BYTES = 1 << 20
 # A program that takes longer is ended.
-_PATIENCE_S = 20.0
+_PROGRAM_S = 20.0
+# A trial that takes longer has met with something that hangs.
+PATIENCE_S = 30.0
 # A script from the scratch space, for which /bin/sh is needed; it starts this Python.
 _SCRIPT = f'#!/bin/sh\n"$1" -I -S -c "" || exit {NO_PYTHON}\n'
 _NUMBERS = itertools.count(1)
@@ -34,8 +38,16 @@ _NUMBERS = itertools.count(1)
 class NodeTrial:
     """Tries the node of this pilot. `fault` may be called by any thread."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str], reaper: Reaper | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        reaper: Reaper | None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         """`directory` and `environment` are the pilot's. Without a reaper nothing is started."""
+        self._patience_s = patience_s
         self._directory = directory
         self._environment = dict(environment)
         self._reaper = reaper
@@ -46,12 +58,29 @@ class NodeTrial:
         """What is wrong with the node, in words; '' if it does what any payload needs. `trusted_s`: a trial that went well
         counts for that many seconds.
         """
+        since, said = time.monotonic() - trusted_s, [""]
+        try:
+            is_over = run_within(self._patience_s, lambda: said.append(self._try_all(since)))
+        except OSError as fault:
+            return judge_step(StepResult(WARDEN, str(self._directory), fault.errno or 0))
+        return (
+            said[-1]
+            if is_over
+            else f"{self._directory} does not answer: it took longer than {self._patience_s:g} s"
+        )
+
+    def _try_all(self, since: float) -> str:
+        """`since`: a trial that began then or later (monotonic), and went well, will do."""
         with self._lock:
-            if time.monotonic() - self._good_at < trusted_s:
+            if self._good_at >= since:
                 return ""
+            began = time.monotonic()
             words = self._try_room()
-            words = words if words or self._reaper is None else self._try_start(self._reaper)
-            self._good_at = float("-inf") if words else time.monotonic()
+            if not words and self._reaper is not None:
+                # A batch system signals all processes at once, the first program too.
+                words = self._try_start(self._reaper) and self._try_start(self._reaper)
+            if not words:
+                self._good_at = began
             return words
 
     def _try_room(self) -> str:
@@ -107,6 +136,18 @@ class NodeTrial:
 
     def _start(self, reaper: Reaper, key: AttemptKey, program: Path) -> str:
         """Raises OSError for its output."""
+        patience = threading.Timer(_PROGRAM_S, reaper.kill, (key,))
+        patience.daemon = True
+        try:
+            patience.start()
+        except RuntimeError:  # no thread is left
+            return judge_step(StepResult(WARDEN, str(self._directory), errno.EAGAIN))
+        try:
+            return self._run(reaper, key, program)
+        finally:
+            patience.cancel()
+
+    def _run(self, reaper: Reaper, key: AttemptKey, program: Path) -> str:
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         argv = (str(program), sys.executable or "true")
         launch = Launch(argv, self._environment, str(program.parent), {"output": output})
@@ -118,14 +159,10 @@ class NodeTrial:
             return self._judge(EXECUTE, fault)
         finally:
             launch.close()
-        patience = threading.Timer(_PATIENCE_S, reaper.kill, (key,))
-        patience.daemon = True
-        patience.start()
         try:
             status = reaper.wait(key)
             reaper.clear(key, lambda: False)
         finally:
-            patience.cancel()
             reaper.forget(key)
         return judge_step(StepResult(EXECUTE, str(self._directory), status=status))
 

@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -181,6 +183,68 @@ def test_nothing_that_a_payload_or_a_killed_pilot_left_makes_a_node_fail(make_co
     assert [stat.S_IMODE(one.stat().st_mode) for one in (tmp_path, work)] == [0o755, 0o700]
     assert start._fault_at_start(tmp_path, pilot.nursery) == ""
     assert len(list(work.iterdir())) == 1000
+
+
+@pytest.fixture
+def hang(monkeypatch):
+    """Writing to the disk returns when this is set."""
+    event, sync = threading.Event(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (event.wait(60), sync(number)))
+    yield event
+    event.set()
+
+
+def test_a_node_where_something_hangs_fails_its_trial(tmp_path, hang):
+    """Each trial ends, also the next one, until the node answers."""
+    trial = NodeTrial(tmp_path, {}, None, patience_s=0.05)
+    words = f"{tmp_path} does not answer: it took longer than 0.05 s"
+    assert [trial.fault(), trial.fault(trusted_s=5.0)] == [words, words]
+    hang.set()
+    trial._patience_s = 60.0
+    assert trial.fault() == ""
+    trial._lock.acquire()
+    trial._patience_s = 0.01
+    assert trial.fault(trusted_s=5.0) == words.replace("0.05", "0.01")
+
+
+def test_payloads_that_fail_together_share_a_trial_that_began_after_it(tmp_path, monkeypatch):
+    """Each waits its turn: with a trial for each, the last ones would wait too long."""
+    began, try_room = [], NodeTrial._try_room
+    monkeypatch.setattr(NodeTrial, "_try_room", lambda self: (began.append(1), try_room(self))[1])
+    trial, failed = NodeTrial(tmp_path, {}, None), time.monotonic()
+    assert [trial._try_all(failed) for _ in range(64)] == [""] * 64
+    assert len(began) == 1
+    assert trial.fault(trusted_s=60.0) == ""
+    assert len(began) == 1
+    assert trial.fault() == ""
+    assert len(began) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Thread", "Timer"])
+def test_a_node_without_threads_is_of_no_use(make_context, tmp_path, monkeypatch, kind):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    pilot = make_context()
+    reaper = Reaper(pilot.nursery)
+    monkeypatch.setattr(getattr(threading, kind), "start", refuse)
+    said = NodeTrial(tmp_path, pilot.environment, reaper).fault()
+    assert said == "No process can be kept apart for a payload: Resource temporarily unavailable"
+    assert reaper._accounts == {}
+    assert list((tmp_path).glob("work/trial*")) == []
+
+
+@pytest.mark.slow
+def test_a_program_that_a_signal_to_all_ends_is_started_once_more(make_context, tmp_path, monkeypatch):
+    pilot, wait, signals = make_context(), Reaper.wait, [-15]
+    monkeypatch.setattr(
+        Reaper, "wait", lambda self, key: (wait(self, key), signals.pop() if signals else 0)[1]
+    )
+    trial = NodeTrial(tmp_path, pilot.environment, Reaper(pilot.nursery))
+    assert trial.fault() == ""
+    signals[:] = [-15, -15]
+    assert trial.fault() == f"A program in {tmp_path} ended with -15, not 0"
 
 
 # --- what follows from it -----------------------------------------------------------------------------------------------
