@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from lodesman.pilot.loop import PilotProcess
 
 
+# A directory on a disk that hangs is given up after this time.
+_REMOVAL_S = 10.0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a pilot to its end; returns its exit code."""
     parser = argparse.ArgumentParser(prog="pilot.pyz", description="A pilot of Lodesman.")
@@ -47,16 +51,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nursery = _open_nursery(*(_made(directory / name) for name in ("work", "outbox")))
     except OSError as fault:
         nursery = fault
+    code = 1
     try:
         # Not before: what the nursery forks has no secret.
         text = _own_text if options.file is None else lambda: _take_text(options.file)
-        return _run(text, directory, nursery, copy=options.copy, notice_s=options.notice)
+        code = _run(text, directory, nursery, copy=options.copy, notice_s=options.notice)
     finally:
         if options.remove:
-            import shutil  # noqa: PLC0415 - as below
+            _remove(directory, code)
+    return code
 
-            os.chdir("/")
-            shutil.rmtree(directory, ignore_errors=True)
+
+def _remove(directory: Path, code: int) -> None:
+    """Remove the pilot's directory; on a node of no use the disk may hang, and what it keeps then stays."""
+    import shutil  # noqa: PLC0415 - as below
+
+    from lodesman.pilot.loop import EXIT_NODE  # noqa: PLC0415
+    from lodesman.pilot.threads import run_within  # noqa: PLC0415
+
+    os.chdir("/")
+    if code != EXIT_NODE:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            run_within(_REMOVAL_S, lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 def _run(

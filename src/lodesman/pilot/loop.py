@@ -23,6 +23,7 @@ from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
 from lodesman.pilot.slots import KnownSlot, Promises, SlotHabits
+from lodesman.pilot.threads import run_within
 from lodesman.pilot.trial import NodeTrial
 
 # Exit codes of the pilot's process.
@@ -34,6 +35,9 @@ EXIT_NO_SERVER = 4  # no server accepted the pilot within join_patience_s
 EXIT_DISOWNED = 5  # the server does not know the pilot any more (its lease was lost)
 EXIT_UNDELIVERED = 6  # the pilot ended with results that no server accepted
 EXIT_NODE = 7  # the node is of no use to payloads
+
+# A node of no use may keep its pilot for that long when this has left.
+_TIDY_S = 10.0
 
 
 class _Wake:
@@ -98,7 +102,7 @@ class PilotProcess:
             facts.update(bound_job=terms.bound_job)
         context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **facts)
         if not self._try_node():
-            return self._leave(EXIT_NODE, NODE_FAULT, self._node_fault)
+            return self._leave_node()
         self._assemble(terms)
         for target, arguments in (
             (self._claimer.run, ()),
@@ -227,10 +231,24 @@ class PilotProcess:
             context = self._context
             self._reaper = Reaper(context.nursery)
             fault = NodeTrial(context.directory, context.environment, self._reaper).fault()
-            self._node_fault = (
-                "" if self._signals else fault
-            )  # a batch system signals all at once: the trial, too
+            # A batch system signals all at once, the trial, too.
+            self._node_fault = "" if self._signals else fault
+            if self._node_fault:
+                self._reaper.kill_rest()
         return not self._node_fault
+
+    def _leave_node(self) -> int:
+        """Take leave before any claim, and tidy up, where the disk may hang; returns the exit code."""
+        code = self._leave(EXIT_NODE, NODE_FAULT, self._node_fault)
+
+        def tidy() -> None:
+            remove_tree(self._context.directory / "work")
+            with contextlib.suppress(OSError):  # an earlier pilot may have left results in it
+                (self._context.directory / "outbox").rmdir()
+
+        with contextlib.suppress(OSError):
+            run_within(_TIDY_S, tidy)
+        return code
 
     def _leave(self, code: int, reason: str, message: str) -> int:
         """Take leave of the server; returns the exit code."""

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -563,6 +564,40 @@ def test_a_node_that_is_known_to_be_bad_at_the_start_is_reported(make_context, s
     pilot = PilotProcess(make_context(clock=time.time), node_fault="Read-only file system in /s")
     assert pilot.run() == EXIT_NODE
     assert served.left == [("node-fault", "Read-only file system in /s")]
+
+
+@pytest.mark.slow
+def test_a_pilot_that_leaves_a_node_of_no_use_tidies_up(make, make_context, served, monkeypatch, tmp_path):
+    """Also one that knew it at its start. What an earlier pilot could not hand in stays."""
+    killed = []
+    monkeypatch.setattr(NodeTrial, "fault", lambda _: "No space left on device in /s")
+    monkeypatch.setattr(Reaper, "kill_rest", lambda self: killed.append(self))
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / "work" / "w1").mkdir(parents=True)
+    assert make().run() == EXIT_NODE
+    assert (len(killed), list(tmp_path.iterdir())) == (1, [])
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / "outbox" / "1.1.json").touch()
+    (tmp_path / "work" / "w1").mkdir(parents=True)
+    pilot = PilotProcess(make_context(clock=time.time), node_fault="Read-only file system in /s")
+    assert pilot.run() == EXIT_NODE
+    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["outbox", "outbox/1.1.json"]
+
+
+@pytest.mark.slow
+def test_a_pilot_leaves_a_node_where_all_hangs(make, served, monkeypatch, tmp_path):
+    """Its trial does not end, nor does what it would tidy up."""
+    go_on, sync = threading.Event(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (go_on.wait(60), sync(number)))
+    monkeypatch.setattr(loop, "remove_tree", lambda _: go_on.wait(60))
+    monkeypatch.setattr(loop, "NodeTrial", partial(NodeTrial, patience_s=0.05))
+    monkeypatch.setattr(loop, "_TIDY_S", 0.05)
+    try:
+        assert make().run() == EXIT_NODE
+    finally:
+        go_on.set()
+    ((reason, words),) = served.left
+    assert (reason, words.partition(":")[0]) == ("node-fault", f"{tmp_path} does not answer")
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ CHOSEN = {
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
     "__main__", "archives", "features", "jobstatus", "node", "nursery", "outbox", "probe", "processes", "server_threads",
-    "trial",
+    "trial", "loop.PilotProcess._leave_node",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",

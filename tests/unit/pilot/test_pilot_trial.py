@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from lodesman.pilot.decisions import (
     judge_step,
     smells_of_node,
 )
+from lodesman.pilot.loop import EXIT_IN_ORDER, EXIT_NODE
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey, SandboxFile, report_end
@@ -354,3 +356,17 @@ def test_a_directory_on_a_bad_disk_is_the_nodes_fault_and_a_wrong_one_is_not(tmp
     assert start._fault_at_start(tmp_path, nursery) == ""
     with pytest.raises(OSError, match="Not a directory"):
         start._fault_at_start(tmp_path, NotADirectoryError(errno.ENOTDIR, "Not a directory"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [EXIT_NODE, EXIT_IN_ORDER])
+def test_the_directory_of_a_pilot_is_removed_but_one_that_hangs_does_not_keep_it(tmp_path, monkeypatch, code):
+    place, go_on = tmp_path / "place", threading.Event()
+    place.mkdir()
+    monkeypatch.chdir(tmp_path)
+    start._remove(place, code)
+    assert not place.exists()
+    monkeypatch.setattr(start, "_REMOVAL_S", 0.01)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: code == EXIT_NODE and go_on.wait(60))
+    start._remove(place, code)
+    go_on.set()
