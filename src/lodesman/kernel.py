@@ -72,15 +72,78 @@ def separate_ipc() -> None:
     _call("unshare", _NEW_IPC)
 
 
-def unlock_directory(path: str) -> None:
-    """Let the owner of a directory do all in it. A link there is not followed, whoever put it there at whatever moment.
-    Raises OSError.
+def unlock_directory(path: str, *, within: int | None = None) -> None:
+    """Let the owner of a directory do all in it; `within`: a descriptor of what the path begins at. A link there is not
+    followed, whoever put it there at whatever moment. Raises OSError.
     """
-    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(path, flags, dir_fd=within)
     try:
         os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - a keeper starts without pathlib
     finally:
         os.close(descriptor)
+
+
+def remove_tree(top: str) -> None:
+    """Remove a directory with all in it, also what its owner may not read; what resists stays. Links are not followed, and
+    any depth costs one descriptor and no recursion: paths may be longer than the kernel takes.
+    """
+    try:
+        here = _enter(top)
+    except OSError:
+        return
+    # The folders above that one: their identities, what is left in them, and the name of the next below.
+    above: list[tuple[tuple[int, int], list[str], str]] = []
+    identity, folders = _identity(here), _remove_files(here)
+    try:
+        while folders or above:
+            name = folders.pop() if folders else ".."
+            try:
+                there = _enter(name, here)
+            except OSError:
+                if name == "..":
+                    break
+                continue
+            os.close(here)
+            here = there
+            if name != "..":
+                above.append((identity, folders, name))
+                identity, folders = _identity(here), _remove_files(here)
+                continue
+            identity, folders, name = above.pop()
+            if _identity(here) != identity:  # somebody has moved what is below
+                break
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=here)
+    finally:
+        os.close(here)
+    with contextlib.suppress(OSError):
+        os.rmdir(top)  # noqa: PTH106 - a keeper starts without pathlib
+
+
+def _enter(path: str, within: int | None = None) -> int:
+    if path != "..":
+        with contextlib.suppress(OSError):
+            unlock_directory(path, within=within)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=within)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    entry = os.fstat(descriptor)
+    return entry.st_dev, entry.st_ino
+
+
+def _remove_files(descriptor: int) -> list[str]:
+    """Remove all in a directory but its folders; their names."""
+    folders = []
+    with contextlib.suppress(OSError), os.scandir(descriptor) as entries:
+        for entry in list(entries):
+            with contextlib.suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                else:
+                    os.unlink(entry.name, dir_fd=descriptor)
+    return folders
 
 
 def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:

@@ -249,15 +249,8 @@ def _this_boot() -> str:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, directories without permissions too; links are not followed."""
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    for place, names, _ in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                kernel.unlock_directory(os.path.join(place, name))  # noqa: PTH118
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a tree of any depth, directories without permissions too; links are not followed."""
+    kernel.remove_tree(str(path))
 
 
 def _end_of(path: Path, most: int) -> bytes:

@@ -213,16 +213,7 @@ def _stream_names(output: str, error: str) -> tuple[str, ...]:
 
 def remove_tree(directory: Path) -> None:
     """Remove a directory with all in it, also what the payload made unreadable; what resists stays."""
-    _unlock(directory)
-    for root, directories, _ in os.walk(directory):
-        for name in directories:
-            _unlock(Path(root, name))
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _unlock(directory: Path) -> None:
-    with contextlib.suppress(OSError):
-        kernel.unlock_directory(str(directory))
+    kernel.remove_tree(str(directory))
 
 
 # --- the input sandbox ----------------------------------------------------------------------------------

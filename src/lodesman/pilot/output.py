@@ -19,6 +19,9 @@ from lodesman.pilot.protocol import DONE, FAILED, MB, OUTPUT_LIMIT, AssignedJob,
 
 _TAIL_BYTES = 65_536
 _WILD = frozenset("*?[")
+# The files of an output lie in no more folders, one in the other.
+_MOST_FOLDERS = 100
+_TOO_DEEP = f"files in more than {_MOST_FOLDERS} folders are left out"
 # The server takes no more; each is compared with each file.
 _MOST_PATTERNS = 100
 # Where a stream is cut, this much of its end is kept.
@@ -236,21 +239,26 @@ def _find(
             continue
         size = found[path.as_posix()] = _size(directory, path.as_posix())
         for name in named:
-            if isinstance(size, int):
-                faults[name] = ""
-            elif faults[name] == "not found":
-                faults[name] = size
+            is_news = isinstance(size, int) and faults[name] != _TOO_DEEP
+            if is_news or size == _TOO_DEEP or faults[name] == "not found":
+                faults[name] = size if isinstance(size, str) else ""
     return {name: found[name] for name in sorted(found)}, {name: why for name, why in faults.items() if why}
 
 
 def _walk(directory: Path) -> Iterator[PurePosixPath]:
-    """All entries except directories, without following links; what cannot be read is left out."""
+    """All entries except directories, without following links; what cannot be read is left out. Of a directory that lies too
+    deep only itself.
+    """
     for root, directories, files in os.walk(directory):
         base = PurePosixPath(os.path.relpath(root, directory))
         if base == PurePosixPath():
             directories[:] = [name for name in directories if name != TEMPORARY]
-        links = [name for name in directories if Path(root, name).is_symlink()]
-        yield from (base / name for name in sorted(files + links))
+        if len(base.parts) == _MOST_FOLDERS:
+            files.extend(directories)
+            directories.clear()
+        # Unlike that of pathlib, this does not raise in a folder that may be read and not entered.
+        files.extend(name for name in directories if os.path.islink(f"{root}/{name}"))  # noqa: PTH114
+        yield from (base / name for name in sorted(files))
 
 
 def _size(directory: Path, name: str) -> _SizeOrFault:
@@ -264,11 +272,13 @@ def _size(directory: Path, name: str) -> _SizeOrFault:
         path = (directory / name).resolve(strict=True)
         status = path.stat()
     except FileNotFoundError:
-        return "a link to nothing" if (directory / name).is_symlink() else "not found"
+        return "a link to nothing" if os.path.islink(directory / name) else "not found"  # noqa: PTH114 - as in `_walk`
     except (OSError, RuntimeError, ValueError) as fault:
         return f"cannot be followed: {getattr(fault, 'strerror', None) or 'it leads in circles'}"
     if directory.resolve() not in path.parents:
         return "a link that leads out of the job's directory"
+    if stat.S_ISDIR(status.st_mode) and name.count("/") == _MOST_FOLDERS:
+        return _TOO_DEEP
     return status.st_size if stat.S_ISREG(status.st_mode) else "not a regular file"
 
 

@@ -173,19 +173,20 @@ CHOSEN = {
     "payload.PayloadRun._is_removed": "the streams in the folder itself, which is no link",
     "payload.PayloadRun._leave_warden": "its folder, which is no link",
     "payload.PayloadRun._has_folder": "a new folder in place of one that is none any more",
-    "launch._unlock": "folders, no links",
     "launch.remove_tree": "links are removed, not followed",
+    "payload.PayloadRun._suspect": "its folder: links are removed, not followed",
+    "payload.PayloadRun._hand_in": "its folder: links are removed, not followed",
 }
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
-    "__main__", "archives", "features", "jobstatus", "node", "nursery", "outbox", "probe", "processes", "server_threads",
-    "trial", "loop.PilotProcess._leave_node",
+    "__main__", "archives", "features", "jobstatus", "loop", "node", "nursery", "outbox", "probe", "processes",
+    "server_threads", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",
 }  # fmt: skip
 OPENING = {
-    "unlock_directory",
+    "unlock_directory", "remove_tree",
     "open", "mkdir", "makedirs", "chmod", "fchmod", "unlink", "rmdir", "rename", "symlink_to", "symlink", "link", "touch",
     "hardlink_to", "write_text", "write_bytes", "read_text", "read_bytes", "copyfile", "copy", "move", "rmtree", "truncate",
     "utime", "mkfifo", "chdir", "scandir", "listdir", "walk", "iterdir", "glob", "download", "posix_spawn", "bind", "which",

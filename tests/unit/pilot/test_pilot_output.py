@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path, PurePosixPath
 
@@ -285,6 +288,38 @@ def test_an_unreadable_directory_is_left_out(here, packed):
     finally:
         (here / "d").chmod(0o700)
     assert "e" in content
+
+
+@pytest.mark.slow
+def test_a_folder_that_may_be_read_and_not_entered_ends_no_packing():
+    """Nobody but root is told what something in it is."""
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from lodesman.pilot.output import _walk\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "top = Path(sys.argv[1]) / 'top'\n"
+        "(top / 'd' / 'x').mkdir(parents=True)\n"
+        "(top / 'd').chmod(0o400)\n"
+        "(top / 'e').write_text('')\n"
+        "print(*_walk(top))\n"
+        "(top / 'd').chmod(0o700)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(output.__file__).parents[2])}
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        command = [sys.executable, "-c", code, place]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "e\n", done.stderr
+
+
+def test_files_that_lie_too_deep_are_left_out_with_a_word(here, packed):
+    write(here, **{"a/" * 100 + "f": b"1", "a/" * 101 + "g": b"2"})
+    result, content = packed("a", "**/f", "**")
+    assert content["a/" * 100 + "f"] == b"1"
+    assert "a/" * 101 + "g" not in content
+    why = "files in more than 100 folders are left out"
+    assert result.missing == (f"a ({why})", f"** ({why})")
 
 
 # --- patterns ---------------------------------------------------------------------------------------
