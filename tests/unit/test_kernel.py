@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -52,3 +53,22 @@ def test_a_keyring_that_cannot_be_read_is_a_fault(monkeypatch):
     monkeypatch.setattr(kernel, "_ask", refuse)
     with pytest.raises(PermissionError):
         rings.clear()
+
+
+def test_a_key_that_two_rings_have_is_taken_out_once_and_one_that_stays_keeps_in_no_other(monkeypatch):
+    """Without a session of its own, a process has that of its user under two names."""
+    rings, left = kernel.Keyrings(), {1, 2, 3, 4}
+
+    def unlink(_call, _operation, key, ring):
+        if key == 3:
+            raise PermissionError(errno.EACCES, "kept")
+        if key not in left:
+            raise FileNotFoundError(errno.ENOENT, "gone")
+        left.remove(key)
+
+    monkeypatch.setattr(rings, "_links", lambda: {(ring, key) for ring in (-3, -5) for key in (1, 2, 3, 4)})
+    monkeypatch.setattr(rings, "_before", set())
+    monkeypatch.setattr(kernel, "_ask", unlink)
+    with pytest.raises(PermissionError):
+        rings.clear()
+    assert left == {3}
