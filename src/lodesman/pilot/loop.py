@@ -158,12 +158,10 @@ class PilotProcess:
             self._why = ERROR
             return EXIT_UNDELIVERED
         leave = why_leave(self._roster.slot, load, now, idle_s=self._terms.idle_s)
-        if not leave:
-            return None
-        if load.held_up:
+        if not leave or load.held_up:
             # For a lease, or until the slot ends, the server may get space for what it has none for.
-            if now - last_end >= session.lease_s or self._roster.slot.seconds_left(now) <= 0:
-                self._outbox.hurry()
+            over = now - last_end >= session.lease_s or self._roster.slot.seconds_left(now) <= 0
+            self._outbox.hurry(on=bool(self._why or (leave and over)))
             return None
         fault = self._roster.node_fault if leave == DRAINED else ""
         self._why = self._why or (NODE_FAULT if fault else leave)

@@ -5,7 +5,10 @@ One thread uploads archives, one sends reports in batches. What the server refus
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
+from lodesman.client import LocalFault
 from lodesman.errors import LodesmanError, StorageFull, TooLarge, Unauthorized
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
@@ -24,6 +28,8 @@ _MAX_BATCH = 100
 _TOGETHER_S = 0.05
 _HURRIED_S = 0.5
 _REFUSED = (*protocol.REFUSED, TooLarge)
+# With these errors of the system the pilot itself has too much open for the moment: its file is as it was.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass
@@ -108,11 +114,12 @@ class Outbox:
             self._changed.notify_all()
             self._keep(self._items.values())
 
-    def hurry(self) -> None:
-        """The pilot is about to end: wait only shortly before the server is asked again."""
-        with self._changed:
-            self._hurried = True
-            self._changed.notify_all()
+    def hurry(self, *, on: bool = True) -> None:
+        """The pilot is about to end: wait only shortly before the server is asked again. `on` False: it stays."""
+        if self._hurried != on:
+            with self._changed:
+                self._hurried = on
+                self._changed.notify_all()
 
     def run_uploads(self, session: ServerSession) -> None:
         """The upload thread."""
@@ -180,16 +187,21 @@ class Outbox:
         assert archive is not None and report.output is not None  # noqa: S101, PT018 - chosen so
         try:
             post("/v1/jobs/{}/attempts/{}/output".format(*report.key), archive, report.output["sha256"])
-        except _REFUSED as fault:
+        except LodesmanError as fault:
             if isinstance(fault, StorageFull) and not self._hurried:
                 self._hold(item, fault)
                 return True
-            self._log("output-refused", job=str(report.key), fault=fault.message)
+            is_lost = isinstance(fault, LocalFault) and fault.errno not in _EXHAUSTED
+            if not is_lost and not isinstance(fault, _REFUSED):
+                self._log("upload-failed", job=str(report.key), fault=str(fault))
+                item.due = self._ticker()  # others go before it
+                return False
+            self._log(
+                "output-lost" if is_lost else "output-refused", job=str(report.key), fault=fault.message
+            )
             item.report = _without_output(report, fault)
-        except LodesmanError as fault:
-            self._log("upload-failed", job=str(report.key), fault=str(fault))
-            return False
-        archive.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            archive.unlink()
         with self._changed:
             item.archive = None
             self._held_up -= item.refusals > 0
@@ -245,8 +257,8 @@ class Outbox:
 
 
 def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadReport:
-    """The report of an attempt whose archive the server does not accept. It names that all the same: else the job would
-    count as one that wrote nothing.
+    """The report of an attempt whose archive the server does not accept, or the node has lost. It names that all the same:
+    else the job would count as one that wrote nothing.
     """
     if isinstance(fault, StorageFull):
         message = (
@@ -254,7 +266,10 @@ def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadRepor
         )
         report = replace(report, message=message.lstrip())
         return replace(report, cause=protocol.STORAGE_FULL) if report.state == protocol.DONE else report
-    report = replace(report, message=f"{report.message} The output was refused: {fault.message}".lstrip())
+    what = f"The output was refused: {fault.message}"
+    if isinstance(fault, LocalFault):  # the pilot's folders are nothing that a user knows
+        what = f"The pilot cannot read the output any more: {os.strerror(fault.errno)}."
+    report = replace(report, message=f"{report.message} {what}".lstrip())
     if isinstance(fault, TooLarge) and report.state != FAILED:
         return replace(report, state=FAILED, cause=protocol.OUTPUT_LIMIT)
     return report

@@ -16,6 +16,7 @@ from lodesman.errors import StorageFull, Unauthorized, Unavailable
 from lodesman.jobstatus.timeline import Said
 from lodesman.jobstatus.values import Status
 from lodesman.pilot import loop
+from lodesman.pilot.decisions import Load
 from lodesman.pilot.features import Features
 from lodesman.pilot.loop import (
     EXIT_DISOWNED,
@@ -387,6 +388,26 @@ def test_an_output_without_space_is_kept_until_the_pilot_ends(make, served, make
     assert pilot.run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Done", "storage-full")}
     assert not archive.exists()
+
+
+def test_a_job_that_comes_while_it_is_about_to_end_takes_that_back(make, served, monkeypatch):
+    pilot = make()
+    pilot._reaper = Reaper(pilot._context.nursery)
+    pilot._assemble(TERMS)
+    kept = {"unsent": 1, "held_up": 1}
+    now, hurried = time.monotonic(), []
+    idle = Load(no_job_fits=True, idle_since=now - 900.0, **kept)
+    pilot._roster.last_end = now - 500.0
+    for at, load in ((now, idle), (now + 150, idle), (now + 151, Load(running=1, **kept)), (now + 152, idle)):
+        monkeypatch.setattr(pilot._roster, "load", lambda load=load: load)
+        served.last_contact = at
+        assert pilot.tick(at) is None
+        hurried.append(pilot._outbox._hurried)
+    assert hurried == [False, True, False, True]
+    pilot._stop_all("sigterm", "Told.", now)
+    pilot._roster.last_end = now
+    assert pilot.tick(now) is None
+    assert pilot._outbox._hurried, "one that was told to end does not wait"
 
 
 @pytest.mark.slow

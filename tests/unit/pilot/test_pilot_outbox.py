@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lodesman.client.exchange import local_fault
 from lodesman.errors import (
     Conflict,
     InvalidRequest,
@@ -338,6 +340,53 @@ def test_a_hundred_archives_without_space_keep_no_thread_busy(outbox, server, ru
     assert all(server.refused.acquire(timeout=60) for _ in range(_MAX_BATCH + 1))
     assert not server.refused.acquire(timeout=0.01), "none is due again"
     assert outbox.held_up() == _MAX_BATCH + 1
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOENT, errno.EACCES])
+def test_an_archive_that_cannot_be_read_any_more_holds_up_no_other(outbox, server, run, lines, number):
+    outbox.put(done(1, output=OUTPUT), file := archived(outbox, 1))
+    outbox.put(done(2, output=OUTPUT), archived(outbox, 2))
+    file.unlink()  # what cannot be read may not be removable, either
+    file.mkdir()
+    fault, take = local_fault(OSError(number, "gone"), file), server.upload
+
+    def upload(client, path, archive, sha256):
+        if archive == file:
+            raise fault
+        take(client, path, archive, sha256)
+
+    server.upload = upload
+    run()
+    assert outbox.wait_empty(60)
+    reports = {one["id"]: one for one in server.reports}
+    assert (reports[1]["state"], reports[2]["message"], len(server.archives)) == ("Done", "", 1)
+    assert reports[1]["message"] == f"The pilot cannot read the output any more: {os.strerror(number)}."
+    assert ("output-lost", {"job": "1.1", "fault": fault.message}) in lines
+
+
+@pytest.mark.parametrize(
+    "fault", [local_fault(OSError(errno.EMFILE, "too many")), Unavailable("Away."), LodesmanError("Broken.")]
+)
+def test_an_archive_that_is_sent_again_lets_others_go_first(outbox, server, run, clock, fault):
+    server.upload_faults = [fault]
+    for number in (1, 2):
+        clock.now += 1
+        outbox.put(done(number, output=OUTPUT), archived(outbox, number))
+    clock.now += 1
+    run()
+    assert outbox.wait_empty(60)
+    assert [path.split("/")[3] for path, _ in server.archives] == ["2", "1"]
+
+
+def test_a_pilot_that_goes_on_after_all_keeps_what_finds_no_space(outbox, server, run):
+    outbox._delay = lambda failures: 0.0
+    outbox.hurry()
+    outbox.hurry(on=False)
+    server.no_space = True
+    outbox.put(done(output=OUTPUT), archived(outbox))
+    run()
+    assert all(server.refused.acquire(timeout=60) for _ in range(2))
+    assert (server.reports, outbox.held_up()) == ([], 1)
 
 
 def test_a_failure_keeps_its_cause_when_its_archive_is_refused():
