@@ -175,7 +175,7 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
     if count < 1 and ahead < 1:
         return None
     wait_s = min(_MAX_WAIT_S, left) if count > 0 else 0.0
-    if not load.running:
+    if not load.running and not load.held_up:  # with such it does not leave
         wait_s = min(wait_s, load.idle_since + idle_s - now)
     norm = _ENDLESS_S if slot.ends is None else max(1, min(_ENDLESS_S, int(left * slot.scaling)))
     last_end_s = None if load.expected_end is None else max(0.0, round(load.expected_end - now, 1))

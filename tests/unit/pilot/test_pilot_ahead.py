@@ -124,6 +124,12 @@ def test_only_a_claim_for_free_cores_waits_at_the_server(load, waits):
     assert (claim.wait_s > 0) == waits
 
 
+@pytest.mark.parametrize(("held_up", "wait_s"), [(0, 0.0), (1, 60.0)])
+def test_a_pilot_that_stays_for_an_output_does_not_ask_again_and_again(held_up, wait_s):
+    load = Load(held_up=held_up, unsent=held_up, idle_since=NOW - 90.0)
+    assert next_claim(SLOT, load, NOW, idle_s=60.0).wait_s == wait_s
+
+
 LOADS = st.builds(
     Load,
     running=st.integers(0, 6),
