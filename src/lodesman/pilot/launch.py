@@ -23,6 +23,7 @@ from lodesman import kernel
 from lodesman.client import Client
 from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
+from lodesman.pilot.decisions import is_of_node
 from lodesman.pilot.processes import MARK, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 from lodesman.pilot.warden import Launch, WardenFrame
@@ -73,7 +74,7 @@ def prepare(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
 ) -> Launch:
     """Find the executable and open the outputs. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
-    NotStarted.
+    NotStarted, and OSError for what is the node's fault.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(f"{directory}/{TEMPORARY}", 0o700)  # noqa: PTH102 - with pathlib all of this takes twice as long
@@ -201,6 +202,8 @@ def _open_outputs(job: AssignedJob, directory: Path) -> dict[str, int]:
     except (OSError, ValueError, BadSandbox) as fault:
         for descriptor in opened:
             os.close(descriptor)
+        if isinstance(fault, OSError) and is_of_node(fault.errno):
+            raise
         reason = str(fault).replace(f"{directory}{os.sep}", "")
         raise NotStarted(f"A standard stream of the job cannot be opened: {reason}") from None
     return dict(zip(names, opened))

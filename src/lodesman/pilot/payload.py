@@ -285,7 +285,7 @@ class PayloadRun:
                 fetch(client, item, self._home, spare=self._home.with_suffix(".input"))
 
     def _start(self) -> None:
-        """Start the first process. Raises NotStarted, NeverStarted, NodeFault, and Aborted if it was stopped before."""
+        """Start the first process. Raises NotStarted, NeverStarted, OSError for the node, Aborted if stopped before."""
         context, pilot = self._context, self._context.pilot
         stamp = pilot.pilot_file.stamp
         self._launch = prepare(self.job, self._home, pilot.environment, stamp, site=context.site)
@@ -295,13 +295,13 @@ class PayloadRun:
             started = pilot.clock()  # after its start it may have ended already
             try:
                 context.reaper.spawn(self.job.key, self._launch)
-            except NodeFault:
-                raise
             except NoInput as fault:
                 self._launch.close()
                 self._launch = None
                 raise no_input(self.job, fault.errno or errno.EINVAL) from None
             except OSError as fault:
+                if isinstance(fault, NodeFault) or is_of_node(fault.errno):
+                    raise
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
         self._started = started

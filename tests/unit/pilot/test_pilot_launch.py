@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
@@ -237,6 +238,21 @@ def test_a_stream_that_cannot_be_opened_is_named_as_in_the_job(make_job, tmp_pat
         caught.value.message
         == "A standard stream of the job cannot be opened: [Errno 21] Is a directory: 'd'"
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO])
+def test_a_stream_that_the_node_does_not_open_is_not_the_job_s_fault(make_job, tmp_path, monkeypatch, number):
+    before, os_open = os.listdir("/proc/self/fd"), os.open
+
+    def refuse(path, *arguments, **more):
+        if str(path).endswith("std.err"):
+            raise OSError(number, os.strerror(number))
+        return os_open(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        prepare(make_job(1, "/bin/true"), tmp_path, ENVIRONMENT, "s1")
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_arguments_with_nul(make_job, tmp_path):

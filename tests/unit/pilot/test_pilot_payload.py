@@ -256,6 +256,28 @@ def test_a_node_without_room_draws_no_more_jobs(play, context, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "ends"),
+    [
+        (errno.EAGAIN, ("Released", "pilot-shutdown")),
+        (errno.ENOMEM, ("Released", "pilot-shutdown")),
+        (errno.E2BIG, ("Failed", "not-started")),
+    ],
+)
+def test_what_the_node_refuses_for_a_moment_gives_the_job_back(play, monkeypatch, number, ends):
+    spawn, faults = Reaper.spawn, [OSError(number, os.strerror(number))]
+
+    def refuse_first(*given):
+        if faults:
+            raise faults.pop()
+        return spawn(*given)
+
+    monkeypatch.setattr(Reaper, "spawn", refuse_first)
+    payload, report = play("/bin/true")
+    assert ((report["state"], report["cause"]), payload.node_fault) == (ends, "")
+
+
+@pytest.mark.slow
 def test_output_that_cannot_be_packed_gives_the_job_back(play, context):
     context.outbox.archive(AttemptKey(1, 1)).mkdir()
     payload, report = play("/bin/echo", "packed")
