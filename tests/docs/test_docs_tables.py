@@ -324,6 +324,7 @@ def carries_out(tree: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_every_module_that_unpickles_evaluates_or_unpacks_is_in_the_list_with_its_rule():
     source = ROOT / "src" / "lodesman"
     rows = table("../permissions.md", first="module", below="## What of others")

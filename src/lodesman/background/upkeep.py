@@ -136,7 +136,7 @@ class Reconciler(_Passes):
 
 @dataclass(slots=True)
 class SizeProof(Reconciler):
-    """Proves once a day what files take, the first time an hour after the start: it looks at each file."""
+    """Proves once a day what files take, the first time an hour after the start: it asks for the size of each file."""
 
     shelf: Shelf = field(kw_only=True)
 

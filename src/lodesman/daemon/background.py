@@ -88,10 +88,9 @@ class BackgroundProcess:
         self._watch = ConfigWatch(config, load, refused=refused)
         self._changed: ServerConfig | None = None
         self.config = config
-        token = bootstrap.service_token(config)
         hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
         self._clients = threading.local()
-        self._new_client = partial(Client, [hot], token)
+        self._new_client = partial(Client, [hot], bootstrap.service_token(config))
         reader = config.database.reader
         self._reader = reader()
         self.policy = self._policy(config)
@@ -100,9 +99,8 @@ class BackgroundProcess:
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = make_local_backend(config, lambda: self._accounts)
-        self.left_out = LeftOut()
+        self.left_out, self.loops = LeftOut(), Loops([])
         self.ads, self.wishes = KnownAds(), KnownWishes(self.left_out)
-        self.loops = Loops([])
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
         self.pilot_settings = bootstrap.pilot_settings(config, self.mark)

@@ -613,10 +613,13 @@ def test_a_pilot_leaves_a_node_where_all_hangs(make, served, monkeypatch, tmp_pa
     monkeypatch.setattr(loop, "remove_tree", lambda _: go_on.wait(60))
     monkeypatch.setattr(loop, "NodeTrial", partial(NodeTrial, patience_s=0.05))
     monkeypatch.setattr(loop, "_TIDY_S", 0.05)
+    pilot, others = make(), threading.enumerate()
     try:
-        assert make().run() == EXIT_NODE
+        assert pilot.run() == EXIT_NODE
     finally:
         go_on.set()
+        for left in set(threading.enumerate()).difference(others):
+            left.join(60)
     ((reason, words),) = served.left
     assert (reason, words.partition(":")[0]) == ("node-fault", f"{tmp_path} does not answer")
 
