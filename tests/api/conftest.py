@@ -213,6 +213,12 @@ class Connection:
             self._said.clear()
             await self._said.wait()
 
+    async def told(self, text: bytes) -> None:
+        """Returns when the server has sent that."""
+        while text not in b"".join(one.get("body", b"") for one in self.sent):
+            self._said.clear()
+            await self._said.wait()
+
     def take_again(self) -> None:
         self._takes.set()
 
@@ -352,6 +358,7 @@ class House:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.run(asyncio.sleep(0))
+        self.run(self.loop.shutdown_default_executor())  # a thread may still read
         self.loop.close()
         self.side.verifier.close()
         for db in (*self.core.readers, self.side.db, self._writer):
