@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 import time
 from functools import partial
@@ -185,6 +186,20 @@ def test_jobs_and_then_drain(make, served, make_job, tmp_path):
     assert served.ends == {1: ("Done", "ok"), 2: ("Failed", "exit")}
     assert served.left == [("drained", "")]
     assert {path.name for path in tmp_path.iterdir()} == {"attempts.journal"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [("**",), ()])
+def test_a_payload_that_digs_deep_ends_alone(make, served, make_job, wanted):
+    dig = "import os\nfor _ in range(2000): os.mkdir('d'); os.chdir('d')"
+    served.claims = [
+        ClaimReply((make_job(1, sys.executable, "-c", dig, output_sandbox=wanted), make_job(2))),
+        ClaimReply((make_job(3),), drain=True),
+    ]
+    pilot = make()
+    later(lambda: len(served.ends) == 3, lambda: setattr(served, "orders", HeartbeatReply(drain=True)))
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == dict.fromkeys((1, 2, 3), ("Done", "ok"))
 
 
 @pytest.mark.slow
