@@ -208,12 +208,18 @@ def test_what_comes_in_slowly_or_waits_for_its_turn_is_not_carried_out(server, h
     assert [(one["id"], one["state"]) for one in rows] == [(1, "Waiting"), (2, "Waiting")]
 
 
+async def is_parked(house, number):
+    """Returns when the claim of a pilot waits: the writer is a thread of its own."""
+    while house.core.live.parked.of_pilot(number) is None:
+        await asyncio.to_thread(lambda: None)
+
+
 def test_a_claim_that_waits_ends_with_its_pilot_and_with_an_earlier_token(house):
     for how in ("ended", "joined anew"):
         pilot = house.pilot("South")
         number = int(pilot.removeprefix("pilot"))
         parked = Asked(house, "POST", "/v1/pilots/claim", house.claim_body(wait_s=40, cores=1), token=pilot)
-        assert house.core.live.parked.of_pilot(number) is not None
+        house.run(is_parked(house, number))
         if how == "ended":
             body = {"pilot": number, "state": "Lost", "reason": "silent"}
             assert house.call("POST", "/v1/service/ended", body, token="service").status == 200
