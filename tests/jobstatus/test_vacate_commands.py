@@ -143,7 +143,7 @@ def test_jobs_that_keep_their_locks_cost_one_wait_together_and_are_named(site, c
         code, said = asked(capsys, site, "--free", 4)
         took = time.monotonic() - begun
     assert code == 0
-    assert 1.0 < took < 6.0, "the whole wait once, however many they are"
+    assert 1.0 < took < 20.0, "the whole wait once: one after the other they would be 24 s"
     assert "Of the 24 jobs, 12 publish nothing." in said.out
     names = ", ".join(f"locked{number:02}" for number in range(12))
     why = "Charged as if they published nothing, each since its numbers cannot be read (locked:used_CPU)"
