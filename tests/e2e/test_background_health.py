@@ -11,7 +11,7 @@ from tests.e2e.conftest import wait_until
 
 STEPS = {
     "accounting", "alive", "backend", "cancel", "census", "configuration", "director", "hosts", "purge", "reasons",
-    "reconciler", "retention", "snapshot", "starts", "unstarted", "usage",
+    "reconciler", "retention", "sizes", "snapshot", "starts", "unstarted", "usage",
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def test_the_input_files_of_a_user_are_limited(make_server):
     assert upload(server, b"a" * (1 << 19)).status == 200
     assert upload(server, b"a" * (1 << 19)).status == 200  # the same again
     refused = upload(server, b"b" * ((1 << 19) + 1))
-    assert (refused.status, refused.json["error"]["code"]) == (413, "too-large")
+    assert (refused.status, refused.json["error"]["code"]) == (413, "storage-full")
     assert "1.0 MB allowed" in refused.json["error"]["message"]
     assert "lode delete" in refused.json["error"]["hint"]
     assert upload(server, b"b" * ((1 << 19) + 1), token="bob").status == 200

@@ -318,15 +318,16 @@ class PayloadRun:
         remove_tree(self._home)
         cause = protocol.PILOT_SHUTDOWN if is_of_node(fault.errno) else otherwise
         words = f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}."
-        return self._blame_node() or self._unstarted(cause, words)
+        size = sum(item.size for item in self.job.inputs)
+        return self._blame_node(size=size) or self._unstarted(cause, words)
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
         """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
-        return (self._blame_node(_TRUSTED_S) if smells_of_node(end) else None) or end
+        return (self._blame_node(trusted_s=_TRUSTED_S) if smells_of_node(end) else None) or end
 
-    def _blame_node(self, trusted_s: float = 0.0) -> PayloadReport | None:
+    def _blame_node(self, *, size: int = 0, trusted_s: float = 0.0) -> PayloadReport | None:
         """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
-        fault = "" if self.stopping else self._context.trial.fault(trusted_s=trusted_s)
+        fault = "" if self.stopping else self._context.trial.fault(size=size, trusted_s=trusted_s)
         self.node_fault = "" if self.stopping else fault
         return self._unstarted(protocol.NODE_FAULT, f"{fault}.") if self.node_fault else None
 

@@ -26,6 +26,8 @@ from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted
 
 # Less is not enough for the pilot's own files.
 _LEAST_BYTES = 1 << 20
+# A node without so much room for a job that needs it is full; one that has it may be of use to others.
+_MOST_BYTES = 64 << 20
 # A program that takes longer is ended.
 _PROGRAM_S = 20.0
 # A trial that takes longer has met with something that hangs.
@@ -52,15 +54,16 @@ class NodeTrial:
         self._environment = dict(environment)
         self._reaper = reaper
         self._lock = threading.Lock()
-        self._good_at = float("-inf")
+        self._good_at, self._room = float("-inf"), 0
 
-    def fault(self, *, trusted_s: float = 0.0) -> str:
-        """What is wrong with the node, in words; '' if it does what any payload needs. `trusted_s`: a trial that went well
-        counts for that many seconds.
+    def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
+        """What is wrong with the node, in words; '' if it does what payloads need. `size`: bytes for which there has to be
+        room, up to some. `trusted_s`: a trial that went well counts for that many seconds.
         """
         since, said = time.monotonic() - trusted_s, [""]
+        room = max(_LEAST_BYTES, min(size, _MOST_BYTES))
         try:
-            is_over = run_within(self._patience_s, lambda: said.append(self._try_all(since)))
+            is_over = run_within(self._patience_s, lambda: said.append(self._try_all(since, room)))
         except OSError as fault:
             return judge_step(StepResult(WARDEN, str(self._directory), fault.errno or 0))
         return (
@@ -69,27 +72,28 @@ class NodeTrial:
             else f"{self._directory} does not answer: it took longer than {self._patience_s:g} s"
         )
 
-    def _try_all(self, since: float) -> str:
-        """`since`: a trial that began then or later (monotonic), and went well, will do."""
+    def _try_all(self, since: float, room: int) -> str:
+        """`since`: a trial that began then or later (monotonic), and found as much `room`, will do."""
         with self._lock:
-            if self._good_at >= since:
+            if self._good_at >= since and self._room >= room:
                 return ""
             began = time.monotonic()
-            words = self._try_room()
+            words = self._try_room(room)
             if not words and self._reaper is not None:
                 # A batch system signals all processes at once, the first program too.
                 words = self._try_start(self._reaper) and self._try_start(self._reaper)
             if not words:
-                self._good_at = began
+                self._good_at, self._room = began, room
             return words
 
-    def _try_room(self) -> str:
+    def _try_room(self, room: int) -> str:
         """Make a folder, and write a file to the disk."""
         place = None
         try:
             place = self._make_folder(self._directory / "work")
             with (place / "file").open("wb") as sink:
-                sink.write(bytes(_LEAST_BYTES))
+                for _ in range(0, room, _LEAST_BYTES):
+                    sink.write(bytes(_LEAST_BYTES))
                 sink.flush()
                 os.fsync(sink.fileno())
         except OSError as fault:

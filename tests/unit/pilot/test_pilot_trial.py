@@ -214,7 +214,7 @@ def test_payloads_that_fail_together_share_a_trial_that_began_after_it(tmp_path,
     began, try_room = [], NodeTrial._try_room
     monkeypatch.setattr(NodeTrial, "_try_room", lambda self: (began.append(1), try_room(self))[1])
     trial, failed = NodeTrial(tmp_path, {}, None), time.monotonic()
-    assert [trial._try_all(failed) for _ in range(64)] == [""] * 64
+    assert [trial._try_all(failed, 1 << 20) for _ in range(64)] == [""] * 64
     assert len(began) == 1
     assert trial.fault(trusted_s=60.0) == ""
     assert len(began) == 1
@@ -291,7 +291,7 @@ def test_a_failure_is_the_nodes_only_if_that_fails_its_trial(play_one, verdict, 
 
 @pytest.mark.slow
 def test_a_job_that_is_too_big_for_a_node_blames_no_node(play_one, verdict):
-    """Others find room there. It is tried elsewhere, and the trial knows nothing of its size."""
+    """Others find room there. It is tried elsewhere."""
     inputs = {"a": "x" * 3000, "full": "y" * 5000}
     payload, report = play_one("/bin/true", inputs=inputs)
     assert (report.state, report.cause, payload.node_fault) == ("Released", "pilot-shutdown", "")
@@ -299,7 +299,7 @@ def test_a_job_that_is_too_big_for_a_node_blames_no_node(play_one, verdict):
     verdict[0].append("No space left on device in /s")
     payload, report = play_one("/bin/true", inputs=inputs)
     assert (report.state, report.cause, payload.node_fault) == ("Released", "node-fault", verdict[0][-1])
-    assert verdict[1] == 2 * [{"trusted_s": 0.0}]
+    assert verdict[1] == 2 * [{"size": 8_000, "trusted_s": 0.0}]
 
 
 @pytest.mark.slow
