@@ -212,7 +212,7 @@ def test_a_node_where_something_hangs_fails_its_trial(tmp_path, hang):
 def test_payloads_that_fail_together_share_a_trial_that_began_after_it(tmp_path, monkeypatch):
     """Each waits its turn: with a trial for each, the last ones would wait too long."""
     began, try_room = [], NodeTrial._try_room
-    monkeypatch.setattr(NodeTrial, "_try_room", lambda self: (began.append(1), try_room(self))[1])
+    monkeypatch.setattr(NodeTrial, "_try_room", lambda self, room: (began.append(1), try_room(self, room))[1])
     trial, failed = NodeTrial(tmp_path, {}, None), time.monotonic()
     assert [trial._try_all(failed, 1 << 20) for _ in range(64)] == [""] * 64
     assert len(began) == 1
@@ -220,6 +220,8 @@ def test_payloads_that_fail_together_share_a_trial_that_began_after_it(tmp_path,
     assert len(began) == 1
     assert trial.fault() == ""
     assert len(began) == 2
+    assert trial.fault(size=5 << 20, trusted_s=60.0) == ""
+    assert len(began) == 3, "that one looked for less room"
 
 
 @pytest.mark.slow
