@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -249,5 +250,7 @@ def test_a_schedd_that_dies_is_no_empty_queue_and_its_pilots_go_on(kit):
             assert time.monotonic() < deadline
             kit.advance()
     assert seen.state is NativeState.RUNNING
-    gate.write_text("go\n")
-    assert one(kit.wait_for(pilots, NativeState.ENDED)).exit_code == 4
+    # Without a reader this waits for none: HTCondor may just be starting the job anew.
+    with os.fdopen(os.open(gate, os.O_RDWR), "wb", buffering=0) as opened:
+        opened.write(b"go\n")
+        assert one(kit.wait_for(pilots, NativeState.ENDED)).exit_code == 4
