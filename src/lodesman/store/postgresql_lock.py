@@ -36,8 +36,8 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """Make this session the one that writes; returns the process and the place of another one if that still writes after
-    these seconds, and then this connection must be closed. None: all earlier sessions of writers are over.
+    """Make this session the writer's. Returns None if all earlier writers' sessions are over. If another one is still there
+    at the end of these `seconds`: the number of its backend and its host; this connection must be closed then.
 
     Two that begin at the same moment without the lock may both be refused.
     """
