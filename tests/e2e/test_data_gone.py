@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import json
 import shutil
 import sys
 
@@ -23,6 +25,13 @@ exec {sys.executable} "$@"
 """
 
 
+def knows_its_jobs(data):
+    """Whether a job stands in what is noted of the database, once a second."""
+    with contextlib.suppress(FileNotFoundError):  # a newer one takes its place
+        return any(json.loads(note.read_bytes())["next_job"] > 1 for note in data.glob("lode.seen-*"))
+    return False
+
+
 @pytest.mark.sqlite
 def test_a_server_without_its_data_refuses_and_ends_with_a_clear_line(make_server, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
@@ -34,6 +43,7 @@ def test_a_server_without_its_data_refuses_and_ends_with_a_clear_line(make_serve
     server.user("ann", "physics")
     server.submit({"Executable": "/bin/sleep", "Arguments": ["100"]})
     wait_until(lambda: server.pids("pilot.pyz"), "a pilot")
+    wait_until(lambda: knows_its_jobs(server.data), "a note of its job")
     (server.data / "lode.db").unlink()
     job = {"jobs": [{"Executable": "/bin/true", "CPUTime": 60}]}
     statuses = []
