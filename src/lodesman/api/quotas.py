@@ -25,6 +25,7 @@ from lodesman.commands.quotas import go_on, remove_quotas, set_quotas, use_limit
 from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
+from lodesman.quota.matching import check_size, learn
 from lodesman.quota.notices import notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
@@ -47,10 +48,11 @@ async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
 
 @serves(calls.SET_QUOTAS)
 async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
-    """Raises InvalidConfig with all faults of the text, Conflict, NotFound."""
+    """Raises InvalidConfig with all faults of the text, Conflict, NotFound, TooLarge."""
     body = request.body
     known = known_names(core.policy, core.job_classes.now, core.reader)
     sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, known)
+    await asyncio.to_thread(_make_ready, {**core.quotas.in_use, **{one.name: one for one in sets}})
     names = [one.name for one in sets]
     if not body.trial:
         note = AuditNote(
@@ -59,6 +61,12 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
         )  # fmt: skip
         await follow(core, Change(set_quotas, core.quotas, sets, new=body.how == "add", note=note))
     return QuotasChanged(names, odd)
+
+
+def _make_ready(sets: Mapping[str, QuotaSet]) -> None:
+    """Raises TooLarge."""
+    check_size(sets.values())
+    learn(sets.values())
 
 
 @serves(calls.DROP_QUOTAS)

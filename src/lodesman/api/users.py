@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.accounts import AuditAction, Principal
-from lodesman.answers.call import Nothing
+from lodesman.answers.call import Nothing, encode
 from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jsv import VerifiedJob, VerifyBody
 from lodesman.answers.requests import (
@@ -31,7 +31,8 @@ from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
 from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
 from lodesman.commands.missing_jobs import name_missing, no_longer_known
-from lodesman.commands.prepare import ManyKinds, prepare
+from lodesman.commands.prepare import prepare
+from lodesman.commands.resolving import TakesLong
 from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
 from lodesman.jobs import JobSpec
@@ -39,7 +40,8 @@ from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 
-# Bytes of a submission above which its checks could keep all others waiting for more than 50 ms.
+# Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
+# others waiting for more than 50 ms.
 _LARGE: Final = 1 << 14
 # A client waits for 30 seconds.
 _CONTROL_SECONDS: Final = 10.0
@@ -54,18 +56,19 @@ async def _submit(
     core: Core, request: Request[Nothing, SubmitBody]
 ) -> jobs.Submission | jobs.TrialSubmission:
     """Check the jobs and store them, or say what would be stored."""
-    body, who = request.body, request.who
+    body, who, size = request.body, request.who, request.size
     verified = None
     if core.jsv.is_set:
         async with core.principals.held(who):
             verified = await _verified(core, body, who)
+        size += len(encode(verified))
     try:
-        if _takes_long(body, request.size):
-            raise ManyKinds
+        if _takes_long(body, size):
+            raise TakesLong
         prepared, notices = prepare(
-            body, who, core.policy, core.reader, core.job_classes.now, verified=verified, few_kinds=True
+            body, who, core.policy, core.reader, core.job_classes.now, verified=verified, room=_LARGE - size
         )
-    except ManyKinds:
+    except TakesLong:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(
@@ -178,11 +181,11 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
     body, who = request.body, request.who
     ranges = _ranges(body.ranges)
     may = may_touch(who, core.policy.sharing_groups())
-    work = ChangePreparation(
-        body.attributes, core.policy, core.second_reader, core.job_classes.now, core.jsv,
-        hold_if_impossible=body.hold_if_impossible,
-    )  # fmt: skip
     async with core.one_large:
+        work = await asyncio.to_thread(
+            ChangePreparation, body.attributes, core.policy, core.second_reader, core.job_classes.now, core.jsv,
+            hold_if_impossible=body.hold_if_impossible,
+        )  # fmt: skip
         kinds = await asyncio.to_thread(find_kinds, core.second_reader, ranges, may)
         change = await asyncio.to_thread(work.prepare, kinds)
     act = partial(

@@ -14,6 +14,7 @@ from lodesman.commands.sessions import HostLoads, load_sessions
 from lodesman.masks.bits import bits
 from lodesman.matching.limit_takers import taken_by
 from lodesman.plan.limits import WaitingQueue, WorkToLimit, hold_against
+from lodesman.quota.matching import check_size
 from lodesman.quota.rules import QuotaSet
 from lodesman.resources import QueueId
 from lodesman.store.quotas import quota_sets
@@ -24,7 +25,7 @@ _SHOWN: Final = 100
 
 
 def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], state: LiveState) -> QuotaPlan:
-    """What would change if these sets were added, or replaced those of the same name."""
+    """What would change if these sets were added, or replaced those of the same name. Raises TooLarge."""
     config, vocabulary = state.policy.config, state.policy.vocabulary
     sets = sets_stored(quota_sets(state.db), vocabulary)
     hosts = HostLoads(row.node for row in joined_pilots(state.db))
@@ -35,6 +36,7 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     there.update(one.place for one in live)
     work = WorkToLimit(waiting=_waiting(state), live=live, places=there, tick=state.tick)
     new = sets | {one.name: one for one in changed}
+    check_size(new.values())
     now, book = (limit_rules(some.values(), vocabulary, config.limits, hosts) for some in (sets, new))
     before = hold_against(now, work)
     after = hold_against(book, work)

@@ -19,7 +19,7 @@ from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
 from lodesman.commands.order import WaitsFor, waits_of
-from lodesman.commands.resolving import Resolver, entries_of, in_batch, name_writer, read_entry
+from lodesman.commands.resolving import Resolver, TakesLong, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
@@ -50,10 +50,6 @@ _KEY_VALUES = attrgetter(
     *("platforms", "tags", "pilot_type", "force_generic", "submission_pools"),
     *("cores", "memory_mb", "norm_cpu_seconds", "pe", "consumables", "expected_seconds", "at_most"),
 )
-
-
-class ManyKinds(Exception):
-    """A submission takes seconds to prepare."""
 
 
 class Preparation:
@@ -135,7 +131,7 @@ class Preparation:
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
         if self.few_kinds and description.members is not None and description.spec.deferred:
-            raise ManyKinds
+            raise TakesLong
         if description.spec.after or description.spec.after_ok:
             count = description.members.count if description.members else 1
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
@@ -255,16 +251,17 @@ def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
 
 def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
-    *, verified: Sequence[VerifiedJob] | None = None, few_kinds: bool = False,
+    *, verified: Sequence[VerifiedJob] | None = None, room: int | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if `few_kinds`, ManyKinds where members
-    may be of many kinds, each to be held against all queues.
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if there is `room` for this number
+    of letters of job classes, TakesLong where they have more, or where members may be of many kinds, each to be held against all
+    queues.
     """
-    work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups))
-    work.few_kinds = few_kinds
+    work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
+    work.few_kinds = room is not None
     entries = entries_of(body)
     known = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""

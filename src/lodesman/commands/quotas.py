@@ -27,6 +27,7 @@ from lodesman.matching.place_book import PlaceBook, concerns
 from lodesman.matching.quota_book import QuotaBook
 from lodesman.matching.spots import Spot
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.quota.matching import learn
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import QuotaSet, write_quota_sets
 from lodesman.resources import PlaceLimit
@@ -81,6 +82,7 @@ class QuotaRules:
         self._configured = vocabulary, of_places
         self.sets = sets_stored(stored, vocabulary)
         self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
+        learn(self.sets.values())
         self._writes: list[_Write] = []
         self._prepare(None)
         while not live.bookings.go_on(None):

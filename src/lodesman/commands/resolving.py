@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final, cast
 
 from lodesman import jobs
@@ -17,7 +16,7 @@ from lodesman.answers.vocabulary import Form
 from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.values import UnreadableValue
-from lodesman.jobclass import Classes, ClassSnapshot
+from lodesman.jobclass import Classes, ClassRefusal, ClassSnapshot
 from lodesman.jobclass.attributes import KINDS
 from lodesman.jobclass.request import changes_of
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
@@ -32,15 +31,24 @@ Ask = Callable[[JsvView], JsvView]
 _AS_GIVEN: Final = VerifiedJob(None, None, [])
 
 
+class TakesLong(Exception):
+    """A submission takes seconds to prepare."""
+
+
 class Resolver:
-    """The six steps for the submissions of one user. `jsv`: the name of the server's JSV, which `ask` asks."""
+    """The six steps for the submissions of one user. `jsv`: the name of the server's JSV, which `ask` asks.
+
+    `room`: the letters that classes may give, None: any number; where they give more, `resolve` raises TakesLong.
+    """
 
     def __init__(
-        self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None
-    ) -> None:
+        self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
+        room: int | None = None,
+    ) -> None:  # fmt: skip
         self._classes = classes
         self._user, self._groups = user, groups
         self._jsv, self._ask = jsv, ask
+        self._room = room
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
@@ -58,7 +66,7 @@ class Resolver:
             complexes=classes.vocabulary.complexes,
             jsv=self._jsv,
         )
-        steps = resolve(draft, rules, partial(classes.get, user=self._user, groups=self._groups))
+        steps = resolve(draft, rules, self._derive)
         found: Resolved | NotResolved
         try:
             view = next(steps)
@@ -77,6 +85,15 @@ class Resolver:
             resolution = _stored_resolution(found.snapshot, origins)
         same = found.record is record
         return VerifiedJob(None if same else found.record, resolution, list(found.notices))
+
+    def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
+        """What a job gets of a class. Raises TakesLong."""
+        found = self._classes.get(wanted, self._user, self._groups)
+        if self._room is not None and isinstance(found, ClassSnapshot):
+            self._room -= found.size
+            if self._room < 0:
+                raise TakesLong
+        return found
 
     def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
         """Every description of a submission. Raises what reading and `resolve` raise; of a batch with the `job`."""

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from lodesman.errors import InvalidRequest
 from lodesman.jobclass.attributes import FIRST_ATTRIBUTES, KINDS, JobValues, kind_of
-from lodesman.jobclass.specifiers import ByVariant, ClassValue, free, job_value, read_base, write_base
+from lodesman.jobclass.specifiers import (
+    ByVariant,
+    ClassValue,
+    free,
+    job_value,
+    read_base,
+    size_of,
+    write_base,
+)
 
 TEMPLATE = "template"
 DEFAULT_VARIANT = "default"
@@ -41,6 +49,11 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """`class.variant`."""
         return f"{self.job_class}.{self.variant}"
+
+    @property
+    def size(self) -> int:
+        """Letters of all its values, about."""
+        return sum(size_of(value) for value in self.attributes.values())
 
     @property
     def values(self) -> JobValues:

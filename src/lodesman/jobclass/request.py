@@ -80,23 +80,28 @@ class Merged(Struct, frozen=True, kw_only=True):
 def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> Merged:
     """Values with changes made to them, one after the other. Whether a class allows them is not asked here."""
     found = dict(values)
+    lists: dict[str, _Entries | _Positions] = {}
     faults: list[InvalidRequest] = []
     for change in changes:
-        name = change.attribute
+        name, kind = change.attribute, kind_of(change.attribute)
         if isinstance(change, ClearAttribute):
             found.pop(name, None)
-        elif kind_of(name) is AttributeKind.SCALAR:
+            lists.pop(name, None)
+        elif kind is AttributeKind.SCALAR:
             if isinstance(change, Give):
                 found[name] = change.value
             else:
                 faults.append(_fault(change, "is no list" if name in KINDS else "is unknown"))
         else:
-            entries = _Entries(name, found.get(name), canonical)
+            if name not in lists:
+                made = _Positions if kind is AttributeKind.POSITIONAL else _Entries
+                lists[name] = made(name, found.get(name), canonical)
+                found.setdefault(name, "")  # its place among the others
             if isinstance(change, Give):
-                entries.give(change.value)
-            elif problem := entries.edit(change):
+                lists[name].give(change.value)
+            elif problem := lists[name].edit(change):
                 faults.append(_fault(change, problem))
-            found[name] = entries.value
+    found |= {name: entries.value for name, entries in lists.items()}
     return Merged(values={name: value for name, value in found.items() if value}, faults=tuple(faults))
 
 
@@ -110,40 +115,79 @@ def _fault(change: EditEntry, problem: str) -> InvalidRequest:
 class _Entries:
     """The entries of one list while changes are made."""
 
-    __slots__ = ("canonical", "found", "name", "positional")
+    __slots__ = ("_canonical", "_found", "_name", "_names")
 
     def __init__(self, name: str, value: JobValue | None, canonical: CanonicalKey) -> None:
-        self.name = name
-        self.canonical = canonical
-        self.positional = kind_of(name) is AttributeKind.POSITIONAL
-        self.found = entries_of(name, value)
+        self._name = name
+        self._canonical = canonical
+        self._found: dict[str, str | None] = {}
+        # By its canonical name the keys under which an entry is there, of which the first counts.
+        self._names: dict[str, list[str]] = {}
+        for key, text in entries_of(name, value).items():
+            self._put(key, text)
 
     @property
     def value(self) -> JobValue:
-        return tuple(text or "" for text in self.found.values()) if self.positional else dict(self.found)
+        return dict(self._found)
 
-    def key(self, wanted: str) -> str | None:
+    def _key(self, wanted: str) -> str | None:
         """The key under which an entry is there."""
-        if self.positional:
-            return wanted if wanted in self.found else None
-        name = self.canonical(self.name, wanted)
-        return next((key for key in self.found if self.canonical(self.name, key) == name), None)
+        return next(iter(self._names.get(self._canonical(self._name, wanted), ())), None)
+
+    def _put(self, key: str, text: str | None) -> None:
+        if key not in self._found:
+            self._names.setdefault(self._canonical(self._name, key), []).append(key)
+        self._found[key] = text
 
     def give(self, value: JobValue) -> None:
-        for key, text in entries_of(self.name, value).items():
-            self.found[self.key(key) or key] = text
+        for key, text in entries_of(self._name, value).items():
+            self._put(self._key(key) or key, text)
 
     def edit(self, change: EditEntry) -> str:
         """What is wrong with the change, or "" if it is made."""
-        key = self.key(change.key)
+        key = self._key(change.key)
         if change.verb is EntryVerb.ADD:
-            if key is None and self.positional and change.key != str(len(self.found)):
-                return f"goes on with position {len(self.found)}"
-            self.found[key or change.key] = change.value
+            self._put(key or change.key, change.value)
         elif key is None:
             return "has no such entry"
         elif change.verb is EntryVerb.MODIFY:
-            self.found[key] = change.value
+            self._found[key] = change.value
         else:
-            del self.found[key]
+            del self._found[key]
+            self._names[self._canonical(self._name, key)].remove(key)
+        return ""
+
+
+class _Positions:
+    """The entries of one list whose keys are positions, while changes are made."""
+
+    __slots__ = ("_found", "_name")
+
+    def __init__(self, name: str, value: JobValue | None, _canonical: CanonicalKey) -> None:
+        self._name = name
+        self._found = list(entries_of(name, value).values())
+
+    @property
+    def value(self) -> JobValue:
+        return tuple(text or "" for text in self._found)
+
+    def give(self, value: JobValue) -> None:
+        texts = list(entries_of(self._name, value).values())
+        self._found[: len(texts)] = texts
+
+    def edit(self, change: EditEntry) -> str:
+        """What is wrong with the change, or "" if it is made."""
+        end = len(self._found)
+        is_there = change.key.isascii() and change.key.isdigit() and len(change.key) <= len(str(end))
+        at = int(change.key) if is_there and change.key == str(int(change.key)) else -1
+        if not 0 <= at < end:
+            if change.verb is not EntryVerb.ADD:
+                return "has no such entry"
+            if at != end:
+                return f"goes on with position {end}"
+            self._found.append(change.value)
+        elif change.verb is EntryVerb.CLEAR:
+            del self._found[at]
+        else:
+            self._found[at] = change.value
         return ""

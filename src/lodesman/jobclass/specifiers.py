@@ -86,6 +86,13 @@ def free(kind: AttributeKind) -> ClassValue:
     return ClassList(entries=None, grants="+")
 
 
+def size_of(value: ClassValue) -> int:
+    """Letters of a value, about."""
+    if isinstance(value, ClassScalar):
+        return len(value.text or "")
+    return sum(len(entry.key) + len(entry.value or "") + 2 for entry in value.entries or ())
+
+
 def job_value(kind: AttributeKind, value: ClassValue) -> JobValue:
     """What a job gets; an empty value if it gets nothing."""
     if isinstance(value, ClassScalar):

@@ -118,9 +118,9 @@ class Dialogue:
     """
 
     __slots__ = (
-        "_arguments", "_broken", "_changes", "_characters", "_environment", "_environment_changes", "_given", "_lines",
-        "_log", "_message", "_notes", "_restarted", "_script", "_send_environment", "_started", "_strict", "_to_send",
-        "_values", "_verdict", "seen",
+        "_arguments", "_broken", "_changes", "_characters", "_environment", "_environment_changes", "_given",
+        "_grown", "_lines", "_log", "_message", "_notes", "_restarted", "_script", "_send_environment", "_started",
+        "_strict", "_to_send", "_values", "_verdict", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -133,7 +133,7 @@ class Dialogue:
         self._restarted = False
         self._log: list[JsvLogLine] = []
         self._notes: dict[str, str] = {}
-        self._lines = self._characters = 0
+        self._lines = self._characters = self._grown = 0
         self._verdict: JsvVerdict | None = None
         self._message = ""
         self._broken = False
@@ -335,13 +335,21 @@ class Dialogue:
             raise _Refusal(f'JSV tries to set "CMDARGS" to "{value[:200]}"')
         count = int(value)
         del self._arguments[count:]
-        self._arguments += [""] * (count - len(self._arguments))
+        self._grow_to(count)
 
     def _set_argument(self, number: int, value: str) -> None:
         if number >= _MAX_ARGUMENTS:
             raise _Refusal(f'JSV tries to set "CMDARG{number}" to "{value[:200]}"')
-        self._arguments += [""] * (number + 1 - len(self._arguments))
+        self._grow_to(number + 1)
         self._arguments[number] = value
+
+    def _grow_to(self, count: int) -> None:
+        """A script may cut the arguments and let them grow again, but not for ever."""
+        more = max(0, count - len(self._arguments))
+        self._grown += more
+        if self._grown > 10 * _MAX_ARGUMENTS:
+            raise _Refusal(f"JSV adds more than {10 * _MAX_ARGUMENTS} arguments")
+        self._arguments += [""] * more
 
 
 def _check(name: str, value: str | None) -> None:

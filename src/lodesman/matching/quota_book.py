@@ -197,7 +197,7 @@ def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[
 
 def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
     """Several limits on what is used up are one; of what is only compared, each counts."""
-    found: dict[str, _Term] = {}
+    found: dict[str, tuple[Complex, list[QuotaLimit]]] = {}
     for limit in rule.limits:
         resource = complexes.get(limit.resource)
         if resource is None:
@@ -205,9 +205,8 @@ def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
         label = resource.name
         if label in found and not is_booked(resource):
             label = f"{label}#{len(found)}"
-        before = found[label].limits if label in found else ()
-        found[label] = _Term(label, resource, (*before, limit))
-    return tuple(found.values())
+        found.setdefault(label, (resource, []))[1].append(limit)
+    return tuple(_Term(label, resource, tuple(limits)) for label, (resource, limits) in found.items())
 
 
 def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from lodesman.errors import TooLarge
 from lodesman.gridengine.values import Number, Value
-from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule
+from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule, QuotaSet
 
+_MOST: Final = {"rules": 5_000, "limits": 10_000, "names": 50_000, "patterns": 2_000}
 _NO_FILTER = QuotaFilter()
 _MAGIC = re.compile(r"[*?[]")
 OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
@@ -25,11 +27,47 @@ OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.
 @lru_cache(maxsize=10_000)
 def _pattern(text: str) -> Callable[[str], object]:
     """Whether a name fits a shell pattern; there are more of them than `fnmatch` remembers."""
-    return re.compile(translate(text)).match if _MAGIC.search(text) else text.__eq__
+    return re.compile(translate(text)).match
 
 
 def _like(name: str, pattern: str) -> bool:
-    return bool(_pattern(pattern)(name))
+    return bool(_pattern(pattern)(name)) if _MAGIC.search(pattern) else name == pattern
+
+
+def check_size(sets: Collection[QuotaSet]) -> None:
+    """Raises TooLarge if all sets together have more than a new user or host can be held against while others wait."""
+    rules = [rule for one in sets for rule in one.rules]
+    filters = [held for rule in rules for held in rule.filters.values()]
+    counts = {
+        "rules": len(rules),
+        "limits": sum(len(rule.limits) for rule in rules),
+        "names": sum(len(held.names) + len(held.excluded) for held in filters),
+        "patterns": len(_patterns(sets)),
+    }
+    for what, most in _MOST.items():
+        if counts[what] > most:
+            raise TooLarge(
+                f"All quota sets together have at most {most:,} {what}; with these they have {counts[what]:,}.",
+                hint="Put users on user lists and hosts in host groups, and count each by itself with braces.",
+                limit=most, size=counts[what],
+            )  # fmt: skip
+
+
+def learn(sets: Iterable[QuotaSet]) -> None:
+    """Make the patterns of sets ready, which takes much longer than to hold a name against them."""
+    for pattern in _patterns(sets):
+        _pattern(pattern)
+
+
+def _patterns(sets: Iterable[QuotaSet]) -> set[str]:
+    return {
+        name.lower() if tag is FilterTag.HOSTS and not name.startswith("@") else name
+        for one in sets
+        for rule in one.rules
+        for tag, held in rule.filters.items()
+        for name in (*held.names, *held.excluded)
+        if _MAGIC.search(name)
+    }
 
 
 class QuotaJob(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ _TERM = re.compile(r"([+-]?)(?:\$([A-Za-z_][\w.]*)(?:\*(\d{1,9}(?:\.\d{1,9})?))?
 _ENABLED = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _KEYWORDS = frozenset({"NONE", "ALL", "TEMPLATE"})
 _TAGS = frozenset(tag.value for tag in FilterTag)
+_LONGEST = 255  # letters of a name
 
 
 @dataclass(slots=True)
@@ -200,7 +201,11 @@ class _QuotaReader:
         odd = [
             item for item in (*names, *excluded) if not item or item.startswith("!") or len(item.split()) > 1
         ]
-        if odd:
+        long = next((item for item in (*names, *excluded) if len(item) > _LONGEST), "")
+        if long:
+            message = f"{long[:40]}... in the {tag} filter has {len(long):,} letters"
+            self.slip(offset, message, f"A name or a pattern has at most {_LONGEST}.")
+        elif odd:
             self.slip(
                 offset, f"invalid {tag} filter: {odd[0][:40] or '!'} is no name", "Commas separate names."
             )

@@ -288,23 +288,43 @@ def _write_tasks(at: _Record, text: str) -> None:
 
 
 def _write_own(at: _Record, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
+    own, spelled = set(at.own), _Spelled(at.record)
     for key in {**before, **after}:
-        if key in at.own and key not in after:
+        if key in own and key not in after:
             del at.record[key]
-        elif (before.get(key) != after.get(key) or key not in at.record) and _can_stand(at, key):
+            spelled.remove(key)
+        elif (before.get(key) != after.get(key) or key not in at.record) and spelled.has_room_for(key):
             at.record[key] = after[key] or ""
+            spelled.add(key)
 
 
-def _can_stand(at: _Record, key: str) -> bool:
-    """Whether a description can have an attribute of that name, which means nothing."""
-    low = key.lower()
-    taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
-    double = any(name.lower() == low and name != key for name in at.record)
-    return not (taken or double or instead_of(key) or name_problem(key) or not _OWN_NAME.fullmatch(key))
+class _Spelled:
+    """The names of a record, whatever their case."""
+
+    __slots__ = ("_by_low",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_low: dict[str, set[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        self._by_low.setdefault(name.lower(), set()).add(name)
+
+    def remove(self, name: str) -> None:
+        self._by_low[name.lower()].discard(name)
+
+    def has_room_for(self, key: str) -> bool:
+        """Whether a description can have an attribute of that name, which means nothing."""
+        low = key.lower()
+        taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
+        double = self._by_low.get(low, set()) - {key}
+        return not (taken or double or instead_of(key) or name_problem(key) or not _OWN_NAME.fullmatch(key))
 
 
 def _write_kept(at: _Record, values: JobValues) -> None:
     texts: list[str] = []
+    spelled = _Spelled(at.record)
     for name, value in values.items():
         if isinstance(value, str):
             texts.append(f"{name}={value}")
@@ -312,6 +332,6 @@ def _write_kept(at: _Record, values: JobValues) -> None:
         if name == "q_hard" and all(_PLAIN_QUEUE.fullmatch(queue) for queue in value):
             continue
         for key, text in entries_of(name, value).items():
-            if name != "ac" or not _can_stand(at, key):
+            if name != "ac" or not spelled.has_room_for(key):
                 texts.append(f"{name}={key}" if text is None else f"{name}={key}={text}")
     at.put(KEPT, texts or None)
