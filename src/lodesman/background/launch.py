@@ -61,6 +61,7 @@ class PilotSettings:
     heartbeat_seconds: float = 60.0
     life_seconds: int = 0
     jobstatus_directory: str = ""
+    home_writable: bool = False
     ca_file: str = ""
     url_file: str = ""
     mark: str = ""
@@ -78,6 +79,7 @@ def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
         "heartbeat_s": settings.heartbeat_seconds,
         "jobs_at_once": 0,
         "jobstatus_directory": settings.jobstatus_directory,
+        "home_writable": settings.home_writable,
         # Of several, or of ANY, a node finds out its own.
         "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
     }

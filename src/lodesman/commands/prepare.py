@@ -256,9 +256,9 @@ def prepare(
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if there is `room` for this number
-    of letters of job classes, TakesLong where they have more, or where members may be of many kinds, each to be held against all
-    queues.
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if there is `room` for this number of
+    letters of job classes, TakesLong where they have more, or where members may be of many kinds, each to be held against
+    all queues.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds = room is not None

@@ -48,7 +48,7 @@ class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Habits of pilots, in seconds. `stop_at_exit`: local pilots end with the server (for demos).
 
     `jobstatus_directory`: below it pilots publish where the site sets no $JOBSTATUS; relative to their working directory,
-    empty: nowhere.
+    empty: nowhere. `home_writable`: jobs may write in the home of the account that runs pilots.
     """
 
     lease_seconds: Seconds = 1_800.0
@@ -58,6 +58,7 @@ class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
     python: str = "python3"
     stop_at_exit: bool = False
     jobstatus_directory: str = ""
+    home_writable: bool = False
 
 
 class LocalSection(Struct, forbid_unknown_fields=True, frozen=True):

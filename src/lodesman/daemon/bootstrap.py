@@ -140,6 +140,7 @@ def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
         heartbeat_seconds=config.pilots.heartbeat_seconds,
         life_seconds=config.pilots.life_seconds,
         jobstatus_directory=config.pilots.jobstatus_directory,
+        home_writable=config.pilots.home_writable,
         ca_file=own_certificates(config),
         url_file="" if config.server.public_url else str(shared_url_file(config)),
     )

@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -99,6 +100,9 @@ def _run(
     if not hide_memory():
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
+    nursery = Nursery() if isinstance(nursery, OSError) else nursery
+    home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
+    nursery.home = "" if chosen.home_writable else _to_be_kept(home, directory)
     found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
@@ -111,7 +115,7 @@ def _run(
         log=log,
         features=lambda: reader.latest,
         read_features=reader.stir,
-        nursery=Nursery() if isinstance(nursery, OSError) else nursery,
+        nursery=nursery,
     )
     pilot = PilotProcess(context, node_fault=node_fault)
 
@@ -123,6 +127,16 @@ def _run(
     threading.excepthook = on_fault
     _obey(pilot, notice_s)
     return pilot.run()
+
+
+def _to_be_kept(home: str, directory: Path) -> str:
+    """The home of the account, where a payload could leave something for the next pilot; '' if not, or if it is for all."""
+    home = os.path.realpath(home) if home.startswith("/") else "/"
+    with contextlib.suppress(OSError):
+        is_for_all = Path(home).stat().st_mode & stat.S_ISVTX
+        if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all:
+            return home
+    return ""
 
 
 def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:

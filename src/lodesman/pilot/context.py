@@ -32,6 +32,7 @@ class PilotOptions:
     flush_s: timeout for the last results. watch_s: between two checks of the payloads. features_s: between two readings of
     the Machine/Job Features. retire_s: no jobs are asked for this long before a shutdown that the site announced.
     jobstatus_directory: where the pilot makes its $JOBSTATUS if the site gives it none; empty: nowhere.
+    home_writable: payloads may write in the home of the account.
     """
 
     cores: int = 0
@@ -49,6 +50,7 @@ class PilotOptions:
     features_s: float = 0.0
     retire_s: float = 1800.0
     jobstatus_directory: str = ""
+    home_writable: bool = False
 
 
 @dataclass(frozen=True)

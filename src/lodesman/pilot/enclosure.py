@@ -44,12 +44,13 @@ _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Recipe(NamedTuple):
-    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, and
-    whether it is the first process of a PID namespace.
+    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, the folder
+    in which they cannot write ('': none), and whether it is the first process of a PID namespace.
     """
 
     hidden: Sequence[str]
     name: str
+    home: str
     confined: bool
 
 
@@ -127,6 +128,9 @@ class _Enclosure:
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
             own = os.open(self._folder, os.O_PATH)
+        if recipe.home and recipe.hidden:
+            with contextlib.suppress(OSError):  # where the kernel lets us
+                kernel.bind(recipe.home, recipe.home, read_only=True)
         hide(recipe.hidden)
         if own >= 0:
             _show(own, self._folder)

@@ -17,7 +17,7 @@ from lodesman import kernel
 from lodesman.pilot import enclosure
 from lodesman.pilot.warden import BORN, NO_FRAME, Warden, WardenFrame
 
-_LONGEST_NAME = 64
+_LONGEST_ORDER = 8192
 
 
 class Nursery:
@@ -27,6 +27,9 @@ class Nursery:
         """Folders, there already, that confined payloads find empty; in `work` each warden has a folder that its payloads
         see. '': nothing is hidden.
         """
+        self.home = (
+            ""  # a folder in which confined payloads cannot write, '' if they can in any; for wardens to come
+        )
         self._work = work
         self._hidden = [place for place in (work, outbox) if place]
         self.pid = 0
@@ -106,7 +109,8 @@ class Nursery:
         near, far = socket.socketpair()
         self._coming = near, folder
         with far:
-            socket.send_fds(channel, [os.path.basename(folder).encode() or b"."], [far.fileno()])  # noqa: PTH119
+            order = os.path.basename(folder), self.home  # noqa: PTH119
+            socket.send_fds(channel, ["\0".join(order).encode("utf-8", "surrogateescape")], [far.fileno()])
 
     def _new_folder(self) -> str:
         """Raises OSError."""
@@ -147,13 +151,13 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         confined = _can_confine(hidden)
         while True:
-            name, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_NAME, 1)
-            if not name:
+            order, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_ORDER, 1)
+            if not order:
                 os._exit(0)
             os.set_inheritable(descriptors[0], False)
+            name, _, home = order.decode("utf-8", "surrogateescape").partition("\0")
             with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
-                recipe = enclosure.Recipe(hidden, name.decode(), confined)
-                _make_warden(channel, own, recipe)
+                _make_warden(channel, own, enclosure.Recipe(hidden, name, home, confined))
     finally:
         os._exit(1)
 

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def alive(mark: str) -> list[int]:
     """Processes whose command line holds `mark`; those that only wait to be buried do not count."""
@@ -145,6 +147,28 @@ def test_inputs_environment_and_standard_input(fake, start, job):
     descriptors = [line for line in files["std.err"].decode().splitlines() if "->" in line]
     # 0, 1, 2 and whatever the shell itself opened of the script.
     assert not [line for line in descriptors if "socket" in line or "pipe" in line or "journal" in line]
+
+
+@pytest.mark.parametrize("home_writable", [False, True])
+def test_what_a_payload_leaves_in_the_home_of_its_account(fake, start, job, tmp_path, home_writable):
+    """Nothing, where payloads have namespaces: also where the pilot works below it."""
+    library = tmp_path / ".local/lib"
+    library.mkdir(parents=True)
+    pilot = start(environment={"HOME": str(tmp_path)}, home_writable=home_writable)
+    script = f"echo x > own; echo x > $TMPDIR/own; cat {tmp_path}/note && echo x > {library}/usercustomize.py"
+    (tmp_path / "note").write_text("to be read\n")
+    fake.submit(job(1, "/bin/sh", "-c", script, output_sandbox=["own"]), job(2, "readlink", "/proc/self"))
+    ends = [fake.end_of(number) for number in (1, 2)]
+    is_confined = int(fake.output(2)["std.out"]) < 10
+    assert fake.output(1)["own"] == b"x\n"
+    assert fake.output(1)["std.out"] == b"to be read\n"
+    is_written = home_writable or not is_confined
+    assert [end["state"] for end in ends] == ["Done" if is_written else "Failed", "Done"]
+    assert (library / "usercustomize.py").exists() == is_written
+    if not is_written:
+        assert b"Read-only file system" in fake.output(1)["std.err"]
+    pilot.terminate()
+    assert pilot.end() == 0
 
 
 def test_bad_input_is_refused(fake, start, job):

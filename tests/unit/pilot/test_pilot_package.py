@@ -12,6 +12,7 @@ import zipfile
 import pytest
 
 from lodesman.daemon.bootstrap import build_zipapp, travelling_sources
+from lodesman.pilot.__main__ import _to_be_kept
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +155,16 @@ def test_it_is_compiled_for_one_python_and_runs_on_all(archive, tmp_path, which,
             target.writestr(name, change(content) if name.endswith(which) else content)
     done = run(altered, "--file", "nothing.json", cwd=tmp_path)
     assert (done.returncode, "nothing.json" in done.stderr) == (2, True)
+
+
+def test_the_home_that_payloads_cannot_write_in(tmp_path):
+    """Not where all accounts write, nor where the account cannot write itself, nor the pilot's own folder."""
+    home, own = tmp_path / "home", tmp_path / "home/pilot"
+    own.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    (tmp_path / "tmp").mkdir(mode=0o700)
+    (tmp_path / "tmp").chmod(0o1777)
+    asked = {str(home): str(home), str(tmp_path / "link"): str(home)}
+    nothing = ("", "/", "home", str(own), str(tmp_path / "tmp"), str(tmp_path / "gone"))
+    asked |= dict.fromkeys(nothing, "")
+    assert {name: _to_be_kept(name, own) for name in asked} == asked
