@@ -82,11 +82,14 @@ def _rows(classes: Classes, changes: dict[str, ClassChange]) -> list[ClassRow]:
 @serves(calls.JOB_CLASS)
 async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
     """Raises NotFound."""
-    now, variant = core.job_classes.now, request.query.variant
-    found = now.find(f"{request.query.name}.{variant}")
+    return await asyncio.to_thread(_in_full, core.job_classes.now, request.query.name, request.query.variant)
+
+
+def _in_full(now: Classes, name: str, variant: str) -> ClassInFull:
+    """Raises NotFound."""
+    found = now.find(f"{name}.{variant}")
     if not isinstance(found, tuple):
-        alone = variant == DEFAULT_VARIANT
-        raise error_of(no_class(request.query.name) if alone else found)
+        raise error_of(no_class(name) if variant == DEFAULT_VARIANT else found)
     one = found[0]
     values = {
         name: write_base(kind_of(name), value) for name, value in one.snapshot(variant).attributes.items()

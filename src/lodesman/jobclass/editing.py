@@ -31,6 +31,7 @@ from lodesman.jobclass.language import (
 )
 from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
 from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
+from lodesman.jobclass.specifiers import size_of
 from lodesman.jobs.record import shown
 
 How = Literal["add", "change", "either"]
@@ -39,6 +40,7 @@ MOST_CLASSES = 1_000
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
 _MOST_NAMED = 3
+_MOST_GIVEN = 1 << 16
 _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
     RefusalReason.NAME: InvalidRequest,
     RefusalReason.UNKNOWN: NotFound,
@@ -123,6 +125,7 @@ def edit_classes(
     after = before.with_changes(changed)
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
+        reading.faults += _too_large(one, lines)
         reading.notices += _without_meaning(one, lines, meaningless or {})
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
@@ -214,6 +217,18 @@ def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -
             **_at(line, words), job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
             specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
         )  # fmt: skip
+
+
+def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+    """The first variant that gives its jobs more than each submission should keep."""
+    values = [value for held in one.attributes.values() for value in (held.base, *held.variants.values())]
+    sizes = {id(value): size_of(value) for value in values}
+    for variant in one.variants:
+        size = sum(sizes[id(held.of(variant))] for held in one.attributes.values())
+        if size > _MOST_GIVEN:
+            words = f"{one.name}.{variant} gives a job {size:,} letters; at most {_MOST_GIVEN:,}."
+            yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, variants=[variant])
+            return
 
 
 def _named(one: JobClass, variants: Sequence[str]) -> str:

@@ -149,6 +149,16 @@ def test_a_name_that_is_longer_than_any_name_is_a_fault():
     assert "at most 255" in faults[0].hint
 
 
+def test_a_variant_that_gives_too_much_is_refused_by_name():
+    """Each submission keeps what its class gives."""
+    long = filled("[v=k=1", ",k#=1", "]", letters=1 << 17)
+    text = f"jcname c\nvariant_list default,v\nac {{+}}k=1,{long}\n"
+    found = edit_classes(classes_of([], VOCABULARY), text, Author(name="ann"), "add")
+    assert [fault.data["line"] for fault in found.faults] == [1]
+    assert "c.v gives a job 1" in found.faults[0].message
+    assert "letters; at most 65,536." in found.faults[0].message
+
+
 def test_jobs_of_large_classes_are_prepared_beside_the_loop():
     classes = classes_with(CLASSES["context"])
     room = classes.get("c", "ann").size
