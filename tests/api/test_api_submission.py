@@ -570,6 +570,24 @@ def test_members_may_have_files_of_their_own(house):
     assert "part1.txt" in told["message"]
 
 
+@pytest.mark.parametrize("more", [{}, {"Parameters": 2}, {"Parameters": 2, "Arguments": "%s"}])
+def test_a_file_that_could_be_executed_can_be_on_the_node(house, more):
+    """Also of members that are filled in, and after a change of the job."""
+    house.upload(b"x")
+    plain = {"sha256": digest(b"x"), "size": 1}
+    sandboxes = {"run.sh": {**plain, "executable": True}, "data": plain}
+    job = {"InputSandbox": ["run.sh", "data"], **more}
+    first = house.submitted(job, sandboxes=sandboxes)
+    if "Parameters" not in more:
+        change = {"ranges": [[first, first]], "attributes": {"Memory": 1}}
+        assert house.call("POST", "/v1/jobs/change", change, token="ann").json["changed"] == 1
+    (claimed,) = house.claim(house.pilot())
+    assert {one["name"]: one.get("executable", False) for one in claimed["input"]} == {
+        "run.sh": True,
+        "data": False,
+    }
+
+
 def test_a_file_cannot_be_named_by_a_job_id_that_is_not_given_yet(house):
     house.upload(b"x")
     sandboxes = {name: {"sha256": digest(b"x"), "size": 1} for name in ("f0", "f1", "f2", "f%j")}

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from lodesman.access.caller import Caller
 from lodesman.answers import calls
-from lodesman.answers.requests import FileBody, SandboxAt
+from lodesman.answers.requests import InputBody, SandboxAt
 from lodesman.errors import LodesmanError, NotFound
 
 
-def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
-    """Digest and size of each file. Raises OSError."""
+def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
+    """Digest and size of each file, and whether its owner may execute it. Raises OSError."""
     from lodesman.client import sha256_of
 
-    return {path: FileBody(sha256_of(path), path.stat().st_size) for path in dict.fromkeys(paths)}
+    found = {}
+    for path in dict.fromkeys(paths):
+        status = path.stat()
+        is_program = bool(status.st_mode & stat.S_IXUSR)
+        found[path] = InputBody(sha256_of(path), status.st_size, executable=is_program)
+    return found
 
 
-def distinct(files: Mapping[Path, FileBody]) -> dict[str, tuple[Path, FileBody]]:
+def distinct(files: Mapping[Path, InputBody]) -> dict[str, tuple[Path, InputBody]]:
     """One file for each content, by its digest."""
     return {one.sha256: (path, one) for path, one in files.items()}
 
 
 def upload(
-    caller: Caller, files: Mapping[Path, FileBody], advance: Callable[[int], None] = lambda _: None
+    caller: Caller, files: Mapping[Path, InputBody], advance: Callable[[int], None] = lambda _: None
 ) -> None:
     """Upload what the server does not have yet; `advance` gets the bytes of each. Raises what the client raises, with the
     file.

@@ -48,14 +48,15 @@ class Payload(Struct, omit_defaults=True):
     vacate_priority: int = 0
 
 
-class PayloadFile(Struct):
-    """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive."""
+class PayloadFile(Struct, omit_defaults=True):
+    """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive; `executable`: it may be executed."""
 
     name: str
     url: str
     sha256: str
     size: int
     unpack: bool
+    executable: bool = False
 
 
 class Limits(Struct):

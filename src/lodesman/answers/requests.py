@@ -158,6 +158,12 @@ class FileBody(Sent):
     size: Count
 
 
+class InputBody(FileBody):
+    """A file of an input sandbox that the caller uploaded before. `executable`: it may be executed where it came from."""
+
+    executable: bool = False
+
+
 class PlanJobBody(Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `hold`: they are Held until their
     owner releases them. `ignore_unknown`: attributes of other systems mean nothing. `client_jsv`: which JSV of the user
@@ -180,7 +186,7 @@ class SubmitBody(PlanJobBody):
     """Jobs to submit. `sandboxes`: entry of InputSandbox -> upload. `request_id`: the same gets the first answer again."""
 
     dry_run: bool = False
-    sandboxes: dict[str, FileBody] = {}
+    sandboxes: dict[str, InputBody] = {}
     request_id: Text | None = None
 
 

@@ -14,7 +14,7 @@ from lodesman.access.files import packed
 from lodesman.access.uploads import distinct, measure, upload
 from lodesman.answers import calls
 from lodesman.answers.jobs import Submission
-from lodesman.answers.requests import FileBody, SubmitBody
+from lodesman.answers.requests import InputBody, SubmitBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Range, parse_ranges
 from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
@@ -134,7 +134,7 @@ def _trial(body: SubmitBody) -> SubmitBody:
     return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-def _upload(session: Session, files: Mapping[Path, FileBody]) -> None:
+def _upload(session: Session, files: Mapping[Path, InputBody]) -> None:
     found = distinct(files)
     size = sum(one.size for _, one in found.values())
     large = size > LARGE_BYTES or len(found) > MANY_FILES

@@ -21,7 +21,7 @@ from lodesman.answers.vocabulary import Form
 from lodesman.commands.order import WaitsFor, waits_of
 from lodesman.commands.resolving import Resolver, TakesLong, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
-from lodesman.commands.templates import payload
+from lodesman.commands.templates import Upload, payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
 from lodesman.jobs.record import NO_POSITIONS, PositionMap, Record, shown
@@ -71,7 +71,7 @@ class Preparation:
         self.waits: list[WaitsFor] = []
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
-        self.uploads: dict[str, tuple[str, int]] = {}
+        self.uploads: dict[str, Upload] = {}
         self._config: VOConfig | None = None
         self._bans: set[str] = set()
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
@@ -207,10 +207,10 @@ class Preparation:
         stored = {"spec": jobs.spec_to_json(spec), "uploads": self._uploads_of(names)}
         return _ENCODER.encode(stored).decode(), True
 
-    def _uploads_of(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
+    def _uploads_of(self, names: Collection[str]) -> dict[str, Upload]:
         """The uploaded files of these names. Raises InvalidJob for one that is not there."""
         if self.db is None:
-            return dict.fromkeys(names, ("", 0))
+            return dict.fromkeys(names, Upload("", 0))
         for name in names:
             if name in self.uploads:
                 continue
@@ -221,7 +221,7 @@ class Preparation:
                     hint="lode submit uploads local files by itself; other clients use POST /v1/sandboxes first.",
                     attribute="InputSandbox",
                 )
-            self.uploads[name] = announced.sha256, announced.size
+            self.uploads[name] = Upload(announced.sha256, announced.size, announced.executable)
         return {name: self.uploads[name] for name in names}
 
 
@@ -289,7 +289,7 @@ def prepare(
         count=len(entries) if members is None else members.count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),
-        inputs=tuple({sha256 for sha256, _ in work.uploads.values()}),
+        inputs=tuple({one.sha256 for one in work.uploads.values()}),
         request_id=body.request_id,
         resolution=_ENCODER.encode(work.resolutions).decode() if work.resolutions else None,
         config=policy.digest,

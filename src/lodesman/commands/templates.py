@@ -26,15 +26,21 @@ from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import Fill
 
-Uploads = Mapping[str, tuple[str, int]]
+
+class Upload(NamedTuple):
+    """A file of an input sandbox as it was uploaded."""
+
+    sha256: str
+    size: int
+    executable: bool = False
+
+
+Uploads = Mapping[str, Upload]
 _RUN = attrgetter(*Payload.__struct_fields__)
 
 
 def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
-    """The job as pilots get it, but for id and attempt.
-
-    `uploads`: name in InputSandbox -> (sha256, size), complete.
-    """
+    """The job as pilots get it, but for id and attempt. `uploads`: by name in InputSandbox, complete."""
     limits = Limits(
         norm_cpu_seconds=spec.norm_cpu_seconds,
         cpu_seconds=0,
@@ -44,10 +50,11 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     )
     inputs = []
     for name in spec.input_sandbox:
-        sha256, size = uploads[name]
+        sha256, size, executable = uploads[name]
         is_folder = name.endswith("/")
         file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
-        inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=is_folder))
+        url = f"/v1/sandboxes/{sha256}"
+        inputs.append(PayloadFile(file, url, sha256, size, unpack=is_folder, executable=executable))
     return AttemptWork(Payload(*_RUN(spec)), inputs, limits, spec.exclusive)
 
 
@@ -68,7 +75,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     fill, max_attempts, body, retry = stored_template(db, template)
     given = msgspec.json.decode(body)
     if fill == Fill.ALL:
-        uploads = {name: tuple(file) for name, file in given["uploads"].items()}
+        uploads = {name: Upload(*file) for name, file in given["uploads"].items()}
         return StoredJob(spec_from_json(given["spec"]), uploads)
     spec = given["spec"]
     fields = {name: spec[name] for name in spec if name not in _IN_KEY}
@@ -83,7 +90,10 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         "retry_memory_factor": rule.memory_factor,
         "requirements": given_of(requirements),
     }
-    uploads = {one["name"]: (one["sha256"], one["size"]) for one in given["input"]}
+    uploads = {
+        one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False))
+        for one in given["input"]
+    }
     return StoredJob(msgspec.convert(fields, JobSpec), uploads)
 
 
@@ -194,7 +204,8 @@ class Templates:
         known = array.fillers.get(one.template_id)
         if known is None:
             stored = msgspec.json.decode(body)
-            known = Template(spec_from_json(stored["spec"]), array.members), stored["uploads"]
+            files = {name: Upload(*file) for name, file in stored["uploads"].items()}
+            known = Template(spec_from_json(stored["spec"]), array.members), files
             array.fillers[one.template_id] = known
             self._arrays.grew(one.submission_id, len(body) + OVERHEAD)
         template, uploads = known

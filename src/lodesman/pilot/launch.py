@@ -159,7 +159,7 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
         return _find_absolute(name)
     own = directory / name
     if _is_inside(own, directory) and own.is_file():
-        # Archives and uploads lose the permission to execute.
+        # Other clients than ours may not say that it may be executed.
         own.chmod(own.stat().st_mode | 0o700)
         return str(own)
     found = None if "/" in name else shutil.which(name, path=path)
@@ -260,7 +260,7 @@ def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) ->
     if not item.unpack:
         target = make_place(directory, item.name)
         client.download(item.url, target, item.sha256, item.size)
-        target.chmod(0o600)
+        target.chmod(0o700 if item.executable else 0o600)
         return
     try:
         client.download(item.url, spare, item.sha256, item.size)

@@ -65,13 +65,16 @@ class JoinReply:
 
 @dataclass(frozen=True)
 class SandboxFile:
-    """One part of the input sandbox: a file called `name`, or an archive to unpack. `size` in bytes."""
+    """One part of the input sandbox: a file called `name`, or an archive to unpack. `size` in bytes. `executable`: it may be
+    executed.
+    """
 
     name: str
     url: str
     sha256: str
     size: int = 0
     unpack: bool = False
+    executable: bool = False
 
 
 @dataclass(frozen=True)

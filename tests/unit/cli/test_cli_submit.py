@@ -166,6 +166,16 @@ def test_an_empty_input_file_is_a_file(at, accepting, home):
     assert sent(accepting)[0]["sandboxes"] == {"empty": {"sha256": sha(b""), "size": 0}}
 
 
+def test_a_file_that_may_be_executed_is_sent_as_such(at, accepting, home):
+    for name, mode in (("run.sh", 0o755), ("data", 0o644)):
+        (home / name).write_bytes(b"")
+        (home / name).chmod(mode)
+    (home / "j.jdl").write_text('Executable = "run.sh"; InputSandbox = {"run.sh", "data"};')
+    assert at("submit", "j.jdl").code == 0
+    plain = {"sha256": sha(b""), "size": 0}
+    assert sent(accepting)[0]["sandboxes"] == {"run.sh": {**plain, "executable": True}, "data": plain}
+
+
 @pytest.mark.parametrize("is_script", [False, True])
 def test_a_script_with_line_ends_of_dos_is_refused_before_it_is_sent(at, accepting, home, is_script):
     (home / "run.sh").write_bytes(b"#!/bin/sh\r\necho hi\r\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import to_builtins
 
-from lodesman.commands.templates import payload
+from lodesman.commands.templates import Upload, payload
 from lodesman.jobs import JobSpec
 
 SHA = "ab" * 32
@@ -32,7 +32,7 @@ def test_what_decides_the_place_of_a_job_is_not_the_pilot_s_business():
 
 @pytest.mark.parametrize("name", ["data.txt", "/home/ann/data.txt", "deep/in/data.txt"])
 def test_an_input_file_arrives_under_its_plain_name(name):
-    told = to_builtins(payload(JobSpec(executable="x", input_sandbox=(name,)), {name: (SHA, 7)}))
+    told = to_builtins(payload(JobSpec(executable="x", input_sandbox=(name,)), {name: Upload(SHA, 7)}))
     assert told["input"] == [
         {"name": "data.txt", "url": f"/v1/sandboxes/{SHA}", "sha256": SHA, "size": 7, "unpack": False}
     ]
@@ -45,5 +45,5 @@ def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
 
 def test_a_folder_is_unpacked_on_the_node():
     spec = JobSpec(executable="x", input_sandbox=("../a/data/", "b/one"))
-    files = payload(spec, {"../a/data/": ("0" * 64, 1), "b/one": ("1" * 64, 2)}).input
+    files = payload(spec, {"../a/data/": Upload("0" * 64, 1), "b/one": Upload("1" * 64, 2, executable=True)}).input
     assert [(one.name, one.unpack) for one in files] == [("data/", True), ("one", False)]

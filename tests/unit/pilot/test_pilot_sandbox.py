@@ -234,14 +234,15 @@ def shelf(content) -> Any:
     return Shelf(content)
 
 
-def part(name="data", *, unpack=False, sha256="good"):
-    return SandboxFile(name, "/v1/sandboxes/x", sha256, 1, unpack)
+def part(name="data", *, unpack=False, sha256="good", executable=False):
+    return SandboxFile(name, "/v1/sandboxes/x", sha256, 1, unpack, executable)
 
 
-def test_a_plain_file(here, tmp_path):
-    fetch(shelf(b"x"), part("d/data"), here, spare=tmp_path / "spare")
+@pytest.mark.parametrize(("executable", "mode"), [(False, 0o600), (True, 0o700)])
+def test_a_plain_file(here, tmp_path, executable, mode):
+    fetch(shelf(b"x"), part("d/data", executable=executable), here, spare=tmp_path / "spare")
     assert (here / "d/data").read_bytes() == b"x"
-    assert stat.S_IMODE((here / "d/data").stat().st_mode) == 0o600
+    assert stat.S_IMODE((here / "d/data").stat().st_mode) == mode
 
 
 def test_an_archive_is_unpacked_and_its_bytes_removed(here, tmp_path):
