@@ -310,6 +310,7 @@ def test_no_link_leads_a_change_of_a_file_elsewhere(nodes):
 FIXED_IN_TMP = {
     "src/lodesman/batch/isolation.py": "hidden from pilots",
     "src/lodesman/batch/job_script.py": "with random letters",
+    "src/lodesman/pilot/enclosure.py": "with random letters",
     "src/lodesman/store/postgresql_places.py": "where PostgreSQL listens, which says who it is",
     "src/lodesman/jsv/lib/util/resources/jsv/JSV.pm": "with random letters",
     "src/lodesman/jsv/lib/util/resources/jsv/JSV.py": "with random letters",

@@ -37,6 +37,7 @@ _OOM_SCORE = 300  # memory that runs out is taken from payloads first
 _OF_A_PROCESS = re.compile(r"/proc/\d+(/|$)")
 _LIMITS = 16  # Linux numbers its limits from 0
 _SHM = "/dev/shm"  # noqa: S108
+_TMP = "/tmp"  # noqa: S108 - the link has a name that nobody knows before
 _QUEUES = "/dev/mqueue"
 _PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
 # What Grid Engine sends to all processes of a job before it ends or stops them: where the pilot ignores it, its payloads do.
@@ -69,6 +70,7 @@ def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
                 break
             _follow(channel, payload, confined=recipe.confined)
             if not recipe.confined:
+                enclosure.remove_link()
                 break
             enclosure.clear()
             score.change(_OOM_SCORE)
@@ -107,7 +109,7 @@ class _Enclosure:
         self._confined = recipe.confined
         self._limited = False
         self._bearing: tuple[object, ...] = ()
-        self._folder = self._home = ""
+        self._folder = self._home = self._link = ""
         self._memory: _SharedMemory | None = None
         # None, and no bearing: nobody knows, and so the warden ends after one payload.
         self._keyrings: kernel.Keyrings | None = None
@@ -146,6 +148,8 @@ class _Enclosure:
                 if self._memory is None or not self._memory.serves(self._home, request["shm_mb"]):
                     self._memory = _SharedMemory(self._home, request["shm_mb"])
             os.chdir(self._home)
+            if request["tmp"]:
+                self._shorten(request)
             if not self._limited:
                 _set_limits(WardenFrame(*request["frame"]), confined=self._confined)
                 self._limited = True
@@ -158,6 +162,21 @@ class _Enclosure:
         except (OSError, ValueError) as fault:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
+    def _shorten(self, request: Mapping[str, Any]) -> None:
+        """Give the payload another name of its TMPDIR: a link, in the memory that is its own, or else in /tmp."""
+        folder, name = (_SHM, "lode-tmp") if self._confined else (_TMP, f"lode-{os.urandom(4).hex()}")
+        link = os.path.join(folder, name)  # noqa: PTH118
+        with contextlib.suppress(OSError):  # the long one serves most programs
+            os.symlink(request["tmp"], link)  # noqa: PTH211
+            request["environment"]["TMPDIR"] = self._link = link
+
+    def remove_link(self) -> None:
+        """Remove the other name of the payload's TMPDIR, if it is still one."""
+        link, self._link = self._link, ""
+        if link:
+            with contextlib.suppress(OSError):
+                os.unlink(link)  # noqa: PTH108 - as in `hide`
+
     def _bearing_now(self) -> tuple[object, ...]:
         """What the warden hands down to payloads, and others of its account can change."""
         limits = tuple(map(resource.getrlimit, range(_LIMITS)))
@@ -168,6 +187,7 @@ class _Enclosure:
     def clear(self) -> None:
         """Remove what a payload may have left in the namespaces. Raises OSError if something stays: the warden ends then."""
         os.chdir("/")
+        self.remove_link()
         if self._folder and set(os.listdir(self._folder)) - {os.path.basename(self._home)}:  # noqa: PTH119
             raise OSError(errno.ENOTEMPTY, "a payload has left files beside its folder")
         if self._bearing_now() != self._bearing:  # the warden belongs to the payload's account

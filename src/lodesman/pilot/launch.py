@@ -47,6 +47,8 @@ _SPARE_ADDRESSES_MB = 4096
 _MAX_MEMBERS = 100_000
 _MAX_BYTES = 8 << 30
 _CHUNK = 1 << 18
+# The path of a Unix socket has at most 107 bytes, of which Python's multiprocessing takes 32 below TMPDIR.
+_LONGEST_TMP = 75
 
 
 class NotStarted(LodesmanError, code="not-started"):
@@ -84,9 +86,11 @@ def prepare(
         raise NotStarted("An argument of the job contains a NUL character.")
     if "\0" in job.std_input:
         raise NotStarted("The StdInput of the job contains a NUL character.")
+    tmp = own["TMPDIR"]
+    is_long = tmp == f"{directory}/{TEMPORARY}" and len(os.fsencode(tmp)) > _LONGEST_TMP
     return Launch(
         argv, own, str(directory), _open_outputs(job, directory), job.std_input, frame_of(job),
-        math.ceil(job.limits.memory_mb),
+        math.ceil(job.limits.memory_mb), tmp if is_long else "",
     )  # fmt: skip
 
 

@@ -63,7 +63,8 @@ class Launch:
     """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name.
 
     `stdin`: the file for its standard input, '' for none. The warden opens it, which sees what the payload sees.
-    `shm_mb`: the size of its /dev/shm where it is confined, 0: as usual.
+    `shm_mb`: the size of its /dev/shm where it is confined, 0: as usual. `tmp`: its TMPDIR if that is too long a name for
+    the sockets that programs make there, else ''.
     """
 
     argv: Sequence[str]
@@ -73,6 +74,7 @@ class Launch:
     stdin: str = ""
     frame: WardenFrame = NO_FRAME
     shm_mb: int = 0
+    tmp: str = ""
 
     def close(self) -> None:
         """Close all descriptors."""

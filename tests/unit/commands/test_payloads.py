@@ -45,5 +45,7 @@ def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
 
 def test_a_folder_is_unpacked_on_the_node():
     spec = JobSpec(executable="x", input_sandbox=("../a/data/", "b/one"))
-    files = payload(spec, {"../a/data/": Upload("0" * 64, 1), "b/one": Upload("1" * 64, 2, executable=True)}).input
+    files = payload(
+        spec, {"../a/data/": Upload("0" * 64, 1), "b/one": Upload("1" * 64, 2, executable=True)}
+    ).input
     assert [(one.name, one.unpack) for one in files] == [("data/", True), ("one", False)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import sys
 import tarfile
 import tempfile
 import time
@@ -218,3 +219,36 @@ def test_every_door_of_the_pilot_is_one_of_these():
         place for place in places if not any(place == own or place.startswith(f"{own}.") for own in OWN)
     }
     assert chosen == set(CHOSEN)
+
+
+MANAGER = """
+import multiprocessing, os
+if __name__ == "__main__":
+    with multiprocessing.Manager() as manager:
+        print(dict(manager.dict(a=1)), len(os.environ["TMPDIR"]) <= 75, os.path.realpath(os.environ["TMPDIR"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_sockets_have_room_in_the_folder_for_temporary_files(
+    place, make_context, make_job, monkeypatch, is_confined
+):
+    """However long the name of the pilot's folder is, and for each of the payloads of a warden."""
+    if not is_confined:
+        monkeypatch.setattr("lodesman.pilot.nursery._can_confine", lambda _: False)
+    deep = place / ("d" * 90)
+    deep.mkdir()
+    neighbours = Neighbours(deep, make_context, make_job)
+    if is_confined != neighbours.is_confined():
+        neighbours.nursery.close()
+        pytest.skip("payloads have no namespaces here")
+    for _ in range(2):
+        report, output = neighbours.play(sys.executable, "-c", MANAGER)
+        assert report["state"] == "Done", report["tail"]
+        said = output["std.out"].decode()
+        assert said.startswith(f"{{'a': 1}} True {deep}/work/")
+        assert said.endswith("/.tmp\n")
+    neighbours.nursery.close()
+    links = [one for one in Path("/tmp").glob("lode-*") if one.is_symlink()]
+    assert not any(str(one.readlink()).startswith(str(deep)) for one in links)
