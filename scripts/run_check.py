@@ -29,7 +29,8 @@ _REPORT_SECONDS = 60.0
 _END_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _PROGRESS = re.compile(r"\[ *(\d+%)\]")
-_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+# The values of a parametrised test may have blanks.
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+)", re.MULTILINE)
 # Of the quick tests, for each processor: nothing else fills the time in which a part waits.
 _FAST_PARTS = 2
 # Where nearly each test makes a database, a line costs twice as much.

@@ -277,19 +277,44 @@ class Grid:
         return self.steadily(lambda: self._lode(token, words, partly=partly))
 
     def _lode(self, token: Path, words: Sequence[str], *, partly: bool) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-m", "lodesman.cli", "--server", self.url, "--token-file", str(token), *words, "--json"],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=_environment(),
-        )  # fmt: skip
-        output = f"{done.stderr.strip() or done.stdout.strip()}"[:1_000]
-        if done.returncode == NO_SERVER:
+        code, said, complained = self._run(
+            sys.executable,
+            "-m",
+            "lodesman.cli",
+            "--server",
+            self.url,
+            "--token-file",
+            str(token),
+            *words,
+            "--json",
+        )
+        output = f"{complained.strip() or said.strip()}"[:1_000]
+        if code == NO_SERVER:
             raise Unavailable(f"lode {words[0]} found no server: {output}")
-        if done.returncode != 0 and not partly:
+        if code != 0 and not partly:
             raise Conflict(f"lode {words[0]} failed: {output}")
         try:
-            return json.loads(done.stdout)
+            return json.loads(said)
         except ValueError:
             raise Conflict(f"lode {words[0]} did not answer in JSON: {output}") from None
+
+    def _run(self, *command: str) -> tuple[int, str, str]:
+        """Exit code, output and errors of a command, which an interrupt kills at whatever moment it comes."""
+        process: subprocess.Popen[str] | None = None
+        try:
+            with self._interrupts.held():  # a process that is being made is known to nobody
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=_environment(),
+                )  # fmt: skip
+            said, complained = process.communicate()
+        except BaseException:
+            if process is not None:
+                process.kill()
+                with process:  # closes its pipes, and waits
+                    raise
+            raise
+        return process.returncode, said, complained
 
     def payloads_started(self) -> Counter[str]:
         """How often each attempt (JOB.ATTEMPT) was started, by the logs of the pilots."""

@@ -64,7 +64,9 @@ def test_a_test_that_fails_beside_others_and_passes_alone_is_named_loudly(check,
     flag = tmp_path / "flag"
     text = f"""
         from pathlib import Path
-        def test_shaky():
+        import pytest
+        @pytest.mark.parametrize("words", ["two words - [with] marks"])
+        def test_shaky(words):
             flag = Path({str(flag)!r})
             was_there = flag.exists()
             flag.touch()
@@ -76,7 +78,7 @@ def test_a_test_that_fails_beside_others_and_passes_alone_is_named_loudly(check,
     assert check.failed == []
     said = capsys.readouterr().out
     assert "RUN AGAIN, ALONE: 1 of processes" in said
-    assert "test_made.py::test_shaky" in said
+    assert "test_made.py::test_shaky[two words - [with] marks]\n" in said
     assert "PASSED ALONE" in said
 
 

@@ -254,8 +254,7 @@ def test_the_server_is_told_of_the_batch_systems(grid, elsewhere, tmp_path):
 
 
 def lode_says(monkeypatch, code, out="", err=""):
-    done = subprocess.CompletedProcess([], code, out, err)
-    monkeypatch.setattr(grids.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(Grid, "_run", lambda *_: (code, out, err))
 
 
 def test_what_lode_says_is_read(grid, monkeypatch, tmp_path):
@@ -273,10 +272,8 @@ def test_what_lode_says_is_read(grid, monkeypatch, tmp_path):
 
 def test_a_command_that_finds_no_server_is_called_again(grid, monkeypatch, tmp_path):
     grid.steadily(answers(1))
-    done = iter(
-        [subprocess.CompletedProcess([], 5, "", "no server"), subprocess.CompletedProcess([], 0, "{}", "")]
-    )
-    monkeypatch.setattr(grids.subprocess, "run", lambda *_, **__: next(done))
+    done = iter([(5, "", "no server"), (0, "{}", "")])
+    monkeypatch.setattr(Grid, "_run", lambda *_: next(done))
     assert grid.lode(tmp_path, "submit", "a.jdl") == {}
 
 
@@ -297,3 +294,20 @@ def test_what_pilots_wrote_down_is_counted(grid, tmp_path):
 
 def test_without_pilots_nothing_was_started(grid):
     assert grid.payloads_started() == {}
+
+
+def test_an_interrupt_while_a_command_is_being_started_leaves_none_of_it(grid, tmp_path, monkeypatch):
+    made = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *_: object, **options: object) -> None:
+            super().__init__(["sleep", "600"], **options)
+            made.append(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with Interrupts() as interrupts:
+        monkeypatch.setattr(grid, "_interrupts", interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            grid._lode(tmp_path / "token", ["status"], partly=False)
+    assert [process.returncode for process in made] == [-signal.SIGKILL]
