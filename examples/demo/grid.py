@@ -300,20 +300,16 @@ class Grid:
 
     def _run(self, *command: str) -> tuple[int, str, str]:
         """Exit code, output and errors of a command, which an interrupt kills at whatever moment it comes."""
-        process: subprocess.Popen[str] | None = None
-        try:
+        with contextlib.ExitStack() as stack:
             with self._interrupts.held():  # a process that is being made is known to nobody
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                    env=_environment(),
+                process = stack.enter_context(
+                    subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                        env=_environment(),
+                    )
                 )  # fmt: skip
+                stack.callback(process.kill)
             said, complained = process.communicate()
-        except BaseException:
-            if process is not None:
-                process.kill()
-                with process:  # closes its pipes, and waits
-                    raise
-            raise
         return process.returncode, said, complained
 
     def payloads_started(self) -> Counter[str]:

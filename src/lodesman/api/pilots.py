@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -42,6 +43,8 @@ from lodesman.store.journal import Change
 from lodesman.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
 from lodesman.store.read.submit_pools import pools_of_vo
 from lodesman.store.write.attempts import AttemptReport
+
+log = logging.getLogger(__name__)
 
 # Bytes of output: of one payload, of all payloads of one pilot.
 _KEEP_TAIL = 65_536
@@ -193,10 +196,16 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     taken = {(one.id, one.attempt) for one in results if one.accepted and one.reason is UNSET}
     for one in reports:
         if session is not None and one.cause == NODE_FAULT and (one.id, one.attempt) in taken:
+            core.drain([session])  # it says itself that it is of no use
             await node_failed(core, session.host, one.message.rstrip("."))
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
+    if session is not None and session.hands_back(
+        (one.state, one.cause) for one in reports if (one.id, one.attempt) in taken
+    ):
+        log.warning("a pilot hands back all that it gets: it gets no more", extra={"pilot": pilot_id})
+        core.drain([session])
     if len(changes) < len(reports):
         results = _with_refusals(reports, results)
     return pilots.ReportsAnswer(results, UNSET if session is None else await _others_wait(core, session))

@@ -13,7 +13,7 @@ from lodesman.answers.jobs import Resolution
 from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import PlanJobBody
 from lodesman.answers.vocabulary import Form
-from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError
+from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import Classes, ClassRefusal, ClassSnapshot
@@ -29,6 +29,8 @@ Ask = Callable[[JsvView], JsvView]
 
 
 _AS_GIVEN: Final = VerifiedJob(None, None, [])
+# Of all descriptions of a submission: what classes give takes microseconds for each letter.
+_MOST_GIVEN: Final = 8_000_000
 
 
 class TakesLong(Exception):
@@ -48,7 +50,7 @@ class Resolver:
         self._classes = classes
         self._user, self._groups = user, groups
         self._jsv, self._ask = jsv, ask
-        self._room = room
+        self._room, self._given = room, 0
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
@@ -87,12 +89,18 @@ class Resolver:
         return VerifiedJob(None if same else found.record, resolution, list(found.notices))
 
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
-        """What a job gets of a class. Raises TakesLong."""
+        """What a job gets of a class. Raises TakesLong, TooLarge."""
         found = self._classes.get(wanted, self._user, self._groups)
-        if self._room is not None and isinstance(found, ClassSnapshot):
-            self._room -= found.size
-            if self._room < 0:
+        if isinstance(found, ClassSnapshot):
+            self._given += found.size
+            if self._room is not None and self._given > self._room:
                 raise TakesLong
+            if self._given > _MOST_GIVEN:
+                raise TooLarge(
+                    f"The classes of these jobs give them more than {_MOST_GIVEN:,} letters in all.",
+                    hint="Submit them in parts, or as one description with Parameters.",
+                    limit=_MOST_GIVEN,
+                )
         return found
 
     def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:

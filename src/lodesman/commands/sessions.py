@@ -25,6 +25,7 @@ from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
 from lodesman.store import Reader
+from lodesman.store.accounting import RETURNED
 from lodesman.store.read.pilots import LivePilot, PilotRow, joined_pilots
 from lodesman.store.transaction import Transaction
 
@@ -33,6 +34,8 @@ UNLIMITED: Final = NO_LIMIT
 SILENT_SECONDS: Final = 300.0
 # A pilot that was not heard for longer than that may have done much meanwhile.
 GAP_SECONDS: Final = 30.0
+# More than any pilot has to run later, twice.
+_MOST_UNUSED: Final = 2_000
 _KEPT_REQUESTS: Final = 32
 _MB: Final = 1 << 20
 # Of so many hosts the load values are kept.
@@ -295,8 +298,16 @@ class PilotSession:
         # Live attempts that its last heartbeats did not name, with their number; and those that went back for that.
         self.unnamed: dict[tuple[int, int], int] = {}
         self.given_back: set[tuple[int, int]] = set()
+        self.unused = 0  # attempts that it has handed back since a payload of it ended
         # What it hands in, as far as that was noted.
         self.completing: AbstractSet[tuple[int, int]] = frozenset()
+
+    def hands_back(self, ends: Iterable[tuple[str, str]]) -> bool:
+        """Note how attempts of it ended (state and cause); whether it has handed back all of very many: it gets no more."""
+        for state, cause in ends:
+            if state != "Running":
+                self.unused = self.unused + 1 if cause == RETURNED else 0
+        return self.unused > _MOST_UNUSED and not self.drain
 
     def hear(self, now: float) -> None:
         """It is heard now. After a gap it has much to report."""

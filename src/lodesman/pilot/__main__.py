@@ -102,7 +102,7 @@ def _run(
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
     nursery = Nursery() if isinstance(nursery, OSError) else nursery
     home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
-    nursery.home = "" if chosen.home_writable else _to_be_kept(home, directory)
+    nursery.homes = () if chosen.home_writable else _to_be_kept((home, _account_home()), directory)
     found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
@@ -129,13 +129,24 @@ def _run(
     return pilot.run()
 
 
-def _to_be_kept(home: str, directory: Path) -> str:
-    """The home of the account, where a payload could leave something for the next pilot; '' if not, or if it is for all."""
-    home = os.path.realpath(home) if home.startswith("/") else "/"
-    with contextlib.suppress(OSError):
-        is_for_all = Path(home).stat().st_mode & stat.S_ISVTX
-        if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all:
-            return home
+def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
+    """Those of these homes where a payload could leave something for the next pilot; none that is for all accounts."""
+    found = []
+    for home in dict.fromkeys(os.path.realpath(one) for one in homes if one.startswith("/")):
+        with contextlib.suppress(OSError):
+            mode = Path(home).stat().st_mode
+            is_for_all = mode & stat.S_ISVTX and mode & stat.S_IWOTH
+            if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all:
+                found.append(home)
+    return tuple(found)
+
+
+def _account_home() -> str:
+    """The home that the system knows of this account, whatever $HOME says; '' if it knows none."""
+    import pwd  # noqa: PLC0415 - as in `_run`
+
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(os.geteuid()).pw_dir
     return ""
 
 

@@ -41,6 +41,8 @@ STOPPING = "stopping"
 IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"
 # A check of all processes costs up to some milliseconds.
 _MIN_CHECK_S = 0.1
+# What a node that passes its trial has room for many times.
+_LITTLE_BYTES = 1 << 20
 _NOT_FOUND = {126: "it or its interpreter cannot be executed", 127: "it or its interpreter was not found"}
 
 
@@ -252,6 +254,17 @@ def judge_step(met: StepResult) -> str:
 def is_of_node(number: int | None) -> bool:
     """Whether an error of the system says more of the node than of the job that met with it."""
     return number in _OF_NODE
+
+
+def cause_of(number: int | None, *, size: int, again: bool, otherwise: str) -> str:
+    """Why an attempt ends that met with an error of the system on a node that passes its trial. `size`: bytes of its input;
+    `again`: another one did so shortly before; `otherwise`: the cause if the error says nothing of the node. Jobs that bring
+    little meet with what others will meet.
+    """
+    if not is_of_node(number):
+        return otherwise
+    is_nodes = again and otherwise == protocol.INPUT and size < _LITTLE_BYTES
+    return protocol.NODE_FAULT if is_nodes else protocol.PILOT_SHUTDOWN
 
 
 def smells_of_node(end: PayloadReport) -> bool:

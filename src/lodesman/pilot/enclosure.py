@@ -45,13 +45,13 @@ _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Recipe(NamedTuple):
-    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, the folder
-    in which they cannot write ('': none), and whether it is the first process of a PID namespace.
+    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, folders
+    in which they cannot write, and whether it is the first process of a PID namespace.
     """
 
     hidden: Sequence[str]
     name: str
-    home: str
+    homes: Sequence[str]
     confined: bool
 
 
@@ -70,7 +70,7 @@ def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
                 break
             _follow(channel, payload, confined=recipe.confined)
             if not recipe.confined:
-                enclosure.remove_link()
+                enclosure.forget_short()
                 break
             enclosure.clear()
             score.change(_OOM_SCORE)
@@ -109,7 +109,7 @@ class _Enclosure:
         self._confined = recipe.confined
         self._limited = False
         self._bearing: tuple[object, ...] = ()
-        self._folder = self._home = self._link = ""
+        self._folder = self._home = self._short = ""
         self._memory: _SharedMemory | None = None
         # None, and no bearing: nobody knows, and so the warden ends after one payload.
         self._keyrings: kernel.Keyrings | None = None
@@ -130,9 +130,9 @@ class _Enclosure:
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
             own = os.open(self._folder, os.O_PATH)
-        if recipe.home and recipe.hidden:
+        for home in recipe.homes if recipe.hidden else ():
             with contextlib.suppress(OSError):  # where the kernel lets us
-                kernel.bind(recipe.home, recipe.home, read_only=True)
+                kernel.bind(home, home, read_only=True)
         hide(recipe.hidden)
         if own >= 0:
             _show(own, self._folder)
@@ -163,19 +163,28 @@ class _Enclosure:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
     def _shorten(self, request: Mapping[str, Any]) -> None:
-        """Give the payload another name of its TMPDIR: a link, in the memory that is its own, or else in /tmp."""
-        folder, name = (_SHM, "lode-tmp") if self._confined else (_TMP, f"lode-{os.urandom(4).hex()}")
-        link = os.path.join(folder, name)  # noqa: PTH118
+        """Show the payload's TMPDIR under a short name: in the memory that is its own, else by a link in /tmp."""
+        name = f"{_SHM}/lode-tmp" if self._confined else f"{_TMP}/lode-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):  # the long one serves most programs
-            os.symlink(request["tmp"], link)  # noqa: PTH211
-            request["environment"]["TMPDIR"] = self._link = link
+            if self._confined:
+                os.mkdir(name, 0o700)  # noqa: PTH102 - as in `hide`
+                self._short = name
+                kernel.bind(request["tmp"], name)
+            else:
+                os.symlink(request["tmp"], name)  # noqa: PTH211
+                self._short = name
+                name += "/"  # most programs follow a link then
+            request["environment"]["TMPDIR"] = name
 
-    def remove_link(self) -> None:
-        """Remove the other name of the payload's TMPDIR, if it is still one."""
-        link, self._link = self._link, ""
-        if link:
-            with contextlib.suppress(OSError):
-                os.unlink(link)  # noqa: PTH108 - as in `hide`
+    def forget_short(self) -> None:
+        """Remove the short name of the payload's TMPDIR."""
+        name, self._short = self._short, ""
+        with contextlib.suppress(OSError):
+            if name and self._confined:
+                kernel.unmount(name)
+                os.rmdir(name)  # noqa: PTH106 - as in `hide`
+            elif name:
+                os.unlink(name)  # noqa: PTH108
 
     def _bearing_now(self) -> tuple[object, ...]:
         """What the warden hands down to payloads, and others of its account can change."""
@@ -187,7 +196,7 @@ class _Enclosure:
     def clear(self) -> None:
         """Remove what a payload may have left in the namespaces. Raises OSError if something stays: the warden ends then."""
         os.chdir("/")
-        self.remove_link()
+        self.forget_short()
         if self._folder and set(os.listdir(self._folder)) - {os.path.basename(self._home)}:  # noqa: PTH119
             raise OSError(errno.ENOTEMPTY, "a payload has left files beside its folder")
         if self._bearing_now() != self._bearing:  # the warden belongs to the payload's account

@@ -17,7 +17,7 @@ from lodesman import kernel
 from lodesman.pilot import enclosure
 from lodesman.pilot.warden import BORN, NO_FRAME, Warden, WardenFrame
 
-_LONGEST_ORDER = 8192
+_LONGEST_ORDER = 16_384
 
 
 class Nursery:
@@ -27,9 +27,8 @@ class Nursery:
         """Folders, there already, that confined payloads find empty; in `work` each warden has a folder that its payloads
         see. '': nothing is hidden.
         """
-        self.home = (
-            ""  # a folder in which confined payloads cannot write, '' if they can in any; for wardens to come
-        )
+        # Folders in which confined payloads cannot write; for wardens to come.
+        self.homes: Sequence[str] = ()
         self._work = work
         self._hidden = [place for place in (work, outbox) if place]
         self.pid = 0
@@ -109,7 +108,7 @@ class Nursery:
         near, far = socket.socketpair()
         self._coming = near, folder
         with far:
-            order = os.path.basename(folder), self.home  # noqa: PTH119
+            order = os.path.basename(folder) or ".", *self.homes  # noqa: PTH119
             socket.send_fds(channel, ["\0".join(order).encode("utf-8", "surrogateescape")], [far.fileno()])
 
     def _new_folder(self) -> str:
@@ -155,9 +154,9 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
             if not order:
                 os._exit(0)
             os.set_inheritable(descriptors[0], False)
-            name, _, home = order.decode("utf-8", "surrogateescape").partition("\0")
+            name, *homes = order.decode("utf-8", "surrogateescape").split("\0")
             with socket.socket(fileno=descriptors[0]) as own, contextlib.suppress(OSError):
-                _make_warden(channel, own, enclosure.Recipe(hidden, name, home, confined))
+                _make_warden(channel, own, enclosure.Recipe(hidden, name, homes, confined))
     finally:
         os._exit(1)
 

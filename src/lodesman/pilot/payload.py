@@ -34,7 +34,7 @@ from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import pack, read_tail, report_output
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault, Reaper
-from lodesman.pilot.trial import NodeTrial
+from lodesman.pilot.trial import TRUSTED_S, NodeTrial
 from lodesman.pilot.warden import Launch, NeverStarted, NoInput
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
@@ -50,8 +50,6 @@ _PACKING_S = 60.0
 _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 # What a batch system signals at once gets it within this time.
 _TOGETHER_S = 2.0
-# Payloads that fail one after the other do not each have the node tried.
-_TRUSTED_S = 5.0
 
 # The sizes and times of change of the streams: they change with each output.
 StreamVersion = tuple[tuple[int, int], ...]
@@ -313,17 +311,18 @@ class PayloadRun:
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
         """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
-        more jobs, and one that has no room for this job only may be of use to others. `otherwise`: the cause then.
+        more jobs, one that has refused this job only may. `otherwise`: the cause then.
         """
         remove_tree(self._home)
-        cause = protocol.PILOT_SHUTDOWN if is_of_node(fault.errno) else otherwise
-        words = f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}."
-        size = sum(item.size for item in self.job.inputs)
-        return self._blame_node(size=size) or self._unstarted(cause, words)
+        size, trial = sum(item.size for item in self.job.inputs), self._context.trial
+        end, cause = self._blame_node(size=size), trial.cause(fault.errno, size, otherwise)
+        words = f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}"
+        self.node_fault = self.node_fault or (words if cause == protocol.NODE_FAULT else "")
+        return end or self._unstarted(cause, f"{words}.")
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
         """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
-        return (self._blame_node(trusted_s=_TRUSTED_S) if smells_of_node(end) else None) or end
+        return (self._blame_node(trusted_s=TRUSTED_S) if smells_of_node(end) else None) or end
 
     def _blame_node(self, *, size: int = 0, trusted_s: float = 0.0) -> PayloadReport | None:
         """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""

@@ -17,7 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lodesman import kernel
-from lodesman.pilot.decisions import EXECUTE, NO_PYTHON, SCRATCH, WARDEN, StepResult, judge_step
+from lodesman.pilot.decisions import (
+    EXECUTE,
+    NO_PYTHON,
+    SCRATCH,
+    WARDEN,
+    StepResult,
+    cause_of,
+    is_of_node,
+    judge_step,
+)
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
@@ -32,6 +41,10 @@ _MOST_BYTES = 64 << 20
 _PROGRAM_S = 20.0
 # A trial that takes longer has met with something that hangs.
 PATIENCE_S = 30.0
+# Payloads that fail one after the other do not each have the node tried.
+TRUSTED_S = 5.0
+# A second error of the system within this time is no accident.
+_AGAIN_S = 60.0
 # A script from the scratch space, for which /bin/sh is needed; it starts this Python.
 _SCRIPT = f'#!/bin/sh\n"$1" -I -S -c "" || exit {NO_PYTHON}\n'
 _NUMBERS = itertools.count(1)
@@ -55,6 +68,14 @@ class NodeTrial:
         self._reaper = reaper
         self._lock = threading.Lock()
         self._good_at, self._room = float("-inf"), 0
+        self._refused_at = float("-inf")
+
+    def cause(self, number: int | None, size: int, otherwise: str) -> str:
+        """Why an attempt ends that met with this error of the system; as `cause_of`."""
+        now, again = time.monotonic(), False
+        if is_of_node(number):
+            again, self._refused_at = now - self._refused_at < _AGAIN_S, now
+        return cause_of(number, size=size, again=again, otherwise=otherwise)
 
     def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
         """What is wrong with the node, in words; '' if it does what payloads need. `size`: bytes for which there has to be

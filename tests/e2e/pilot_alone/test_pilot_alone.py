@@ -142,7 +142,7 @@ def test_inputs_environment_and_standard_input(fake, start, job):
     told = dict(line.split("=", 1) for line in lines[4:])
     assert told["COLOUR"] == "grün"
     assert (told["LODESMAN_JOB"], told["JOBID"], told["HOME"]) == ("1.1", "1", home)
-    assert told["TMPDIR"].startswith(home)
+    assert told["TMPDIR"] == f"{home}/.tmp" or len(told["TMPDIR"]) < 30  # a long one has a short name
     assert "SECRET_OF_THE_SITE" not in told
     descriptors = [line for line in files["std.err"].decode().splitlines() if "->" in line]
     # 0, 1, 2 and whatever the shell itself opened of the script.

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples.demo import grid as grids
@@ -300,7 +301,7 @@ def test_an_interrupt_while_a_command_is_being_started_leaves_none_of_it(grid, t
     made = []
 
     class Interrupted(subprocess.Popen):
-        def __init__(self, *_: object, **options: object) -> None:
+        def __init__(self, *_: object, **options: Any) -> None:
             super().__init__(["sleep", "600"], **options)
             made.append(self)
             os.kill(os.getpid(), signal.SIGINT)

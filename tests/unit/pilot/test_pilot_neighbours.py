@@ -225,7 +225,8 @@ MANAGER = """
 import multiprocessing, os
 if __name__ == "__main__":
     with multiprocessing.Manager() as manager:
-        print(dict(manager.dict(a=1)), len(os.environ["TMPDIR"]) <= 75, os.path.realpath(os.environ["TMPDIR"]))
+        print(dict(manager.dict(a=1)), len(os.environ["TMPDIR"]) <= 75)
+    os.system("echo x > .tmp/here; find $TMPDIR -name here | wc -l")
 """
 
 
@@ -244,11 +245,9 @@ def test_sockets_have_room_in_the_folder_for_temporary_files(
         neighbours.nursery.close()
         pytest.skip("payloads have no namespaces here")
     for _ in range(2):
-        report, output = neighbours.play(sys.executable, "-c", MANAGER)
+        report, output = neighbours.play(sys.executable, "-u", "-c", MANAGER)
         assert report["state"] == "Done", report["tail"]
-        said = output["std.out"].decode()
-        assert said.startswith(f"{{'a': 1}} True {deep}/work/")
-        assert said.endswith("/.tmp\n")
+        assert output["std.out"] == b"{'a': 1} True\n1\n"
     neighbours.nursery.close()
     links = [one for one in Path("/tmp").glob("lode-*") if one.is_symlink()]
     assert not any(str(one.readlink()).startswith(str(deep)) for one in links)

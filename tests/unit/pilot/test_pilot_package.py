@@ -164,7 +164,9 @@ def test_the_home_that_payloads_cannot_write_in(tmp_path):
     (tmp_path / "link").symlink_to(home)
     (tmp_path / "tmp").mkdir(mode=0o700)
     (tmp_path / "tmp").chmod(0o1777)
-    asked = {str(home): str(home), str(tmp_path / "link"): str(home)}
+    (tmp_path / "sticky").mkdir()
+    (tmp_path / "sticky").chmod(0o1755)
     nothing = ("", "/", "home", str(own), str(tmp_path / "tmp"), str(tmp_path / "gone"))
-    asked |= dict.fromkeys(nothing, "")
-    assert {name: _to_be_kept(name, own) for name in asked} == asked
+    assert _to_be_kept(nothing, own) == ()
+    some = (str(tmp_path / "link"), str(home), str(tmp_path / "sticky"))
+    assert _to_be_kept((*nothing, *some), own) == (str(home), str(tmp_path / "sticky"))

@@ -24,6 +24,7 @@ from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey, SandboxFile
 from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.trial import NodeTrial
 
 INPUT = (SandboxFile("data", "/v1/sandboxes/x", "good", 1, unpack=False),)
 
@@ -275,6 +276,25 @@ def test_what_the_node_refuses_for_a_moment_gives_the_job_back(play, monkeypatch
     monkeypatch.setattr(Reaper, "spawn", refuse_first)
     payload, report = play("/bin/true")
     assert ((report["state"], report["cause"]), payload.node_fault) == (ends, "")
+
+
+@pytest.mark.slow
+def test_what_the_node_refuses_again_within_a_minute_is_its_fault(play, monkeypatch, context):
+    """Jobs that bring little would all meet with it; those that bring much may not."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Reaper, "spawn", refuse)
+    monkeypatch.setattr(NodeTrial, "fault", lambda *_, **__: "")
+    ends = [play("/bin/true")[1]["cause"] for _ in range(2)]
+    assert ends == ["pilot-shutdown", "node-fault"]
+    trial = context.trial
+    assert trial.cause(errno.ENOSPC, 1 << 20, "input") == "pilot-shutdown"
+    assert trial.cause(errno.ENOSPC, 0, "pilot-shutdown") == "pilot-shutdown"  # its output
+    assert trial.cause(errno.EISDIR, 0, "input") == "input"
+    trial._refused_at -= 61
+    assert trial.cause(errno.ENOMEM, 0, "input") == "pilot-shutdown"
 
 
 @pytest.mark.slow

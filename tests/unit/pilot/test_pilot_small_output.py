@@ -95,7 +95,7 @@ def test_an_output_that_is_larger_is_uploaded(play, context, folders, monkeypatc
         "mkdir -p locked/in && chmod 0 locked/in locked",
         'echo > "$TMPDIR/left"',
         "rm -f std.out std.err",
-        'rmdir "$TMPDIR"',
+        'rmdir "$HOME/.tmp"',
     ],
 )
 def test_the_folder_of_a_job_that_left_files_is_removed(play, folders, script):
