@@ -10,6 +10,7 @@ from lodesman.answers.hosts import HostName
 from lodesman.answers.vocabulary import StartFault
 from lodesman.background.hosts import HostWatch
 from lodesman.background.pilot_book import standing_of
+from lodesman.commands import sessions
 from lodesman.commands.sessions import load_sessions
 from lodesman.director.hosts import Failure
 from lodesman.director.supply import PilotStanding, SetAside
@@ -478,6 +479,31 @@ def test_a_job_that_met_a_bad_node_waits_for_another_one(house):
     (again,) = house.claim(good)
     assert (again["id"], again["attempt"]) == (job, 2)
     house.report(good, again)
+
+
+@pytest.mark.parametrize("host", ["wn1", ""])
+def test_a_pilot_that_found_its_node_of_no_use_gets_no_more(house, host):
+    """Also one that does not say why, or where it is; other pilots of the host get none either."""
+    house.submitted(*[{"CPUTime": 500}] * 3)
+    hole, beside = (house.pilot(node={"cores": 4, "host": host}) for _ in range(2))
+    (found,) = house.claim(hole)
+    house.report(hole, found, "Released", cause="node-fault")
+    assert house.claim(hole) == []
+    assert len(house.claim(beside)) == (not host)
+
+
+def test_a_pilot_that_hands_back_all_that_it_gets_gets_no_more(house, monkeypatch):
+    monkeypatch.setattr(sessions, "_MOST_UNUSED", 3)
+    house.submitted(*[{"CPUTime": 500}] * 2)
+    pilot = house.pilot(node={"cores": 4, "host": "wn1"})
+    for end in ["returned"] * 3 + ["", *["returned"] * 4]:
+        (job,) = house.claim(pilot)
+        if end:
+            house.report(pilot, job, "Released", cause=end)
+        else:
+            house.report(pilot, job)
+    assert house.claim(pilot) == []
+    assert len(house.claim(house.pilot(node={"cores": 4, "host": "wn2"}))) == 1
 
 
 def test_a_probe_that_meets_a_bad_node_leaves_the_host_shut_for_longer(house):

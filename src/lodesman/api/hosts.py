@@ -159,7 +159,8 @@ async def probe_runs(core: Core, session: PilotSession, running: Sequence[Runnin
 
 async def node_failed(core: Core, host: HostName, fault: str) -> None:
     """A pilot on this host has found the machine of no use."""
-    if host.host and (record := shut_by_fault(record_of(core.reader, host), fault, core.clock())) is not None:
+    words = fault or "its pilot does not say why"
+    if host.host and (record := shut_by_fault(record_of(core.reader, host), words, core.clock())) is not None:
         await _settle(core, HostState(host, record))
 
 

@@ -53,8 +53,8 @@ class Client:
         ca_file: str | None = None,
     ) -> None:
         server = server or os.environ.get("LODE_SERVER")
-        token_file = token_file or os.environ.get("LODE_TOKEN_FILE")
-        ca_file = ca_file or os.environ.get("LODE_CA_FILE")
+        token_file = token_file or os.environ.get("LODE_TOKEN_FILE") or None  # set to nothing is not set
+        ca_file = ca_file or os.environ.get("LODE_CA_FILE") or None
         file = None if token_file is None else Path(token_file)
         self.core = ServerCore(Caller(server, file, ca_file, token=token))
         self._options = Options()

@@ -10,6 +10,7 @@ from tests.kits.cost import slowness
 
 from lodesman.answers.requests import SubmitBody
 from lodesman.api.users import _LARGE
+from lodesman.commands import resolving
 from lodesman.commands.resolving import Resolver, TakesLong
 from lodesman.errors import SyntaxFault, TooLarge
 from lodesman.gridengine.vocabulary import Vocabulary
@@ -167,6 +168,17 @@ def test_jobs_of_large_classes_are_prepared_beside_the_loop():
     resolver.resolve_all(submission())
     with pytest.raises(TakesLong):
         resolver.resolve_all(submission())
+
+
+def test_the_classes_of_a_submission_give_so_much_and_no_more(monkeypatch):
+    classes = classes_with(CLASSES["context"])
+    monkeypatch.setattr(resolving, "_MOST_GIVEN", 2 * classes.get("c", "ann").size)
+    resolver = Resolver(classes, "ann", ())
+    resolver.resolve_all(submission())
+    resolver.resolve_all(submission())
+    with pytest.raises(TooLarge, match="letters in all") as no:
+        resolver.resolve_all(submission())
+    assert "Parameters" in no.value.hint
 
 
 class Counted:
