@@ -35,10 +35,11 @@ from lodesman.commands.pilots import (
     presented,
     unknown_join_token,
 )
-from lodesman.commands.report import MOST_MB, give_back, note_heartbeat, possible, take_reports
+from lodesman.commands.report import give_back, most_mb, note_heartbeat, possible, take_reports
 from lodesman.commands.sessions import PilotSession, presented_by
 from lodesman.director.hosts import NODE_FAULT
 from lodesman.errors import Forbidden, LodesmanError, NotFound, TooLarge, Unauthorized
+from lodesman.matching import ResourceRequest
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
 from lodesman.store.read.submit_pools import pools_of_vo
@@ -169,7 +170,8 @@ def _keep_news(
             continue
         life = now - claimed[key]
         cpu, wall = possible(job.cpu_seconds, job.wall_seconds, life=life, cores=session.offer.cores)
-        session.usage[key] = {"cpu_seconds": cpu, "wall_seconds": wall, "rss_mb": min(job.rss_mb, MOST_MB)}
+        rss = min(job.rss_mb, most_mb(session.offer.memory_mb))
+        session.usage[key] = {"cpu_seconds": cpu, "wall_seconds": wall, "rss_mb": rss}
         tail = before.get(key, b"") if job.tail is None else _tail(job.tail)
         room -= len(tail)
         if tail and room >= 0:
@@ -186,11 +188,14 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
-    cores = _cores_of_lost(core, pilot_id) if session is None else session.offer.cores
+    offer = _offer_of_lost(core, pilot_id) if session is None else session.offer
     changes = [_report(one) for one in reports if _is_whole(one.output)]
     probe = None if session is None else probe_of(core, session, reports)
     host = None if session is None else session.host
-    results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores, host=host))
+    change = Change(
+        take_reports, core.live, pilot_id, changes, cores=offer.cores, memory_mb=offer.memory_mb, host=host
+    )
+    results = await core.command(change)
     if session is not None and probe is not None:
         await probe_ended(core, session, *probe)
     taken = {(one.id, one.attempt) for one in results if one.accepted and one.reason is UNSET}
@@ -211,11 +216,11 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     return pilots.ReportsAnswer(results, UNSET if session is None else await _others_wait(core, session))
 
 
-def _cores_of_lost(core: Core, pilot_id: int) -> int:
+def _offer_of_lost(core: Core, pilot_id: int) -> ResourceRequest:
     row = pilot_by_id(core.reader, pilot_id)
     if row is None:
         raise Unauthorized("There is no such pilot.")
-    return presented_by(row.request, row.node, row.queue_id, joined_at=None, now=core.clock()).cores
+    return presented_by(row.request, row.node, row.queue_id, joined_at=None, now=core.clock())
 
 
 def _is_whole(output: asks.OutputBody | None) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 # The clocks of nodes differ, and CPU time is measured in ticks.
 _CLOCKS_DIFFER = 1.1
-MOST_MB = 1 << 30
+_MOST_MB = 1 << 30
 # Why an attempt ended of which its pilot said nothing.
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
@@ -51,13 +52,22 @@ _MOST_LOST_BEFORE_START = 20
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
+def most_mb(memory_mb: float) -> float:
+    """The most memory that a payload can be seen with in a pilot that has `memory_mb` (0: unknown): over its own it is
+    ended, and the kernel gives a process no more than this.
+    """
+    return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
+
+
 def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
     """CPU and wall seconds, bounded by what an attempt of that age (seconds) can use on these cores."""
     wall = min(wall_seconds, max(0.0, life))
     return min(cpu_seconds, cores * (wall or max(0.0, life)) * _CLOCKS_DIFFER), wall
 
 
-def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: float) -> AttemptReport:
+def _possible(
+    report: AttemptReport, attempt: AttemptRow, *, cores: int, memory_mb: float, now: float
+) -> AttemptReport:
     """The report with numbers that can be; its times lie inside the attempt. A time of 0 is not known."""
     life = now - attempt.claimed_at
     cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
@@ -66,7 +76,7 @@ def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: fl
     shift = min(0.0, now - max(times)) or max(0.0, attempt.claimed_at - min(times))
     start = None if not report.started else max(attempt.claimed_at, min(report.started + shift, now))
     end = None if not report.ended else max(start or attempt.claimed_at, min(report.ended + shift, now))
-    rss = None if report.max_rss_mb is None else min(report.max_rss_mb, MOST_MB)
+    rss = None if report.max_rss_mb is None else min(report.max_rss_mb, most_mb(memory_mb))
     return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
 
 
@@ -94,22 +104,23 @@ def register_output(tx: Transaction, stored: UploadedOutput) -> None:
 
 def take_reports(
     tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
-    host: HostName | None = None,
+    memory_mb: float = 0, host: HostName | None = None,
 ) -> list[ReportResult]:  # fmt: skip
-    """Apply the reports of one pilot that has these `cores`, in order: each is accepted or refused on its own. `host`: where
-    it runs, if that is known.
+    """Apply the reports of one pilot that has these `cores`, and this memory (0: unknown), in order: each is accepted or
+    refused on its own. `host`: where it runs, if that is known.
     """
     said: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
     given = list(reports)
     # Read once for all of them: what each changes is written with the others, but before a job is judged again.
     known, seen = attempts.with_last(tx, {one.id for one in given}), set[int]()
+    bound = partial(_possible, cores=cores, memory_mb=memory_mb, now=tx.now)
     for report in given:
         if report.id in seen:
             known |= attempts.with_last(tx, [report.id])
         seen.add(report.id)
         job = known.get(report.id)
-        results.append(_take_report(tx, live, pilot_id, report, job=job, cores=cores, host=host, said=said))
+        results.append(_take_report(tx, live, pilot_id, report, job=job, bound=bound, host=host, said=said))
     ended = sum(
         one.state in ("Done", "Failed") and result.accepted and result.reason is UNSET
         for one, result in zip(given, results, strict=True)
@@ -129,11 +140,11 @@ def _take_report(
     report: AttemptReport,
     *,
     job: WithLast | None,
-    cores: int,
+    bound: Callable[[AttemptReport, AttemptRow], AttemptReport],
     host: HostName | None,
     said: Mapping[str, list[Mapping[str, object]]],
 ) -> ReportResult:
-    """`said` gets what the log says of an unusual report, by its words."""
+    """`bound` makes what a report says possible; `said` gets what the log says of an unusual one, by its words."""
     row, attempt = job or (None, None)
     if row is not None and report.attempt != row.attempt:
         attempt = attempts.attempt_by_number(tx, row, report.attempt)
@@ -141,7 +152,7 @@ def _take_report(
         return _refused(report, "no such attempt")
     if attempt.pilot_id != pilot_id:
         return _refused(report, "not your attempt")
-    report = _with_stored(_possible(report, attempt, cores=cores, now=tx.now), attempt)
+    report = _with_stored(bound(report, attempt), attempt)
     details = {
         "job": row.id, "attempt": report.attempt, "pilot": pilot_id, "state": report.state, "cause": report.cause,
         "job_state": row.state.value, "job_attempt": row.attempt,
