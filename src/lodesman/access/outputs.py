@@ -51,6 +51,13 @@ def wrote_nothing(job: Job) -> bool:
     return job.output_sha256 is None and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
 
 
+def lacks_output(job: Job) -> str:
+    """What is said of a job without an output."""
+    if job.output_sha256 is None:
+        return f"Job {job.id} has no output: it is {job.state}."
+    return f"The output of job {job.id} was not kept: lode show {job.id}."
+
+
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:
     """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left. Of a job that wrote
     nothing it is empty.

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lodesman.access.outputs import Unpacked, download, wrote_nothing
+from lodesman.access.outputs import Unpacked, download, lacks_output, wrote_nothing
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
@@ -83,7 +83,7 @@ def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
         if job.output_sha256 or wrote_nothing(job):
             _fetch(outputs, job)
         elif wanted.size == 1:
-            raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
+            raise NotFound(lacks_output(job), job=job.id)
         else:
             outputs.without += 1
         outputs.advance(1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lodesman.access.caller import Caller
-from lodesman.access.outputs import download, wrote_nothing
+from lodesman.access.outputs import download, lacks_output, wrote_nothing
 from lodesman.answers import calls
 from lodesman.answers.job_queries import ControlBody
 from lodesman.answers.jobs import JobInFull
@@ -176,7 +176,7 @@ class ServerCore:
         target.parent.mkdir(parents=True, exist_ok=True)
         found = self.status(job)
         if not (found.output_sha256 or wrote_nothing(found)):
-            raise Conflict(f"Job {job} has no output: it is {found.state}.", job=job)
+            raise Conflict(lacks_output(found), job=job)
         download(self.caller, found, target, most_bytes=_MOST_BYTES)
         return target
 

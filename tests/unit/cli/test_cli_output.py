@@ -293,6 +293,8 @@ def test_what_is_there_is_not_fetched_again(at, outputs, home):
 def test_a_job_without_output(at, outputs):
     result = at("output", "5")
     assert (result.code, result.err) == (3, "lode: Job 5 has no output: it is Failed.\n")
+    outputs.jobs[4]["output_sha256"] = ""  # its pilot named one that never came
+    assert at("output", "5").err == "lode: The output of job 5 was not kept: lode show 5.\n"
     result = at("output", "4-5")
     assert (result.code, "1 job without output" in result.err) == (0, True)
 
