@@ -29,7 +29,8 @@ def no_longer_known(first: int, last: int | None = None) -> NotFound:
     which = f"Job {first} is" if first == last else f"The jobs from {first} to {last} are"
     return NotFound(
         f"{which} no longer known.",
-        hint="The server purges jobs some time after they have ended (keep_days in its configuration).",
+        hint="The server purges jobs some time after they have ended (keep_days in its configuration); or its database was "
+        "restored from an older backup.",
         first=first,
         last=last,
     )
