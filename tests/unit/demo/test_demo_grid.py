@@ -15,7 +15,7 @@ import pytest
 from examples.demo import grid as grids
 from examples.demo.engines import Engine
 from examples.demo.grid import Grid, NoStart, running
-from examples.demo.interrupts import Interrupts
+from examples.demo.interrupts import SIGNALS, Interrupts
 
 from lodesman.errors import BackendFault, Conflict, Unavailable
 from lodesman.store import SqliteDatabase
@@ -297,6 +297,16 @@ def test_without_pilots_nothing_was_started(grid):
     assert grid.payloads_started() == {}
 
 
+@pytest.fixture
+def signals():
+    """They are afterwards as before: a demo that was interrupted ignores more of them."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
 def test_an_interrupt_while_a_command_is_being_started_leaves_none_of_it(grid, tmp_path, monkeypatch):
     made = []
 
