@@ -36,8 +36,8 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """Make this session the writer's. Returns None if all earlier writers' sessions are over. If another one is still there
-    at the end of these `seconds`: the number of its backend and its host; this connection must be closed then.
+    """Take the writer's place for this connection. Returns None if all earlier writers are gone. If another one is still
+    there at the end of these `seconds`: the number of its backend and its host; this connection must be closed then.
 
     Two that begin at the same moment without the lock may both be refused.
     """
