@@ -576,6 +576,7 @@ def test_a_released_job_goes_back_and_keeps_its_number_of_attempts(house):
     for attempt in (1, 2):
         (job,) = house.claim(pilot)
         assert job["attempt"] == attempt
+        house.report(pilot, job, "Running")
         house.report(pilot, job, "Released", cause="pilot-shutdown")
     found = house.get("/v1/jobs/1")
     assert (found["state"], len(found["attempts"])) == ("Failed", 2)

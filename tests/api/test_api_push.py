@@ -169,6 +169,7 @@ def test_a_job_that_is_changed_keeps_the_attempts_that_were_given_back(house, pu
     (stamp,) = push.send(job)
     push.join(stamp)
     assert push.claim(stamp) == ([job], True)
+    house.report(stamp, {"id": job, "attempt": 4}, "Running")
     house.report(stamp, {"id": job, "attempt": 4}, "Released", cause="pilot-shutdown")
     assert house.get(f"/v1/jobs/{job}")["state"] == "Failed"  # its only one
 

@@ -423,6 +423,7 @@ def test_what_is_given_back_waits_before_all_others_and_costs_no_attempt(house):
     assert house.live.pilots.held[pilot] == {}
     assert {one.started_at for one in attempts_of_job(house.reader, job)} == {None}
     (claimed,) = claim(house, house.pilot(), 1)
+    house.report(house.pilots, claimed, "Running")
     house.report(house.pilots, claimed, "Released", cause="pilot-shutdown")  # its only one
     assert house.job(first).reason.endswith("; maximum of 1 attempts reached, beside 3 that did not start")
     assert house.reconcile() == CLEAN
@@ -483,6 +484,20 @@ def test_attempts_on_nodes_of_no_use_are_free_but_not_for_ever(house, started):
     assert house.job(job).reason == (
         "the node failed: No space left on device in /s.; maximum of 2 attempts reached, beside 20 that did not start"
     )
+
+
+@pytest.mark.parametrize(("started", "rounds"), [(False, 20 + 2), (True, 2)])
+def test_what_a_pilot_gives_up_before_it_started_is_free_but_not_for_ever(house, started, rounds):
+    """A node refused it something for a moment, or the pilot had to end."""
+    job = house.submit(max_attempts=2).first
+    for _ in range(rounds):
+        assert house.state(job) == "Waiting"
+        pilot = house.pilot()
+        (found,) = claim(house, pilot, 0, 5)
+        if started:
+            house.report(pilot, found, "Running")
+        house.report(pilot, found, "Released", cause="pilot-shutdown", message="No memory.")
+    assert house.state(job) == "Failed"
 
 
 def test_what_is_given_back_is_not_held_against_lost_pilots(house):

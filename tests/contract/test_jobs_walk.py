@@ -291,6 +291,7 @@ def test_other_failures_send_the_job_back(house, cause):
     for attempt in (1, 2):
         (claimed,) = house.claim(pilot)
         assert claimed.attempt == attempt
+        house.report(pilot, claimed, "Running")
         house.report(pilot, claimed, "Released", cause=cause)
     assert house.state(1) == "Failed"
     assert "maximum of 2 attempts" in house.job(1).reason

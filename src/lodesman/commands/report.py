@@ -40,6 +40,7 @@ _MOST_MB = 1 << 30
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
 UNNAMED = "not-named"
+_SHUTDOWN = "pilot-shutdown"
 NOT_TAKEN = "not-taken"
 """Why an attempt ended that was bound to a pilot which never claimed it."""
 _TOO_LATE = "a report came too late and was refused"
@@ -176,9 +177,12 @@ def _take_report(
 
 def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
     """A job whose attempt ends: with one more that it may have, if this was none of its own."""
-    if (report.state, report.cause) == ("Released", RETURNED) and row.state is JobState.MATCHED:
+    cause = report.cause if report.state == "Released" else ""
+    if cause == RETURNED and row.state is JobState.MATCHED:
         return jobs.allow_another(tx, row)
-    return _uncharged(tx, row) if (report.state, report.cause) == ("Released", NODE_FAULT) else row
+    if cause == _SHUTDOWN:
+        return never_started(tx, row)
+    return _uncharged(tx, row) if cause == NODE_FAULT else row
 
 
 def _after_end(
@@ -269,7 +273,7 @@ def _reason(report: AttemptReport) -> str:
         "warden-lost": "the process above it was killed",
         "input": "input sandbox missing or damaged",
         NODE_FAULT: NODE_FAILED,
-        "pilot-shutdown": "its pilot was shut down",
+        _SHUTDOWN: "its pilot was shut down",
         "pilot-lost": "its pilot ended without a word",
         "lease-expired": "its pilot fell silent",
         RETURNED: "its pilot gave it back before it started",
@@ -296,8 +300,8 @@ def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
 
 
 def never_started(tx: Transaction, row: JobRow) -> JobRow:
-    """A job whose pilot is gone: an attempt that was not reported as Running is not one of those that it may have, but only
-    some of them.
+    """A job whose pilot is gone or gave it back: an attempt that was not reported as Running is not one of those that it may
+    have, but only some of them.
     """
     return _uncharged(tx, row) if row.state is JobState.MATCHED else row
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman import kernel
-from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.nursery import Nursery, can_protect
 
 if TYPE_CHECKING:
+    from lodesman.pilot.context import Log
     from lodesman.pilot.loop import PilotProcess
 
 
@@ -101,8 +102,7 @@ def _run(
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
     nursery = Nursery() if isinstance(nursery, OSError) else nursery
-    home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
-    nursery.homes = () if chosen.home_writable else _to_be_kept((home, _account_home()), directory)
+    nursery.homes = _leave_home(directory, log, writable=chosen.home_writable)
     found = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
@@ -127,6 +127,16 @@ def _run(
     threading.excepthook = on_fault
     _obey(pilot, notice_s)
     return pilot.run()
+
+
+def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]:
+    """Give the pilot a home of its own; returns those in which payloads must not write. There are no threads yet."""
+    home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
+    homes = () if writable else _to_be_kept((home, _account_home()), directory)
+    for folder in homes:
+        if not can_protect(folder):
+            log("weak-isolation", writable=folder)
+    return homes
 
 
 def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:

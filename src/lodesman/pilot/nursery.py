@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from lodesman import kernel
@@ -161,8 +161,18 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
         os._exit(1)
 
 
+def can_protect(home: str) -> bool:
+    """Whether a payload can be kept from writing in that folder. To be called before there are threads."""
+    return _works_apart(lambda: kernel.bind(home, home, read_only=True))
+
+
 def _can_confine(hidden: Sequence[str]) -> bool:
-    """Whether payloads can have namespaces of their own: one process tries it."""
+    """Whether payloads can have namespaces of their own."""
+    return _works_apart(lambda: enclosure.hide(hidden))
+
+
+def _works_apart(step: Callable[[], None]) -> bool:
+    """Whether that succeeds in namespaces such as payloads have: one process tries it."""
     first = os.fork()
     if first:
         return os.waitpid(first, 0)[1] == 0
@@ -171,7 +181,7 @@ def _can_confine(hidden: Sequence[str]) -> bool:
         second = os.fork()
         if second:
             os._exit(os.waitpid(second, 0)[1] != 0)
-        enclosure.hide(hidden)
+        step()
         os._exit(0)
     finally:
         os._exit(1)

@@ -167,6 +167,8 @@ def test_what_a_payload_leaves_in_the_home_of_its_account(fake, start, job, tmp_
     assert (library / "usercustomize.py").exists() == is_written
     if not is_written:
         assert b"Read-only file system" in fake.output(1)["std.err"]
+    told = [event["writable"] for event in pilot.events("weak-isolation") if "writable" in event]
+    assert (str(tmp_path) in told) == (not is_confined and not home_writable)
     pilot.terminate()
     assert pilot.end() == 0
 

@@ -497,3 +497,9 @@ def test_the_cpu_time_of_one_payload_is_not_that_of_the_next(pilot):
     pilot.reaper.signal(key, signal.SIGTERM)
     assert pilot.finish(key) == -signal.SIGTERM
     assert pilot.reaper.forget(key).cpu_seconds < 0.25
+
+
+def test_a_pilot_knows_whether_a_home_is_protected(pilot, tmp_path):
+    """Payloads have namespaces here, but a folder that is not there cannot be bound."""
+    assert nurseries.can_protect(str(tmp_path))
+    assert not nurseries.can_protect(str(tmp_path / "gone"))
