@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}\Z")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
-def _read_as(name: str, word: str) -> Any:
+def _read_as(name: str, word: Any) -> Any:
     """The value of an attribute. Raises ValueError."""
     from lodesman.jobs import by_name
     from lodesman.jobs.values import Mistake
@@ -118,6 +119,17 @@ def _setting(word: str) -> Given:
     return {attribute.name if attribute else name: value}
 
 
+def _variable(word: str) -> Given:
+    """NAME=VALUE; NAME alone is that of this shell. Raises ValueError."""
+    from lodesman.jobs.overlay import AddedVariables
+
+    name, equals, value = word.partition("=")
+    if not equals and name not in os.environ:
+        raise ValueError(f"{word[:60]!r} is not NAME=VALUE, and no variable of this shell.")
+    value = value if equals else os.environ[name]
+    return {"Environment": AddedVariables(_read_as("Environment", {name: value}))}
+
+
 def _attribute(
     *names: str,
     read: Callable[[str], Given],
@@ -134,13 +146,10 @@ def _attribute(
 
 def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Given, ...]) -> None:
     """Of an option that is given again the last one counts."""
-    from lodesman.jobs.overlay import same
+    from lodesman.jobs.overlay import overlaid
 
     for one in values:
-        kept = context.params.setdefault("attributes", {})
-        for name in same(kept, one):
-            del kept[name]
-        kept.update(one)
+        context.params["attributes"] = overlaid(context.params.get("attributes", {}), one)
 
 
 def _keep_all(context: click.Context, parameter: click.Parameter, values: tuple[Given, ...]) -> None:
@@ -192,6 +201,10 @@ _OPTIONS = (
     _attribute(
         "--on-parent-failure", read=_named("OnParentFailure"), metavar="hold|cancel",
         help="What becomes of the job if one of --after-ok fails. [default: hold]",
+    ),
+    _attribute(
+        "--env", read=_variable, metavar="NAME[=VALUE]",
+        help="A variable of the job's environment, beside the description's; NAME alone: as it is here. Several times.",
     ),
     _attribute("--set", read=_setting, metavar="NAME=VALUE", help="Any attribute, as CPUTime=1h; several times."),
     click.option(

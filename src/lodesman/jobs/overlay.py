@@ -7,8 +7,13 @@ from typing import Any
 
 from lodesman.jobs.attributes import PARAMETERS, by_name
 from lodesman.jobs.record import Record
+from lodesman.jobs.values import Mistake, environment
 
 Given = Mapping[str, Any]
+
+
+class AddedVariables(dict[str, str]):
+    """As the value of an Environment: it keeps what was said before of other variables."""
 
 
 def overlaid(record: Record, attributes: Given) -> Record:
@@ -16,7 +21,22 @@ def overlaid(record: Record, attributes: Given) -> Record:
     if not attributes:
         return record
     hidden = same(record, attributes)
-    return {**{name: value for name, value in record.items() if name not in hidden}, **attributes}
+    kept = {name: value for name, value in record.items() if name not in hidden}
+    before = {_canonical(name): record[name] for name in hidden}
+    return {
+        **kept,
+        **{name: _joined(before.get(_canonical(name)), value) for name, value in attributes.items()},
+    }
+
+
+def _joined(before: Any, value: Any) -> Any:
+    if not isinstance(value, AddedVariables) or before is None:
+        return value
+    try:
+        joined = {**environment(before), **value}
+    except Mistake:  # the description is refused for it
+        return before
+    return AddedVariables(joined) if isinstance(before, AddedVariables) else joined
 
 
 def same(record: Given, others: Given) -> list[str]:

@@ -66,6 +66,35 @@ def test_options_are_attributes(submitted):
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
 
 
+def test_variables_are_added_to_those_of_the_description(submitted, home, monkeypatch):
+    monkeypatch.setenv("FROM_HERE", "its own")
+    (home / "a.jdl").write_text('Executable = "x"; Environment = {"A=old", "B=kept"};')
+    more = ("--env", "A=x=1; y ", "--env", "a=1", "--env", "FROM_HERE", "--env", "A2=", "--env", "A2=last")
+    job, _ = submitted(*more, "a.jdl")
+    assert job.environment == {
+        "A": "x=1; y ", "B": "kept", "a": "1", "FROM_HERE": "its own", "A2": "last",
+    }  # fmt: skip
+    (home / "b.sh").write_text("#!/bin/sh\n#LODE --env A=line --env L=1\n")
+    assert submitted("--env", "A=given", "--env", "C=", "b.sh")[0].environment == {
+        "A": "given",
+        "L": "1",
+        "C": "",
+    }
+    # A whole Environment takes the place of the description's.
+    assert submitted("--set", "Environment=Z=1", "a.jdl")[0].environment == {"Z": "1"}
+    assert submitted("--set", "Environment=Z=1", "--env", "Y=2", "a.jdl")[0].environment == {
+        "Z": "1",
+        "Y": "2",
+    }
+
+
+def test_a_wrong_environment_of_a_description_is_refused_whatever_is_added(at, accepting, home):
+    (home / "bad.jdl").write_text('Executable = "x"; Environment = {"no equals sign"};')
+    result = at("submit", "--env", "A=1", "bad.jdl")
+    assert (result.code, "'no equals sign', which is not of the form NAME=value" in result.err) == (1, True)
+    assert not accepting.of("POST", "/v1/jobs")
+
+
 def test_each_line_of_a_file_is_a_job(submitted, accepting, home):
     (home / "list.txt").write_text("a.dat\n\n  b c.dat \n", encoding="utf-8")
     job, said = submitted("--each-line", "list.txt", "--at-most", "1", "--", "fit", "%s")
@@ -128,6 +157,9 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--at-most", "few"), "AtMost is the text 'few', not a number"),
         (("--set", "CPUTime"), "is not NAME=VALUE"),
         (("--set", "Tag={"), "Tag: line 1, column"),
+        (("--env", "NOT_SET_HERE"), "is not NAME=VALUE, and no variable of this shell"),
+        (("--env", "A B=1"), "names no variable"),
+        (("--env", "LODE_JOB=1"), "a job cannot set what begins with"),
     ],
 )
 def test_wrong_options_are_wrong_usage(at, accepting, words, says):
