@@ -15,3 +15,7 @@ def __getattr__(name: str) -> Any:
     if name not in _API:
         raise AttributeError(f"module 'lodesman' has no attribute {name!r}")
     return getattr(import_module("lodesman.python"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_API, "__version__"})

@@ -136,6 +136,42 @@ def test_why_a_job_waits(client):
     job.cancel()
 
 
+def test_jobs_are_found_again_by_another_program(here, client):
+    made = client.using(name="found again").map(abs, [-1, -2, -3])
+    made.wait()
+    with here.client() as later:
+        (submission,) = {job.status().submission for job in made}
+        by_ids = f"{made[0].id}-{made[1].id},{made[2].id},{10**12}"
+        for jobs in (
+            later.jobs(by_ids), later.jobs(name="found ag?in*"), later.jobs(submission=submission, state="Done,Failed"),
+        ):  # fmt: skip
+            assert [job.id for job in jobs] == [job.id for job in made]
+            assert list(jobs.results()) == [1, 2, 3]
+        assert set(made.ids) <= set(later.jobs().ids)
+        apart = later.jobs(f"{made[2].id},{made[0].id}")
+        ids = f"{made[0].id}, {made[2].id}"
+        assert (list(apart.results()), repr(apart)) == ([1, 3], f"<2 jobs {ids}>")
+        assert later.jobs(by_ids, state="Held").ids == []
+        assert (repr(later.jobs(name="none is called so")), repr(made[:1])) == (
+            "<no jobs>",
+            f"<1 job {made[0].id}>",
+        )
+        assert asyncio.run(found_later(here, "found again")) == list(made.ids)
+
+
+async def found_later(here, name):
+    async with AsyncClient(here.url, token=here.token) as lode:
+        return list((await lode.jobs(name=name)).ids)
+
+
+@pytest.mark.parametrize("wrong", ["503-522", "7", 7.0, None])
+def test_what_is_no_id_is_refused_at_once(client, wrong):
+    with pytest.raises(InvalidRequest, match="is not the id of a job"):
+        client.job(wrong)
+    with pytest.raises(InvalidRequest, match="'all' is not a job"):
+        client.jobs("5,all")
+
+
 def test_what_is_no_job_is_refused_before_it_is_sent(client):
     for wrong, words in (
         (7, "A int is no job"),

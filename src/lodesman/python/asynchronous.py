@@ -51,6 +51,10 @@ class AsyncClient:
         """As `Client.map`."""
         return await self._run(lambda: self._client.map(function, *iterables, **options))
 
+    async def jobs(self, which: str = "", **filters: Any) -> Jobs[Any]:
+        """As `Client.jobs`."""
+        return await self._run(lambda: self._client.jobs(which, **filters))
+
     async def wait(self, jobs: Iterable[Job[Any]]) -> None:
         """Until all have ended; a time limit is `asyncio.timeout`. Raises LodesmanError."""
         await asyncio.gather(*(self._ended(job) for job in jobs))

@@ -7,6 +7,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from operator import index
 from pathlib import Path
 from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 
@@ -133,8 +134,24 @@ class Client:
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
     def job(self, number: int) -> Job[Any]:
-        """A job that was submitted before, perhaps by another program. Its result is read if it is a function of yours."""
-        return Job(self.core, number, returns=None)
+        """A job that was submitted before, perhaps by another program. Its result is read if it is a function of yours.
+        Raises InvalidRequest for what is no id.
+        """
+        try:
+            return Job(self.core, index(number), returns=None)
+        except TypeError:
+            hint = 'An id is a whole number; several jobs: client.jobs("12-511").'
+            raise InvalidRequest(f"{number!r} is not the id of a job.", hint=hint) from None
+
+    def jobs(
+        self, which: str = "", *, name: str = "", submission: int = 0, group: str = "", state: str = ""
+    ) -> Jobs[Any]:
+        """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
+        (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a `state` ("Failed,Killed").
+        Raises LodesmanError.
+        """
+        ids = self.core.find(which, name=name, submission=submission, group=group, state=state)
+        return Jobs(self.core, ids, returns=None)
 
     def wait(self, jobs: Iterable[Job[Any]], timeout: float | None = None) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""
@@ -156,6 +173,9 @@ class Client:
     def close(self) -> None:
         """End the connections. Jobs go on."""
         self.core.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.core.address}>"
 
     def __enter__(self) -> Self:
         return self

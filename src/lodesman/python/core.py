@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import time
@@ -13,15 +14,17 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lodesman.access.caller import Caller
 from lodesman.access.outputs import download, lacks_output, wrote_nothing
 from lodesman.answers import calls
-from lodesman.answers.job_queries import ControlBody
+from lodesman.answers.job_queries import ControlBody, JobsQuery
 from lodesman.answers.jobs import JobInFull
-from lodesman.answers.requests import JobAt, JobInForm, JobInQueue
+from lodesman.answers.requests import MOST_ID, JobAt, JobInForm, JobInQueue
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
-from lodesman.errors import Conflict, Forbidden, LodesmanError, Unavailable
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, Unavailable
 from lodesman.jobs import read_description
 from lodesman.python.functions import RESULT, is_call, read_result
 from lodesman.python.watcher import Watcher, ended_of, ranges_of
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 20 << 30
 # A server that restarts is waited for; who waits for jobs has time.
 _AWAY_S = 2.0
+_RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
 
 
 class JobFailed(LodesmanError, code="job-failed"):
@@ -145,6 +149,21 @@ class ServerCore:
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
+    def find(self, which: str, **filters: Any) -> list[int]:
+        """The ids that the server knows of `which` ("12-511,600"; '': of the caller's own jobs), ascending. Filters: as in
+        lists. Raises InvalidRequest.
+        """
+        found: set[int] = set()
+        for first, last in _ranges(which) or [(1, MOST_ID)]:
+            query = JobsQuery(first, last, all=bool(which), **filters)
+            while True:
+                page = self.caller.call(calls.JOBS, query)
+                found.update(job.id for job in page.jobs)
+                if not page.more:
+                    break
+                query = replace(query, after=page.cursor)
+        return sorted(found)
+
     def ready(self) -> None:
         """Returns if the server answers, both of its processes."""
         self.caller.call(calls.ME)
@@ -194,6 +213,11 @@ class ServerCore:
     # --- the way to the server ------------------------------------------------------------------------------------------
 
     @property
+    def address(self) -> str:
+        """The server's."""
+        return self._named.address
+
+    @property
     def caller(self) -> Caller:
         """The connection of this thread."""
         found: Caller | None = getattr(self._mine, "caller", None)
@@ -221,6 +245,18 @@ class ServerCore:
         for caller in callers:
             caller.close()
         self._mine.__dict__.clear()
+
+
+def _ranges(which: str) -> list[tuple[int, int]]:
+    found = []
+    for part in which.split(",") if which else ():
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InvalidRequest(
+                f"{part.strip()[:60]!r} is not a job.", hint='Give ids as text: "12-511,600".'
+            )
+        found.append((int(match[1]), int(match[2] or match[1])))
+    return found
 
 
 def _portions(jobs: Iterable[int]) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from lodesman.answers.vocabulary import JobState
+from lodesman.python.watcher import ranges_of
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import JobInFull
@@ -83,9 +85,9 @@ class Job(Generic[R]):
 
 
 class Jobs(Sequence[Job[R]]):
-    """The jobs of one submission, in the order of their indexes."""
+    """Jobs by their ids, ascending: of one submission these follow one another. `returns`: as of a job."""
 
-    def __init__(self, core: ServerCore, ids: range, *, returns: bool = False) -> None:
+    def __init__(self, core: ServerCore, ids: Sequence[int], *, returns: bool | None = False) -> None:
         self.core = core
         self.ids = ids
         self.returns = returns
@@ -132,8 +134,12 @@ class Jobs(Sequence[Job[R]]):
         return self.core.cancel(self.ids, reason)
 
     def __repr__(self) -> str:
+        if not self.ids:
+            return "<no jobs>"
         first, last = self.ids[0], self.ids[-1]
-        return f"<{len(self)} jobs {first}-{last}>" if len(self) > 1 else f"<1 job {first}>"
+        if last - first == len(self) - 1:
+            return f"<{len(self)} jobs {first}-{last}>" if len(self) > 1 else f"<1 job {first}>"
+        return f"<{len(self)} jobs {textwrap.shorten(ranges_of(self.ids).replace(',', ', '), 60)}>"
 
     def _repr_html_(self) -> str:
         """A bar of states."""
