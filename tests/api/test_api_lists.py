@@ -335,7 +335,7 @@ def test_whoami(house):
     assert house.get("/v1/me", "ann") == {
         "name": "ann", "kind": "user", "vo": "lab", "groups": ["physics"], "admin": False, "vo_admin": False,
         "scopes": ["jobs:read", "jobs:write", "pilots:read"],
-        "inputs": {"files": 0, "bytes": 0, "limit": None, "outputs": 0},
+        "inputs": {"files": 0, "bytes": 0, "limit": None, "outputs": 0}, "expires_at": house.now + 30 * 86_400,
     }  # fmt: skip
     assert house.get("/v1/me", "admin")["admin"] is True
     assert house.get("/v1/me", house.pilot())["kind"] == "pilot"

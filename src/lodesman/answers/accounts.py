@@ -101,7 +101,7 @@ class Inputs(Struct):
 
 
 class Me(Struct):
-    """Whose token this is, and what it allows; of a pilot only its `kind` is given."""
+    """Whose token this is, what it allows, and until when (UNIX seconds; None: no end); of a pilot only its `kind`."""
 
     name: str
     kind: Literal["user", "service", "pilot"]
@@ -111,6 +111,7 @@ class Me(Struct):
     scopes: list[str]
     inputs: Inputs
     vo_admin: bool = False
+    expires_at: float | None = None
 
 
 class UserRow(Struct):

@@ -242,6 +242,7 @@ async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me
         sorted(who.scopes),
         inputs,
         who.vo_admin,
+        who.expires_at,
     )
 
 

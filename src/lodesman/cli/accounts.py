@@ -209,7 +209,7 @@ def _entry(row: AuditEntry) -> list[Cell]:
 @click.command()
 @with_session
 def whoami(session: Session, /) -> None:
-    """Show whose token is used, and what it allows."""
+    """Show whose token is used, what it allows, and until when."""
     me = session.answer(calls.ME)
     inputs = me.inputs
     limit = f" of {size(inputs.limit)}" if inputs.limit else ""
@@ -224,6 +224,13 @@ def whoami(session: Session, /) -> None:
             ("groups", joined(me.groups)),
             ("scopes", joined(me.scopes)),
             ("administrator", rank),
+            ("token", _end_of(me.expires_at)),
             ("input files", f"{inputs.files:,}, {size(inputs.bytes)}{limit}"),
         )
     )
+
+
+def _end_of(expires_at: float | None) -> str:
+    if expires_at is None:
+        return "no end"
+    return f"until {utc(expires_at)}, in {span(max(0.0, expires_at - time.time()))}"

@@ -1,7 +1,9 @@
 """Users, tokens, the server's own commands, conversion and completion."""
 
 import json
+import re
 import subprocess
+import time
 import tomllib
 
 import jsonschema_rs
@@ -173,6 +175,9 @@ def test_whoami(at, server):
     assert out.splitlines()[0].split() == ["user", "ann"]
     assert out.splitlines()[-1].split(maxsplit=2)[2] == "1,200, 3.0 MiB of 10 GiB"
     assert at("whoami", "--json").json == me
+    assert out.splitlines()[-2].split(maxsplit=1) == ["token", "no end"]
+    me["expires_at"] = time.time() + 29.5 * 86_400
+    assert re.search(r"^token +until 20\d\d-\d\d-\d\d \d\d:\d\d UTC, in 29 d", at("whoami").out, re.MULTILINE)
     me["inputs"]["limit"] = None
     assert at("whoami").out.splitlines()[-1].split(maxsplit=2)[2] == "1,200, 3.0 MiB"
 
