@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.kits.classad_kit import ad_text, expression
+from tests.kits.pattern_kit import call
 
 from lodesman.classad import ERROR, UNDEFINED, Ad, evaluate, matches, parse_ad, parse_expression
 from lodesman.classad.fast import MatchSide, fast_match
+from lodesman.classad.functions import mistakes
 
 PYTHON = os.environ.get("LODE_TEST_CLASSAD2", "")
 WORKER = Path(__file__).parents[1] / "kits" / "classad_oracle.py"
@@ -43,6 +45,41 @@ def is_known_difference(ours, theirs) -> bool:
     return isinstance(theirs, str) and ("{ " in theirs or "[ " in theirs)
 
 
+def is_read_there_alone(call) -> bool:
+    """What the manual says that is not known here, and \\K and lookbehind where the versions differ."""
+    return any(True for _ in mistakes(parse_expression(call)))
+
+
+def told_of(asked):
+    told = subprocess.run(
+        [PYTHON, str(WORKER)],
+        input="\n".join(map(json.dumps, asked)),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    answers = [json.loads(line) for line in told.stdout.splitlines()]
+    assert len(answers) == len(asked), told.stderr[-1_000:]
+    return answers
+
+
+def test_regular_expressions():
+    """One of 20,000 or so differs: what PCRE2 itself optimises otherwise than it says."""
+    draw = random.Random(11)
+    asked = [
+        {"my": "[]", "target": "[]", "expressions": [call(draw, odd=0.02) for _ in range(50)]}
+        for _ in range(200)
+    ]
+    different = [
+        (text, theirs)
+        for ask, answer in zip(asked, told_of(asked), strict=True)
+        for text, theirs in zip(ask["expressions"], answer["values"], strict=True)
+        if repr(plain(evaluate(parse_expression(text)))) != repr(theirs) and not is_read_there_alone(text)
+    ]
+    assert len(different) <= 2, different
+
+
 def asks(seed):
     draw = random.Random(seed)
     for _ in range(PAIRS):
@@ -58,16 +95,7 @@ def asks(seed):
 @pytest.mark.parametrize("seed", [1])
 def test_values_and_matches(seed):
     asked = list(asks(seed))
-    told = subprocess.run(
-        [PYTHON, str(WORKER)],
-        input="\n".join(map(json.dumps, asked)),
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    answers = [json.loads(line) for line in told.stdout.splitlines()]
-    assert len(answers) == len(asked), told.stderr[-1_000:]
+    answers = told_of(asked)
     compared = matched = 0
     different = []
     for ask, answer in zip(asked, answers, strict=True):

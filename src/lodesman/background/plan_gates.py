@@ -12,8 +12,9 @@ from lodesman.background.plans import LiveState
 from lodesman.background.rehearsal import SEED
 from lodesman.background.sites import exact_node
 from lodesman.broker.ad import SiteAd
-from lodesman.classad import Ad, parse_expression
+from lodesman.classad import Ad
 from lodesman.classad.ads import AdAttribute
+from lodesman.classad.functions import read_checked
 from lodesman.classad.values import lower
 from lodesman.director.iteration import decide
 from lodesman.errors import Unavailable
@@ -36,7 +37,7 @@ def plan_gates(body: PlanGatesBody, state: LiveState) -> PlannedIteration:
     if state.director is None:
         raise Unavailable("The director does not run.")
     given = {
-        site: [AdAttribute(name, parse_expression(text)) for name, text in changes.items()]
+        site: [AdAttribute(name, read_checked(text)) for name, text in changes.items()]
         for site, changes in body.gates.items()
     }
     running = state.director

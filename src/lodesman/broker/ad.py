@@ -27,6 +27,7 @@ from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.rules import GateRules
 from lodesman.classad import Ad, Node, Run, Value, evaluate, parse_ad
 from lodesman.classad.ads import Asked
+from lodesman.classad.functions import mistakes
 from lodesman.classad.nodes import clauses, constant_of
 from lodesman.classad.partial import asked_by, references
 from lodesman.classad.tokens import fault_at
@@ -95,6 +96,7 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
             hint="The seconds since 1970 will do.",
             attribute="UpdateSequenceNumber",
         )
+    _check_calls(ad, text)
     _check_cycles(ad)
     _check_steps(ad, now)
     lifetime = reader.seconds("ClassAdLifetime")
@@ -120,6 +122,14 @@ def _check_text(text: str) -> None:
     if len(_WORD.findall(whole)) > MOST_WORDS:
         word = next(islice(_WORD.finditer(whole), MOST_WORDS, None))
         raise fault_at(text, word.start(1), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
+
+
+def _check_calls(ad: Ad, text: str) -> None:
+    """Raises SyntaxFault at a call that is an error whatever it is given: who asks for it would never learn why."""
+    for entry in ad:
+        for call, why in mistakes(entry.node):
+            hint = "Leave it out, or write what docs/how-to/classads.md lists."
+            raise fault_at(text, call.start, f"in {entry.name}: {why}", hint=hint)
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:

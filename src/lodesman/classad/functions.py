@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from lodesman.classad.ads import Closure, Frame, Run
-from lodesman.classad.nodes import FunctionCall, Node, children
-from lodesman.classad.texts import TEXT_COSTS, TEXT_FUNCTIONS, Cost, cost_of_texts, read_whole, regexp
+from lodesman.classad.nodes import FunctionCall, Node, constant_of, walk
+from lodesman.classad.parse import parse_expression
+from lodesman.classad.regexp import read_regexp
+from lodesman.classad.searches import SEARCHES
+from lodesman.classad.texts import TEXT_COSTS, TEXT_FUNCTIONS, Cost, cost_of_texts, read_whole
+from lodesman.classad.tokens import fault_at, shown
 from lodesman.classad.values import (
     ERROR,
     STRICT,
@@ -29,6 +33,7 @@ from lodesman.classad.values import (
     steps_of,
     truth,
 )
+from lodesman.errors import InvalidRequest
 
 _NUMBER: Final = re.compile(r"\s*+([+-]?(?!0[xX])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _COMPARISONS: Final = {
@@ -257,18 +262,53 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         name: Function(work, least, most, cost=TEXT_COSTS.get(name, cost_of_texts))
         for name, (work, least, most) in TEXT_FUNCTIONS.items()
     },
-    "regexp": Function(regexp, 2, 3, cost=None, needs_run=True),
+    **{
+        name: Function(one.work, one.least, one.most, cost=None, needs_run=True)
+        for name, one in SEARCHES.items()
+    },
 }
 """By name in small letters."""
 
 
-def unknown_functions(nodes: Iterable[Node]) -> list[str]:
-    """The functions that these expressions call, as written, of which nothing is known: each such call is `error`."""
-    found: dict[str, str] = {}
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, FunctionCall) and node.key not in FUNCTIONS and node.key not in LAZY:
-            found.setdefault(node.key, node.name)
-        todo += children(node)
-    return sorted(found.values())
+def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
+    """The calls in an expression that are `error` whatever they are given, each with the reason, without a full stop."""
+    for part in walk(node):
+        if isinstance(part, FunctionCall) and (why := mistake_of(part)):
+            yield part, why
+
+
+def mistake_of(call: FunctionCall) -> str:
+    """Why a call is `error` whatever it is given, "" if it is not. What stands in its arguments is not looked at."""
+    count = len(call.arguments)
+    function = FUNCTIONS.get(call.key)
+    if function is None and call.key not in LAZY:
+        return f"there is no function {shown(call.name)} here"
+    if function is not None and not function.takes(count):
+        return f"{call.name} cannot have {count} {'argument' if count == 1 else 'arguments'}"
+    if call.key not in SEARCHES:
+        return ""
+    pattern, options = constant_of(call.arguments[0]), options_of(call)
+    if not isinstance(pattern, str) or options is None:
+        return ""
+    try:
+        read_regexp(pattern, options)
+    except InvalidRequest as wrong:
+        return wrong.message.rstrip(".")
+    return ""
+
+
+def read_checked(text: str) -> Node:
+    """Read an expression that has no such call. Raises SyntaxFault."""
+    node = parse_expression(text)
+    for call, why in mistakes(node):
+        raise fault_at(text, call.start, why, hint="See: docs/how-to/classads.md.")
+    return node
+
+
+def options_of(search: FunctionCall) -> str | None:
+    """How a call that searches reads its pattern, as far as it is written; None if only the evaluation says so."""
+    at = SEARCHES[search.key].most - 1
+    if len(search.arguments) <= at:
+        return ""
+    found = constant_of(search.arguments[at])
+    return found if isinstance(found, str) else None

@@ -1,88 +1,83 @@
-r"""Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
+"""Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
 Steps that were made before are remembered: the texts of a thousand queues have most of them in common.
 
-    pattern = branch { "|" branch }        branch = { atom [ * | + | ? | {n} | {n,} | {n,m} ] }
-    atom    = character | . | ^ | $ | [classes] | ( pattern ) | (?: pattern ) | \d \w \s \D \W \S | \character
-
-That is what Perl's, which HTCondor takes, and these have in common but for looking around, references and word borders.
+Where it matters which alternative comes first (groups are asked for, a pattern looks around or is atomic) they are tried in
+their order, none of them twice at one place; each try is a step of the evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from lodesman.classad.values import lower
-from lodesman.errors import InvalidRequest
+from lodesman.classad.ads import Run, TooDear
+from lodesman.classad.characters import is_word
+from lodesman.classad.patterns import Inner, PatternReader, PatternState
 
-MOST_STATES: Final = 2_000
-MOST_REPEATS: Final = 255
-_MOST_DEPTH: Final = 32
-_RANGES_OF_A_STEP: Final = 4
-_LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_CLASSES: Final[dict[str, Callable[[str], bool]]] = {
-    "d": lambda one: one.isascii() and one.isdigit(),
-    "w": lambda one: one == "_" or (one.isascii() and one.isalnum()),
-    "s": lambda one: one in " \t\n\r\f\v",
-}
-_Test = Callable[[str], bool]
-_BITS: Final = {"^": 1, "$": 2}
+_LOOKING: Final = 4
+"""How many times as much a character costs where a pattern looks around."""
 _Now = frozenset[int]
 """The states where matches may be that have begun."""
 _NOWHERE: Final[_Now] = frozenset()
 # What a pattern remembers: steps, and states in all.
 _MOST_STEPS: Final = 512
 _MOST_KEPT: Final = 4_096
+Slots = tuple[int, ...]
+"""Where the match and its groups begin and end, -1 where a group took no part."""
 
 
-@dataclass(slots=True, eq=False)
-class _State:
-    """`test`: a character is needed; `at`: ^ or $; else a fork, or the end if nothing follows."""
-
-    test: _Test | None = None
-    at: str = ""
-    after: tuple[int, ...] = ()
+def _begins_word(text: str, at: int) -> bool:
+    return is_word(text[at : at + 1]) and not is_word(text[max(0, at - 1) : at])
 
 
-_Piece = Callable[[int], int]
-"""Adds its states before the one that follows, whose number it is given; answers the number of its first."""
+def _ends_word(text: str, at: int) -> bool:
+    return is_word(text[max(0, at - 1) : at]) and not is_word(text[at : at + 1])
+
+
+PLACES: Final[Mapping[str, Callable[[str, int], bool]]] = {
+    "A": lambda _, at: at == 0,
+    "G": lambda _, at: at == 0,
+    "z": lambda text, at: at == len(text),
+    "Z": lambda text, at: at == len(text) or (at == len(text) - 1 and text[at] == "\n"),
+    "^": lambda text, at: at == 0 or (at < len(text) and text[at - 1] == "\n"),
+    "$": lambda text, at: at == len(text) or text[at] == "\n",
+    "<": _begins_word,
+    ">": _ends_word,
+    "b": lambda text, at: _begins_word(text, at) or _ends_word(text, at),
+    "B": lambda text, at: not _begins_word(text, at) and not _ends_word(text, at),
+}
+"""Whether a place that takes no character is there: as escapes name them; ^ and $ those of lines, < and > those of words."""
+_BITS: Final = {name: 1 << at for at, name in enumerate(PLACES)}
 
 
 class Regexp:
     """A pattern that was read; `read_regexp` makes it."""
 
-    def __init__(self, pattern: str, options: str) -> None:
-        self._pattern = pattern
-        self._at = 0
-        self._depth = 0
-        self._fold = "i" in options
-        self._lines = "m" in options
-        self._dot_takes_all = "s" in options
-        self._skips_blanks = "x" in options
-        self._repeats = 0
-        self._ranges = 0
-        self._states: list[_State] = [_State()]
-        self._start = self._alternatives()(0)
-        self._asks_where = any(state.at for state in self._states)
+    def __init__(self, reader: PatternReader) -> None:
+        self._states = reader.states
+        self._start = reader.start
+        self._ranges = reader.ranges
+        self.groups = reader.groups
+        self._places = sorted({state.at for state in self._states if state.at})
+        self._looks = any(state.inner is not None for state in self._states)
         self._steps: dict[tuple[_Now, str, int], _Now] = {}
         self._nows: dict[_Now, _Now] = {}
         self._kept = 0
-        if self._at < len(pattern):
-            raise self._bad("there is a ) too many")
 
     @property
     def size(self) -> int:
         """The steps that a character of a text may cost: the states, and long lists of ranges in brackets."""
-        return len(self._states) + self._ranges
+        return (len(self._states) + self._ranges) * (_LOOKING if self._looks else 1)
 
-    # --- matching --------------------------------------------------------------------------------------------
+    # --- whether it is there -----------------------------------------------------------------------------------
 
-    def is_found(self, text: str) -> bool:
-        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters."""
-        if self._fold:
-            text = lower(text)
-        where, asks = self._where, self._asks_where
+    def is_found(self, text: str, run: Run | None = None) -> bool:
+        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters; one that looks
+        around spends its steps itself. Raises TooDear.
+        """
+        if self._looks:
+            return self.search(text, run or Run()) is not None
+        where, asks = self._where, bool(self._places)
         now, steps = self._step(_NOWHERE, "", where(text, 0)), self._steps
         for at, one in enumerate(text, start=1):
             if 0 in now:
@@ -131,200 +126,94 @@ class Regexp:
                 todo.extend(state.after)
 
     def _where(self, text: str, at: int) -> int:
-        """Which of ^ and $ hold there."""
-        begins = at == 0 or (self._lines and text[at - 1] == "\n")
-        last = len(text) - 1
-        ends = at > last or (text[at] == "\n" and (self._lines or at == last))
-        return begins * _BITS["^"] | ends * _BITS["$"]
+        """Which of the places that it asks for are there."""
+        return sum([_BITS[name] for name in self._places if PLACES[name](text, at)])
 
-    # --- reading ---------------------------------------------------------------------------------------------
+    # --- where it is -------------------------------------------------------------------------------------------
 
-    def _bad(self, why: str) -> InvalidRequest:
-        return InvalidRequest(f"The regular expression {self._pattern!r} cannot be read: {why}.", hint="")
-
-    def _add(self, state: _State) -> int:
-        if self.size >= MOST_STATES:
-            raise self._bad("it is too long")
-        self._states.append(state)
-        return len(self._states) - 1
-
-    def _peek(self) -> str:
-        while self._skips_blanks and self._pattern[self._at : self._at + 1].isspace():
-            self._at += 1
-        return self._pattern[self._at : self._at + 1]
-
-    def _take(self) -> str:
-        one = self._peek()
-        self._at += 1
-        return one
-
-    def _alternatives(self) -> _Piece:
-        self._depth += 1
-        if self._depth > _MOST_DEPTH:
-            raise self._bad("its parentheses are too deep")
-        branches = [self._branch()]
-        while self._peek() == "|":
-            self._at += 1
-            branches.append(self._branch())
-        self._depth -= 1
-        if len(branches) == 1:
-            return branches[0]
-        return lambda after: self._add(_State(after=tuple([branch(after) for branch in branches])))
-
-    def _branch(self) -> _Piece:
-        pieces: list[_Piece] = []
-        while (one := self._peek()) and one not in "|)":
-            pieces.append(self._repeated(self._atom()))
-
-        def branch(after: int) -> int:
-            for piece in reversed(pieces):
-                after = piece(after)
-            return after
-
-        return branch
-
-    def _repeated(self, piece: _Piece) -> _Piece:
-        one = self._peek()
-        if not one or one not in "*+?{":
-            return piece
-        least, most = self._bounds()
-        if self._peek() == "?":
-            self._at += 1  # whether it prefers few or many changes no answer
-        if self._peek() and self._peek() in "*+?":
-            raise self._bad("two repetitions follow each other")
-
-        def repeated(after: int) -> int:
-            self._repeats += max(1, most or least)  # of what is empty, too
-            if self._repeats > MOST_STATES:
-                raise self._bad("it repeats too much")
-            if most is None:
-                loop = self._add(_State())
-                self._states[loop].after = (piece(loop), after)
-                after = loop
-            else:
-                end = after
-                for _ in range(most - least):
-                    after = self._add(_State(after=(piece(after), end)))
-            for _ in range(least):
-                after = piece(after)
-            return after
-
-        return repeated
-
-    def _bounds(self) -> tuple[int, int | None]:
-        one = self._take()
-        if one != "{":
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
-        end = self._pattern.find("}", self._at)
-        first, comma, last = self._pattern[self._at : end].partition(",")
-        digits = [part for part in (first, last) if part]
-        if (
-            end < 0
-            or not first
-            or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in digits)
-        ):
-            raise self._bad("{ begins no repetition; a plain one is written \\{")
-        self._at = end + 1
-        least = int(first)
-        most = (int(last) if last else None) if comma else least
-        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            raise self._bad(f"{{{first}{comma}{last}}} is no number of repetitions")
-        return least, most
-
-    def _atom(self) -> _Piece:
-        one = self._take()
-        match one:
-            case "(":
-                return self._group()
-            case "[":
-                return self._character(*self._set())
-            case "^" | "$":
-                return lambda after: self._add(_State(at=one, after=(after,)))
-            case ".":
-                return self._character(
-                    (lambda _: True) if self._dot_takes_all else (lambda mark: mark != "\n")
-                )
-            case "*" | "+" | "?" | "{":
-                raise self._bad(f"{one} repeats nothing")
-            case "\\":
-                return self._character(self._escape())
-            case _:
-                plain = lower(one) if self._fold else one
-                return self._character(lambda mark: mark == plain)
-
-    def _character(self, test: _Test, ranges: int = 0) -> _Piece:
-        def character(after: int) -> int:
-            self._ranges += ranges
-            return self._add(_State(test=test, after=(after,)))
-
-        return character
-
-    def _group(self) -> _Piece:
-        if self._pattern.startswith("?:", self._at):
-            self._at += 2
-        elif self._peek() == "?":
-            raise self._bad("of groups with ? only (?: is known")
-        piece = self._alternatives()
-        if self._take() != ")":
-            raise self._bad("a ( is never closed")
-        return piece
-
-    def _escape(self) -> _Test:
-        one = self._pattern[self._at : self._at + 1]
-        self._at += 1
-        if not one:
-            raise self._bad("it ends in a backslash")
-        if lower(one) in _CLASSES and one.isascii():
-            holds = _CLASSES[lower(one)]
-            return holds if one.islower() else lambda mark: not holds(mark)
-        if one.isalnum() and one not in _LETTERS:
-            raise self._bad(f"\\{one} is not known")
-        plain = _LETTERS.get(one, one)
-        return lambda mark: mark == plain
-
-    def _set(self) -> tuple[_Test, int]:
-        """With the steps that its ranges cost."""
-        negated = self._pattern.startswith("^", self._at)
-        self._at += negated
-        singles: set[str] = set()
-        tests: list[_Test] = []
-        first = True
-        while first or not self._pattern.startswith("]", self._at):
-            first = False
-            self._set_member(singles, tests)
-        self._at += 1
-        if self._fold:
-            singles = {lower(mark) for mark in singles}
-
-        def within(mark: str) -> bool:
-            return (mark in singles or any(test(mark) for test in tests)) is not negated
-
-        return within, len(tests) // _RANGES_OF_A_STEP
-
-    def _set_member(self, singles: set[str], tests: list[_Test]) -> None:
-        one = self._pattern[self._at : self._at + 1]
-        self._at += 1
-        if not one:
-            raise self._bad("a [ is never closed")
-        if one == "\\":
-            tests.append(self._escape())
-            return
-        last = self._pattern[self._at + 1 : self._at + 2]
-        if self._pattern.startswith("-", self._at) and last and last not in "]\\":
-            self._at += 2
-            if last < one:
-                raise self._bad(f"{one}-{last} runs backwards")
-            low, high = (
-                (lower(one), lower(last)) if self._fold and one.isalpha() and last.isalpha() else (one, last)
-            )
-            tests.append(lambda mark: low <= mark <= high)
-        else:
-            singles.add(one)
+    def search(self, text: str, run: Run, start: int = 0, *, here: bool = False) -> Slots | None:
+        """The first match from there on, None if there is none. `here`: only one that begins there and is not empty.
+        Raises TooDear.
+        """
+        walk = _Walk(self._states, text, start, run)
+        none = (-1,) * (2 * self.groups + 2)
+        for at in (start,) if here else range(start, len(text) + 1):
+            found = walk.match(self._start, at, (at, *none[1:]), at if here else -1)
+            if found is not None:
+                return (found[1][0], found[0], *found[1][2:])
+        return None
 
 
-def read_regexp(pattern: str, options: str = "") -> Regexp:
+class _Walk:
+    """The states on their way through one text. `seen`: where no match is."""
+
+    def __init__(self, states: list[PatternState], text: str, start: int, run: Run) -> None:
+        self._states, self._text, self._start, self._run = states, text, start, run
+        self._seen: set[tuple[int, int]] = set()
+        self._known: dict[tuple[int, int], tuple[int, Slots] | None] = {}
+
+    def match(self, number: int, at: int, slots: Slots, empty: int = -1) -> tuple[int, Slots] | None:
+        """Where the best match from there ends, with its slots; `empty`: where it must not end."""
+        todo, seen, run = [(number, at, slots)], self._seen, self._run
+        while todo:
+            number, at, slots = todo.pop()
+            if (number, at) in seen:
+                continue
+            seen.add((number, at))
+            run.steps += 1
+            if run.steps > run.most:
+                raise TooDear
+            if number == 0:
+                if at == empty:
+                    seen.discard((number, at))
+                    continue
+                return at, slots
+            todo += reversed(self._after(self._states[number], at, slots))
+        return None
+
+    def _after(self, state: PatternState, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
+        if state.test is not None:
+            if at < len(self._text) and state.test(self._text[at]):
+                return [(state.after[0], at + 1, slots)]
+            return []
+        if state.at and not self._is_place(state.at, at):
+            return []
+        if state.slot >= 0:
+            slots = (*slots[: state.slot], at, *slots[state.slot + 1 :])
+        if state.inner is not None:
+            return self._inside(state.inner, state.after[0], at, slots)
+        return [(one, at, slots) for one in state.after]
+
+    def _is_place(self, name: str, at: int) -> bool:
+        return at == self._start if name == "G" else PLACES[name](self._text, at)
+
+    def _inside(self, inner: Inner, after: int, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
+        found = None
+        for start, length in inner.starts:
+            begin = at - length if inner.way < 0 else at
+            found = self._alone(start, begin, slots) if begin >= 0 else None
+            if found is not None:
+                break
+        if (found is None) is not inner.negated:
+            return []
+        if found is None:
+            return [(after, at, slots)]
+        noted = tuple([new if new >= 0 else old for new, old in zip(found[1], slots, strict=True)])
+        return [(after, found[0] if inner.way == 0 else at, noted)]
+
+    def _alone(self, start: int, at: int, slots: Slots) -> tuple[int, Slots] | None:
+        """What is within a pattern that looks around has its own tries."""
+        if (start, at) not in self._known:
+            outside, self._seen = self._seen, set()
+            self._known[start, at] = self.match(start, at, (-1,) * len(slots))
+            self._seen = outside
+        return self._known[start, at]
+
+
+def read_regexp(pattern: str, options: str = "", *, notes_groups: bool = False) -> Regexp:
     """Read a pattern. Raises InvalidRequest.
 
-    `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count.
+    `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count. `notes_groups`:
+    `search` says where its groups are.
     """
-    return Regexp(pattern, options)
+    return Regexp(PatternReader(pattern, options, notes_groups=notes_groups))

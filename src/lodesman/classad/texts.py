@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
 from lodesman.classad.ads import Run
-from lodesman.classad.regexp import MOST_STATES, Regexp, read_regexp
 from lodesman.classad.values import (
     ERROR,
     MAX_TEXT,
@@ -23,15 +22,12 @@ from lodesman.classad.values import (
     upper,
 )
 from lodesman.classad.write import write_value
-from lodesman.errors import InvalidRequest
 
 _MISSING: Final = object()
-_USUAL: Final = " ,"
+USUAL_MARKS: Final = " ,"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?", re.ASCII)
 _MOST_DIGITS: Final = 4_000
-_TO_READ_A_STATE: Final = 8
-"""Steps."""
 _SHORT: Final = 32
 """Characters that cost nothing beside the call."""
 
@@ -175,47 +171,21 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
     return _version_sign(printed(low), text) <= 0 <= _version_sign(printed(high), text)
 
 
-# --- regular expressions ----------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def _regexp_of(pattern: str, options: str) -> Regexp | None:
-    try:
-        return read_regexp(pattern, options)
-    except InvalidRequest:
-        return None
-
-
-def regexp(run: Run, pattern: Value, text: Value, options: Value = "") -> Value:
-    """Reading the pattern has its steps, also if it was read before; then each character beside each of its states."""
-    special = _first_special((pattern, text, options))
-    if special is not None:
-        return special
-    if not isinstance(pattern, str) or not isinstance(text, str) or not isinstance(options, str):
-        return ERROR
-    run.spend(len(pattern) + len(options))
-    read = _regexp_of(pattern, options)
-    if read is None:
-        run.spend(MOST_STATES)
-        return ERROR
-    run.spend(read.size * (len(text) + _TO_READ_A_STATE))
-    return read.is_found(text)
-
-
 # --- texts that are lists ---------------------------------------------------------------------------------
 
 
-def _items(text: str, marks: str) -> list[str]:
+def items_of(text: str, marks: str) -> list[str]:
+    """What stands between any of the marks, without blanks around it; what is empty does not count."""
     parts = re.split(f"[{re.escape(marks)}]", text) if marks else [text]
     return [item for part in parts if (item := part.strip())]
 
 
-def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = _USUAL) -> Value:
-    return work(_items(text, marks)) if isinstance(text, str) and isinstance(marks, str) else ERROR
+def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = USUAL_MARKS) -> Value:
+    return work(items_of(text, marks)) if isinstance(text, str) and isinstance(marks, str) else ERROR
 
 
 def _contained(
-    work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = _USUAL
+    work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = USUAL_MARKS
 ) -> Value:
     """Whether one is in the other. What is undefined contains nothing; `empty`: whether it is in everything."""
     given = (left, right, marks)
@@ -227,19 +197,19 @@ def _contained(
 
 
 def _is_member(change: Callable[[str], str], one: str, text: str, marks: str) -> bool:
-    return change(one) in map(change, _items(text, marks))
+    return change(one) in map(change, items_of(text, marks))
 
 
 def _is_subset(change: Callable[[str], str], some: str, text: str, marks: str) -> bool:
-    return set(map(change, _items(some, marks))) <= set(map(change, _items(text, marks)))
+    return set(map(change, items_of(some, marks))) <= set(map(change, items_of(text, marks)))
 
 
-def _intersect(left: Value, right: Value, marks: Value = _USUAL) -> Value:
+def _intersect(left: Value, right: Value, marks: Value = USUAL_MARKS) -> Value:
     if ERROR in (left, right, marks):
         return ERROR
     if not isinstance(left, str) or not isinstance(right, str) or not isinstance(marks, str):
         return UNDEFINED if UNDEFINED in (left, right, marks) else ERROR
-    return not set(_items(left, marks)).isdisjoint(_items(right, marks))
+    return not set(items_of(left, marks)).isdisjoint(items_of(right, marks))
 
 
 def _total(work: Callable[[list[float]], float], empty: Value, items: list[str]) -> Value:

@@ -36,20 +36,16 @@ def _read(file: Path) -> Ad:
     except LodesmanError as fault:
         note(placed(str(file), fault))
         raise click.exceptions.Exit(exit_code(fault)) from None
-    _name_unknown(str(file), (entry.node for entry in ad))
+    _name_mistakes(str(file), (entry.node for entry in ad))
     return ad
 
 
-def _name_unknown(place: str, nodes: Iterable[Node]) -> None:
+def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
     """An `error` alone may come of a function that is left out, or of a value of a wrong type."""
-    from lodesman.classad.functions import unknown_functions
+    from lodesman.classad.functions import mistakes
 
-    for name in unknown_functions(nodes):
-        note(
-            plain(
-                f"{place}: warning: {name} is no function here, so what calls it is error: see docs/how-to/classads.md"
-            )
-        )
+    for why in dict.fromkeys(why for node in nodes for _, why in mistakes(node)):
+        note(plain(f"{place}: warning: {why}, so that call is error: see docs/how-to/classads.md"))
 
 
 @classad.command("eval")
@@ -83,7 +79,7 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
             note(placed("--expression", fault))
             return exit_code(fault)
         if not isinstance(asked, str):
-            _name_unknown("--expression", [asked])
+            _name_mistakes("--expression", [asked])
         rows.append(AttributeValue(name, write_value(evaluate(asked, my, target, run=Run(now=now)))))
     if as_json:
         emit_json(rows)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from lodesman.answers.vocabulary import TargetPolicy
-from lodesman.classad import parse_expression, write_expression
+from lodesman.classad import write_expression
+from lodesman.classad.functions import read_checked
 from lodesman.errors import LodesmanError
 from lodesman.resources.backends import spelled_backend
 
@@ -116,8 +117,12 @@ def some_expression(raw: object) -> str:
         return ""
     given = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
     try:
-        return write_expression(parse_expression(text(given)))
-    except (ValueError, LodesmanError):
+        return write_expression(read_checked(text(given)))
+    except LodesmanError as fault:
+        raise ValueError(
+            f"a ClassAd expression about the ad of a site; {fault.message.rstrip('.')}"
+        ) from None
+    except ValueError:
         raise ValueError("a ClassAd expression about the ad of a site") from None
 
 

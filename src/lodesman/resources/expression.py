@@ -30,7 +30,7 @@ from lodesman.classad import (
 )
 from lodesman.classad.ads import Closure, Frame
 from lodesman.classad.closures import compiled, worth
-from lodesman.classad.functions import FUNCTIONS, LAZY
+from lodesman.classad.functions import FUNCTIONS, mistake_of, options_of
 from lodesman.classad.nodes import (
     AdLiteral,
     Constant,
@@ -46,10 +46,10 @@ from lodesman.classad.nodes import (
 )
 from lodesman.classad.partial import can_be, flatten
 from lodesman.classad.regexp import read_regexp
-from lodesman.classad.tokens import fault_at, shown
+from lodesman.classad.searches import SEARCHES
+from lodesman.classad.tokens import fault_at
 from lodesman.classad.values import INT_MAX, INT_MIN, is_true, lower, truth
 from lodesman.classad.write import write_expression, write_name, write_value
-from lodesman.errors import InvalidRequest
 from lodesman.resources.inherit import Effective
 from lodesman.resources.model import ANY, Scalar, as_scalars, fold
 
@@ -173,22 +173,18 @@ def _check(node: Node, text: str) -> None:
 
 def _check_call(call: FunctionCall, text: str) -> int:
     """The steps of its regular expression, 0 if it has none. Raises SyntaxFault."""
-    function = FUNCTIONS.get(call.key)
-    if call.key == "join" or (function is None and call.key not in LAZY):
-        hint = "docs/how-to/classads.md lists the functions; join is none of those for jobs."
-        raise fault_at(text, call.start, f"there is no function {shown(call.name)} here", hint=hint)
-    if function is not None and not function.takes(len(call.arguments)):
-        message = f"{call.name} cannot have {len(call.arguments)} arguments"
-        raise fault_at(text, call.start, message)
-    if call.key != "regexp":
+    hint = "docs/how-to/classads.md lists the functions; join is none of those for jobs."
+    if call.key == "join":
+        raise fault_at(text, call.start, f"there is no function {call.name} here", hint=hint)
+    why = mistake_of(call)
+    if why:
+        raise fault_at(text, call.start, why, hint=hint if call.key not in FUNCTIONS else "")
+    if call.key not in SEARCHES:
         return 0
-    pattern = constant_of(call.arguments[0])
-    if not isinstance(pattern, str):
+    pattern, options = constant_of(call.arguments[0]), options_of(call)
+    if not isinstance(pattern, str) or options is None:
         raise fault_at(text, call.start, "a regular expression that is not written as a text")
-    try:
-        return read_regexp(pattern).size
-    except InvalidRequest as wrong:
-        raise fault_at(text, call.start, wrong.message.rstrip(".")) from None
+    return read_regexp(pattern, options).size
 
 
 class _Binder:

@@ -48,6 +48,21 @@ def test_what_an_ad_need_not_say():
     assert read_site_ad(write_ad(ad.ad), site="FNAL", now=1.0, lifetime_s=60).lifetime_s == 60
 
 
+@pytest.mark.parametrize(
+    ("attribute", "why", "column"),
+    [
+        ('frobnicate("a")', "in Extra: there is no function frobnicate here", 0),
+        ("{1, [b = size(1, 2)]}", "in Extra: size cannot have 2 arguments", 9),
+        (r'!regexp("(a)\\1", "aa")', r"in Extra: .*references to groups \\1 are not known here", 1),
+    ],
+)
+def test_a_call_that_is_always_an_error_is_refused_by_name(attribute, why, column):
+    text = f'[Name = "FNAL"; UpdateSequenceNumber = 0;\nExtra = {attribute}]'
+    with pytest.raises(SyntaxFault, match=why) as refused:
+        read_site_ad(text, site="FNAL", now=0.0)
+    assert (refused.value.line, refused.value.column) == (2, 9 + column)
+
+
 def test_the_end_of_an_ad():
     ad = site_ad(at=100.0)
     assert not ad.is_too_old(1_000.0)

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
+from tests.kits.table import hold_all
+from tests.unit.classad.test_classad_values import ROOT, worth
 
-from lodesman.classad import regexp
-from lodesman.classad.regexp import MOST_STATES, read_regexp
+from lodesman.classad import ERROR, Run, evaluate, parse_expression, regexp
+from lodesman.classad.patterns import MOST_STATES
+from lodesman.classad.regexp import read_regexp
 from lodesman.errors import InvalidRequest
 
+RECORDED = (ROOT / "tests/data/classad/patterns.txt").read_text(encoding="utf-8").splitlines()[1:]
 ATOMS = st.sampled_from(
     ["a", "b", "A", ".", "^", "$", "[ab]", "[^a]", "[a-c]", r"\d", r"\W", r"\.", "1", "(?:a|b)", "\n", r"\s"]
 )
@@ -63,36 +67,92 @@ def test_what_is_remembered_of_a_pattern_is_bounded():
     assert set(read._steps.values()) <= set(read._nows)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(",
-        ")",
-        "a)",
-        "[",
-        "[a",
-        "*",
-        "a**",
-        "a{2",
-        "a{,3}",
-        "a{3,2}",
-        "a{999}",
-        "(?=a)",
-        "(?P<x>a)",
-        r"\1",
-        r"\b",
-        "\\",
-        "[b-a]",
-        "(" * 40 + ")" * 40,
-        "a" * MOST_STATES,
-        "((a{99}){99}){99}",
-        "((((){255}){255}){255}){255}",
-        "{",
-    ],
-)
-def test_what_cannot_be_read(pattern):
-    with pytest.raises(InvalidRequest, match="cannot be read"):
+UNREADABLE = {
+    "(": "never closed",
+    ")": "a ) too many",
+    "a)": "a ) too many",
+    "(?<n>a)(?<n>b)": "two groups have the name n",
+    "[": "never closed",
+    "[a": "never closed",
+    "*": "repeats nothing",
+    "a**": "two repetitions",
+    "a{2}{3}": "two repetitions",
+    "^*": "repeats a place",
+    r"\K+": "repeats a place",
+    "(?i)*": "repeats nothing",
+    "a{,3}": r"{,3} is a repetition in PCRE2 10.43 and no repetition before it: write {0,n} or \{",
+    "a{ 1,3}": "{ 1,3} is a repetition in PCRE2 10.43",
+    "a{3,2}": "{3,2} is no number of repetitions",
+    "a{999}": "{999} is no number of repetitions: from few to many, at most 255",
+    "[b-a]": "b-a runs backwards",
+    r"[\d-z]": "a class of characters begins or ends a range",
+    "[a-[:digit:]]": "a class of characters begins or ends a range",
+    "[[:no:]]": "there is no class [:no:]",
+    "[[.a.]]": "there is no class [.a.]",
+    "[:alpha:]": "[:name:] stands only within brackets",
+    r"(a)\1": r"references to groups \1 are not known here",
+    r"(?<n>a)\k<n>": r"references to groups \k are not known here",
+    r"(a)\g{1}": r"references to groups \g are not known here",
+    "(?P<n>a)(?P=n)": "recursion and references (?P...) are not known here",
+    "(a)(?R)?": "recursion (?R) are not known here",
+    "(a)(?1)": "recursion (?1) are not known here",
+    "(?(1)a)": "conditions (?(...)...) are not known here",
+    "(?|a|b)": "groups that share their numbers (?|...) are not known here",
+    "(?C1)a": "callouts (?C) are not known here",
+    "(*UTF)a": "verbs (*...) are not known here",
+    "(?xx)a": "groups that begin with (?x are not known here",
+    "(?<=a|bc+)": "what looks behind needs branches of one length each",
+    r"(?=\K)a": "looks around",
+    r"\p{L}": r"properties \p{...} are not known here",
+    r"\X": r"\X are not known here",
+    r"\C": r"single bytes \C are not known here",
+    r"\xe9": r"\xe9 is beyond ASCII: write the character itself",
+    r"\y": r"\y is not known",
+    r"\N{U+41}": r"\N{...} is not known",
+    "\\": "ends in a backslash",
+    "(?#a": "a (?# is never closed",
+    "(" * 40 + ")" * 40: "too deep",
+    "a" * MOST_STATES: "too long",
+    "((a{99}){99}){99}": "repeats too much",
+    "((((){255}){255}){255}){255}": "repeats too much",
+}
+
+
+def check_unreadable(case):
+    pattern, why = case
+    with pytest.raises(InvalidRequest, match=re.escape(why)):
         read_regexp(pattern)
+
+
+def test_what_cannot_be_read_is_named():
+    hold_all(UNREADABLE.items(), check_unreadable)
+
+
+def check_recorded(line):
+    expression, _, value = line.partition("\t")
+    assert worth(expression) == value
+
+
+def test_answers_of_htcondor_to_patterns():
+    hold_all(RECORDED, check_recorded)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(?=(a|aa)+$)b", r"(?>(a|aa)+)+b", r"(?<!(?=(a*)*c)a)b", r"(a|a)*+b", r"((a*)*)*(?=b)"]
+)
+def test_what_looks_around_spends_its_steps(pattern):
+    run = Run(most=4_000)
+    found = evaluate(parse_expression(f'regexp("{pattern}", "{"a" * 2_000}")'), run=run)
+    assert found is ERROR
+    assert run.is_spent
+    assert evaluate(parse_expression(f'regexp("{pattern}", "{"a" * 9}")')) is False
+
+
+def test_what_is_put_in_the_place_of_matches_is_bounded():
+    run = Run()
+    text = f'replaceAll("a", "{"a" * 9_000}", "{"b" * 9_000}")'
+    assert evaluate(parse_expression(text), run=run) is ERROR
+    assert evaluate(parse_expression('size(replaceAll("a", "aaa", "b\\\\0"))')) == 6
 
 
 def test_what_takes_others_years():

@@ -74,16 +74,21 @@ def test_functions_that_are_not_known_are_named(lode, tmp_path):
     """Ads of HTCondor have some; their value alone says `error`."""
     job, slot = tmp_path / "job.ad", tmp_path / "slot.ad"
     job.write_text(
-        "[ M = 1; A = strcat(1); Requirements = TARGET.Memory >= Quantize(M, {256})"
-        ' && {countMatches(1, [b = replace("@", "a", "")])} is {}; ]'
+        "[ M = 1; A = strcat(1); Requirements = TARGET.Memory >= userHome(M, {256})"
+        ' && {sumFrom(1, [b = regexp("(a)\\\\1", "a"); c = size()])} is {}; ]'
     )
     slot.write_text("[ Memory = 4096; Requirements = true; ]")
     warnings = [
-        f"lode: {job}: warning: {name} is no function here, so what calls it is error: see docs/how-to/classads.md"
-        for name in ("Quantize", "countMatches", "replace")
+        f"lode: {job}: warning: {why}, so that call is error: see docs/how-to/classads.md"
+        for why in (
+            "there is no function userHome here",
+            "there is no function sumFrom here",
+            r"The regular expression '(a)\\1' cannot be read: references to groups \1 are not known here",
+            "size cannot have 0 arguments",
+        )
     ]
     for words in (["match", job, slot], ["match", slot, job], ["eval", job]):
         assert lode("classad", *map(str, words)).err.splitlines() == warnings
-    done = lode("classad", "eval", str(slot), "--expression", "splitUserName(1)", "--expression", "size({1})")
+    done = lode("classad", "eval", str(slot), "--expression", "unresolved(1)", "--expression", "size({1})")
     (line,) = done.err.splitlines()
-    assert line.startswith("lode: --expression: warning: splitUserName is no function here")
+    assert line.startswith("lode: --expression: warning: there is no function unresolved here")
