@@ -103,6 +103,7 @@ jobs = st.fixed_dictionaries(
         "Site": st.lists(names, unique=True),
         "Tags": st.just("SSD"),
         "GridCE": st.just("ce.north"),
+        "Stations": st.lists(st.sampled_from(["d0", "CDF", 'a "b" \\c']), unique=True),
         "Memory": st.integers(0, 2_000),
         "NumberOfProcessors": st.integers(1, 4),
         "Requirements": st.fixed_dictionaries(

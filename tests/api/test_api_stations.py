@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import pytest
+from tests.api.test_api_change_jobs import changed
 from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import keep
 from tests.api.test_api_site_ads import ad, taken
@@ -96,6 +98,61 @@ def test_pilots_go_to_the_sites_that_advertise_a_station_of_the_list(grid):
     assert grid.sites_of(job) == {"North"}
     grid.advertise("South", 2, StationName='"cern"')
     assert grid.sites_of(job) == {"North", "South"}
+
+
+TEXTS = [
+    'Executable = "/bin/true"; CPUTime = 500; Stations = {"fnal-farm", "cern"};',
+    "Executable = /bin/true\nCPUTime = 500\nstations = cern, FNAL-farm\n",
+    '{"Executable": "/bin/true", "CPUTime": 500, "Stations": ["cern", "fnal-farm"]}',
+]
+
+
+def test_a_list_of_stations_is_an_attribute_in_each_language(grid):
+    """The seed: users add a list of station names to the description, and it is translated into a constraint."""
+    house = grid.house
+    jobs = [house.call("POST", "/v1/jobs", {"text": text}, token="ann").json["first"] for text in TEXTS]
+    assert len({house.get(f"/v1/jobs/{job}")["task_queue"] for job in (jobs[0], jobs[2])}) == 1
+    grid.advertise("North", StationName='"lyon"')
+    grid.advertise("South", StationNames='{"lyon", "CERN"}')
+    for job in jobs:
+        assert grid.sites_of(job) == {"South"}
+        assert house.get(f"/v1/jobs/{job}")["state"] == "Waiting"
+    grid.refresh()
+    words = '(StationName, {"cern", "fnal-farm"}) || member("cern", StationNames)'
+    (step,) = [one for one in grid.why(jobs[0])["chain"] if one["step"] == "submit_pool"]
+    assert (step["holds"], step["queues"], words in step["text"]) == (True, 1, True), step["text"]
+    for station, queues in (("cern", 1), ("nowhere", 0)):
+        (cohort,) = plan_of(house, {"Stations": station})["cohorts"]
+        (step,) = [one for one in cohort["chain"] if one["step"] == "submit_pool"]
+        assert step["queues"] == queues, step["text"]
+
+
+def test_stations_stay_what_a_description_of_a_batch_says_and_can_be_changed(grid):
+    house = grid.house
+    more = {"CPUTime": 500, "Requirements": {"Constraint": 'CE != "x"', "Memory": "1000 MB"}}
+    job = house.submitted(*[{**more, "Stations": ["cern"], "JobName": name} for name in "ab"])
+
+    def describe():
+        return json.loads(house.get(f"/v1/jobs/{job}/description?form=json")["text"])
+
+    assert describe()["Stations"] == ["cern"]
+    assert describe()["Requirements"] == more["Requirements"]
+    grid.advertise("North", StationName='"lyon"')
+    assert changed(house, job, Stations=["Lyon", "fnal-farm"]) == (1, 0)
+    assert describe()["Stations"] == ["fnal-farm", "Lyon"]
+    assert describe()["Requirements"] == more["Requirements"]
+    assert grid.sites_of(job) == {"North"}
+    assert changed(house, job, Stations=None) == (1, 0)
+    assert "Stations" not in describe()
+    assert describe()["Requirements"] == more["Requirements"]
+
+
+def test_each_member_of_an_array_may_name_another_station(grid):
+    text = 'Executable = "/bin/true"; CPUTime = 500; Parameters = {"cern", "lyon"}; Stations = "%s";'
+    job = grid.house.call("POST", "/v1/jobs", {"text": text}, token="ann").json["first"]
+    grid.advertise("North", StationName='"lyon"')
+    grid.advertise("South", StationName='"cern"')
+    assert (grid.sites_of(job), grid.sites_of(job + 1)) == ({"South"}, {"North"})
 
 
 def test_without_any_ad_such_a_job_gets_no_pilots_and_why_says_what_is_missing(grid):

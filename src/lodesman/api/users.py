@@ -46,6 +46,7 @@ _LARGE: Final = 1 << 14
 # A client waits for 30 seconds.
 _CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
+_STATIONS: Final = "stations"
 _DAY_SECONDS: Final = 86_400
 # What the administrator of a VO may do with its jobs.
 _OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
@@ -104,14 +105,15 @@ def _takes_long(body: SubmitBody, size: int) -> bool:
 def _may_have_expression(text: str) -> bool:
     """JSON may spell a name by the numbers of its characters."""
     folded = text.lower()
-    return _EXPRESSION in folded or "\\u" in folded
+    return _EXPRESSION in folded or _STATIONS in folded or "\\u" in folded
 
 
 def _has_expression(job: dict[str, Any]) -> bool:
-    if "requirements" not in map(str.lower, job):
-        return False
-    wanted = next(value for name, value in job.items() if name.lower() == "requirements")
-    return isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
+    given = {name.lower(): value for name, value in job.items()}
+    wanted = given.get("requirements")
+    return _STATIONS in given or (
+        isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
+    )
 
 
 async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifiedJob]:

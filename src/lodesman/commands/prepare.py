@@ -47,7 +47,7 @@ _OF_JOBS = {"RequiredTag": "Tag", "GenericPilots": "PilotType"}
 # The fields of a spec that decide its task queue, but for the Requirements.
 _KEY_VALUES = attrgetter(
     *("job_class", "variant", "project", "job_type", "user_priority", "sites", "banned_sites", "grid_ces"),
-    *("platforms", "tags", "pilot_type", "force_generic", "submission_pools"),
+    *("stations", "platforms", "tags", "pilot_type", "force_generic", "submission_pools"),
     *("cores", "memory_mb", "norm_cpu_seconds", "pe", "consumables", "expected_seconds", "at_most"),
 )
 

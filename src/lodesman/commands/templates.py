@@ -21,6 +21,7 @@ from lodesman.jobs import (
 )
 from lodesman.jobs.members import is_numbered, value_at
 from lodesman.matching import TaskQueueKey, given_of
+from lodesman.matching.submit_pool import without_stations
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
@@ -78,6 +79,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         uploads = {name: Upload(*file) for name, file in given["uploads"].items()}
         return StoredJob(spec_from_json(given["spec"]), uploads)
     spec = given["spec"]
+    wanted, stations = without_stations(given_of(requirements))
     fields = {name: spec[name] for name in spec if name not in _IN_KEY}
     fields |= {name: getattr(key, name) for name in _IN_KEY}
     fields |= {
@@ -88,7 +90,8 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         "max_attempts": max_attempts,
         "retry_on": (rule := read_retry(retry)).on,
         "retry_memory_factor": rule.memory_factor,
-        "requirements": given_of(requirements),
+        "requirements": wanted,
+        "stations": stations,
     }
     uploads = {
         one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False))

@@ -41,7 +41,16 @@ def _submission_pools(value: Any) -> tuple[str, ...]:
     return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
 
 
-_NAMES_GIVEN = values.names()
+def _stations(value: Any) -> tuple[str, ...]:
+    """Names of SAM stations. They become one expression, so they are few."""
+    found: tuple[str, ...] = _NAMES_OR_ANY(value)
+    if len(found) > _STATIONS_MAX:
+        raise values.Mistake(f"has {len(found)} names; at most {_STATIONS_MAX}")
+    return found
+
+
+_STATIONS_MAX = 50
+_NAMES_GIVEN, _NAMES_OR_ANY = values.names(), values.names("ANY")
 _IN_REQUIREMENTS = re.compile(r"\A(?i:requirements)\.")  # `Parameters.x` is a name
 _POOL_ID = re.compile(r"req[0-9]+:[0-9a-f]{64}\Z")
 _A_NAME = "a name of at most 255 printable ASCII characters"
@@ -49,6 +58,7 @@ _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B
 _PLACES = (
     'names of at most 255 printable characters, as in "A" or {"A", "B"}; one with a comma stands in a list'
 )
+_STATIONS = f'names of at most {_STATIONS_MAX} SAM stations, as in "A" or {{"A", "B"}}'
 _PRIVATE = '"private", or leave it out'
 _POOLS = "names of submission pools"
 _YOURS = "what `lode whoami` shows, or leave it out"
@@ -107,6 +117,7 @@ ATTRIBUTES: Final = (
     Attribute("Site", "sites", "key", values.names("ANY", of_places=True), _PLACES, ("Sites",)),
     Attribute("BannedSite", "banned_sites", "key", values.names(of_places=True), _PLACES, ("BannedSites",)),
     Attribute("GridCE", "grid_ces", "key", values.names("ANY", of_places=True), _PLACES, ("GridCEs",)),
+    Attribute("Stations", "stations", "key", _stations, _STATIONS),
     Attribute("Platform", "platforms", "key", values.names("ANY"), _NAMES, ("Platforms",)),
     Attribute("Tag", "tags", "key", values.names(), _NAMES, ("Tags",)),
     Attribute("PilotType", "pilot_type", "key", values.private, _PRIVATE, ("PilotTypes",)),

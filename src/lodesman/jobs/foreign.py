@@ -54,6 +54,7 @@ _TABLE: Final = {
     "Features ConcurrencyLimits":
         "Give a Tag, or Requirements, that sites declare.",
     "NodeList NodeFile": "Give GridCE or Site.",
+    "Station SamStation StationName StationNames SamStationName SamStationNames": "Give Stations, a list of names.",
     "Exclude ExcNodeList ExcludeNodes": "Give BannedSite.",
     "SystemConfig Architecture OperatingSystem": "Give Platform.",
     "Prologue PrologueArguments Epilogue EpilogueArguments PreCmd PostCmd": "Let the Executable call it.",

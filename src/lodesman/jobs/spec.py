@@ -45,6 +45,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sites: tuple[str, ...] = ()
     banned_sites: tuple[str, ...] = ()
     grid_ces: tuple[str, ...] = ()
+    stations: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     pilot_type: str = ""

@@ -16,7 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.classad import Ad
+from lodesman.classad import Ad, Node, parse_expression, write_expression, write_value
+from lodesman.classad.nodes import FunctionCall, Logic, clauses, constant_of
 from lodesman.resources import Requirement, TypeTable, compile_requirements, fold
 from lodesman.resources.model import BadValue
 from lodesman.resources.requirement import CONSTRAINT, expression
@@ -99,6 +100,55 @@ def given_of(requirements: str) -> dict[str, Any]:
         alone = len(values) == 1 or fold(name) == CONSTRAINT
         found[name] = values[0] if alone else values
     return found
+
+
+# --- stations ----------------------------------------------------------------------------------------------
+
+
+def with_stations(wanted: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
+    """The Requirements of a job that names SAM stations: the list becomes one more clause of its constraint, true where the
+    ad of the site has one of them as StationName or among StationNames (seed samgrid-minimal-brokering).
+    """
+    name = next((one for one in wanted if fold(one) == CONSTRAINT), "Constraint")
+    clause, own = _clause_of(stations), wanted.get(name)
+    return {**wanted, name: clause if own is None else f"({own}) && ({clause})"}
+
+
+def without_stations(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The inverse: what is left of Requirements, and the stations that their constraint names."""
+    left = dict(wanted)
+    name = next((one for one in wanted if fold(one) == CONSTRAINT), None)
+    if name is None:
+        return left, ()
+    others = list(clauses(parse_expression(left[name])))
+    found = next((one for one in others if _stations_in(one)), None)
+    if found is None:
+        return left, ()
+    others.remove(found)
+    del left[name]
+    if others:
+        both = Logic(operator="&&", operands=tuple(others))
+        left[name] = write_expression(both if len(others) > 1 else others[0])
+    return left, _stations_in(found)
+
+
+def _clause_of(stations: Iterable[str]) -> str:
+    names = tuple(one for _, one in sorted({one.lower(): one for one in stations}.items()))
+    each = [f"member({write_value(one)}, StationNames)" for one in names]
+    return " || ".join([f"member(StationName, {write_value(names)})", *each])
+
+
+def _stations_in(clause: Node) -> tuple[str, ...]:
+    """The names in a clause that is one of a list of stations; none if it is another one."""
+    match clause:
+        case Logic(operator="||", operands=(FunctionCall(arguments=(_, listed)), *_)):
+            names = constant_of(listed)
+        case _:
+            return ()
+    if not isinstance(names, tuple) or not all(isinstance(one, str) for one in names):
+        return ()
+    same = write_expression(parse_expression(_clause_of(map(str, names))))
+    return tuple(map(str, names)) if names and write_expression(clause) == same else ()
 
 
 def wanted_values(row: Sequence[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from lodesman.gridengine.values import write_value
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.matching.policy import JudgedJob, VOConfig
-from lodesman.matching.submit_pool import NO_REQUIREMENTS, requirements_of
+from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of, with_stations
 from lodesman.matching.task_queue import job_ad, key_of, key_to_json
 from lodesman.resources import fold
 from lodesman.resources.requirement import CONSTRAINT
@@ -113,9 +113,29 @@ def _nearest(name: str, known: frozenset[str]) -> str:
 
 def _request(draft: JobDraft) -> Ad | None:
     """What its expression may ask of the job; None if it has none."""
-    if not any(fold(name) == CONSTRAINT for name in draft.spec.requirements):
+    if not draft.spec.stations and not any(fold(name) == CONSTRAINT for name in draft.spec.requirements):
         return None
     return job_ad(key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo))
+
+
+def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
+    """What it wants beyond its other attributes, with the stations that it names. Raises InvalidJob."""
+    given, stations, types = draft.spec.requirements, draft.spec.stations, config.table.types
+    if not given and not stations:
+        return NO_REQUIREMENTS
+    request = _request(draft)
+    # First without stations: a fault is named where the user wrote it.
+    wanted = requirements_of(given, types, config.vo, request)
+    if not stations:
+        return wanted
+    try:
+        return requirements_of(with_stations(given, stations), types, config.vo, request)
+    except InvalidJob as wrong:
+        raise InvalidJob(
+            f"Stations: with the Requirements, {wrong.message.partition(': ')[2]}",
+            hint="Name fewer stations.",
+            attribute="Stations",
+        ) from None
 
 
 def _too_large(spec: JobSpec, size: int) -> InvalidJob:
@@ -139,11 +159,9 @@ def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
         draft = replace(
             draft, spec=with_fields(draft.spec, consumables=_consumables(draft.spec, config.complexes))
         )
-    wanted, mask = NO_REQUIREMENTS, 0
-    if draft.spec.requirements:
-        # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
-        wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo, _request(draft))
-        mask = config.table.eligible_mask(wanted.criteria)
+    # Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
+    wanted = _requirements(draft, config)
+    mask = config.table.eligible_mask(wanted.criteria) if wanted.pool else 0
     key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=wanted.pool)
     size = len(key_to_json(key).encode()) + len(wanted.text.encode())
     if size > _MAX_KEY_BYTES:

@@ -30,7 +30,7 @@ def test_no_spelling_stands_for_two_attributes():
 
 def test_key_attributes_are_those_of_the_task_queue_key():
     of_the_key = {field.name for field in fields(TaskQueueKey)}
-    assert KEY_FIELDS - {"requirements"} == of_the_key - {
+    assert KEY_FIELDS - {"requirements", "stations"} == of_the_key - {
         "owner",
         "group",
         "vo",
@@ -74,6 +74,7 @@ def test_defaults_of_readers_are_defaults_of_the_spec():
         "Site",
         "BannedSite",
         "GridCE",
+        "Stations",
         "Platform",
         "Tag",
         "SubmitPool",

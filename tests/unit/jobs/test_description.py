@@ -63,6 +63,7 @@ def test_every_attribute_reaches_its_field():
         "Site": ["S1", "S2"],
         "BannedSite": "S2",
         "GridCE": "ce1",
+        "Stations": "d0, cdf",
         "Platform": "el9",
         "PilotType": "private",
         "ForceGeneric": "yes",
@@ -100,6 +101,7 @@ def test_every_attribute_reaches_its_field():
         sites=("S1", "S2"),
         banned_sites=("S2",),
         grid_ces=("ce1",),
+        stations=("d0", "cdf"),
         platforms=("el9",),
         pilot_type="private",
         force_generic=True,
@@ -125,7 +127,7 @@ def test_names_in_any_case_and_aliases():
 
 
 def test_any_is_no_condition():
-    assert spec(Site="ANY", Platform=["any"], GridCE="Any") == JobSpec(executable="x")
+    assert spec(Site="ANY", Platform=["any"], GridCE="Any", Stations="ANY") == JobSpec(executable="x")
 
 
 def test_percent_signs_of_a_single_job_mean_nothing():
@@ -152,6 +154,8 @@ def test_percent_signs_of_a_single_job_mean_nothing():
         ({"MaxAttempts": 0}, "MaxAttempts", "is too small"),
         ({"VacatePriority": -(10**9) - 1}, "VacatePriority", "is too small"),
         ({"VacatePriority": 0.5}, "VacatePriority", "not a whole number"),
+        ({"Stations": [f"s{n}" for n in range(51)]}, "Stations", "has 51 names; at most 50"),
+        ({"Stations": 7}, "Stations", "is a number"),
         ({"ExpectedTime": -1}, "ExpectedTime", "is negative"),
         ({"JobName": "x" * 256}, "JobName", "has 256 characters"),
         ({"JobName": "naïve"}, "JobName", "not printable ASCII"),

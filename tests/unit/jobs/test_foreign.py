@@ -32,6 +32,7 @@ NAMES = [name for names in _TABLE for name in names.split()]
         ("+MaxRuntime", "WallTime"),
         ("ShallowRetryCount", "MaxAttempts"),
         ("REQUEST_GPUS", "Tag"),
+        ("station_name", "Stations"),
     ],
 )
 def test_what_would_change_the_job_is_refused_with_what_to_use_instead(name, words):

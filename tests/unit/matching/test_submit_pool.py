@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import Kind
+from lodesman.classad import Ad, evaluate, parse_ad, parse_expression
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, given_of, submit_pool
-from lodesman.matching.submit_pool import read_again, wanted_of
+from lodesman.matching.submit_pool import read_again, wanted_of, with_stations, without_stations
 from lodesman.matching.task_queue import job_ad
 from lodesman.resources import ParameterType, TypeTable, compile_requirements
 from lodesman.resources.kinds import parse_type
@@ -332,3 +333,48 @@ def test_a_declaration_that_goes_and_comes_back_in_another_unit_weakens_nothing(
     assert wanted_of(undeclared) == {"disk": ["50 GB"]}
     back = declared(disk="number MB")
     assert read_again(undeclared, back, "")[0] == submit_pool_id({"disk": 51_200}, back)
+
+
+# --- stations: a list of names becomes a clause, and is found again in it ---------------------------------------
+
+STATIONS = st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1), min_size=1)
+
+
+@given(STATIONS, st.sampled_from([None, "a || b", "a && (b || c)", 'member(StationName, {"x"})', "true"]))
+def test_stations_are_found_again_in_the_constraint(stations, own):
+    given = {"Memory": 5} if own is None else {"Memory": 5, "constraint": own}
+    found = with_stations(given, stations)
+    name = "Constraint" if own is None else "constraint"
+    assert list(found) == ["Memory", name]
+    left, names = without_stations(found)
+    assert left == given
+    assert {one.lower() for one in names} == {one.lower() for one in stations}
+    pools = {
+        submit_pool_id(with_stations(given, some), TYPES) for some in (stations, names, [*names, names[0]])
+    }
+    assert len(pools) == 1, "order and repetition do not matter"
+
+
+@pytest.mark.parametrize(
+    "text", ["a || b", 'member(StationName, {"x"})', 'f(a, {"x"}) || g(b)', "x || y && z"]
+)
+def test_another_constraint_names_no_stations(text):
+    assert without_stations({"Constraint": text}) == ({"Constraint": text}, ())
+    assert without_stations({}) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("ad", "holds"),
+    [
+        ('StationName = "d0"', True),
+        ('StationName = "CDF"', True),
+        ('StationName = "d00"', False),
+        ('StationNames = {"x", "cdf"}', True),
+        ('StationName = "x"; StationNames = {"D0"}', True),
+        ('StationName = "x"; StationNames = {"y"}', False),
+        ("MaxJobs = 5", False),
+    ],
+)
+def test_a_site_is_wanted_that_advertises_one_of_the_stations(ad, holds):
+    clause = with_stations({}, ["d0", "cdf"])["Constraint"]
+    assert (evaluate(parse_expression(clause), Ad({}), parse_ad(f"[{ad}]")) is True) == holds

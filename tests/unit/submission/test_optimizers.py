@@ -146,6 +146,30 @@ def test_never_means_that_no_offer_is_eligible(spec):
         assert "VO lab" in done.never
 
 
+MANY = tuple(f"station-{n}" for n in range(50))
+
+
+@pytest.mark.parametrize(
+    ("spec", "attribute", "words"),
+    [
+        ({"stations": MANY}, "", ""),
+        ({"stations": tuple(f"{n:0250}" for n in range(9))}, "Stations", "at most 4,096"),
+        (
+            {"stations": MANY, "requirements": {"constraint": " && ".join(f"CE{n}" for n in range(60))}},
+            "Stations", "an expression of more than 250 parts",
+        ),
+        ({"stations": MANY, "requirements": {"Constraint": "CE <"}}, "Requirements.Constraint", "line 1, column 5"),
+    ],
+)  # fmt: skip
+def test_stations_that_make_too_long_an_expression_are_refused_by_their_name(spec, attribute, words):
+    if not attribute:
+        assert optimize(draft(**spec), WORLD).pool_mask.bit_count() == 2
+        return
+    with pytest.raises(InvalidJob, match=words) as caught:
+        optimize(draft(**spec), WORLD)
+    assert caught.value.data["attribute"] == attribute
+
+
 @pytest.mark.parametrize(
     ("spec", "longest"),
     [
