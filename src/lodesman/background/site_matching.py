@@ -35,12 +35,13 @@ _rank = lru_cache(maxsize=1_024)(parse_expression)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
     """How gates count, where a site does not say otherwise. In seconds: how long a match counts that no ad shows, and an ad
-    that does not say so itself.
+    that does not say so itself. `by_capacity`: how sites of station lists are chosen.
     """
 
     mode: GateMode = GateMode.LEDGER
     ledger_s: float = LEDGER_S
     lifetime_s: float = LIFETIME_S
+    by_capacity: bool = False
 
     def gate(
         self, site: str, ad: SiteAd | None, *, mode: GateMode | None, live: Sequence[SiteMatch],
@@ -92,7 +93,9 @@ class SiteMatcher:
             )
             for site in (policy.config.tree.sites if sites is None else sites)
         }
-        return SiteChoice(gates, places, now=now, memory=self._memory, ranks=ranks, wishes=wishes)
+        return SiteChoice(
+            gates, places, now=now, memory=self._memory, ranks=ranks, wishes=wishes, by_capacity=self.options.by_capacity
+        )  # fmt: skip
 
     def apart(self) -> SiteMatcher:
         """One that shares nothing with it that a thread uses alone."""

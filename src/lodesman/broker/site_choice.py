@@ -1,8 +1,9 @@
 """At which sites the pilots of an iteration may be placed, and at which of them first.
 
 A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
-to the sites with the greatest Rank of its submission pool. The director draws among equals. The seed's match making cycle,
-every five minutes, is an iteration of the director here.
+to the sites with the greatest Rank of its submission pool. Of equal sites that advertise a station of the jobs one is drawn,
+each with the same chance; else the director draws among the queues. The seed's match making cycle, every five minutes, is an
+iteration of the director here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
+from random import Random
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -25,6 +27,7 @@ from lodesman.masks.bits import Mask, bits
 from lodesman.matching.task_queue import TaskQueueKey
 
 _MOST_KNOWN: Final = 20_000
+_STATIONS: Final = frozenset({"stationname", "stationnames"})
 
 
 class PilotsWanted(Protocol):
@@ -85,7 +88,8 @@ class _NotedGate:
 
 class SiteChoice:
     """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues of
-    each as bits; `ranks`: the Rank of submission pools that have one; `wishes`: of jobs, by SubmitPool.
+    each as bits; `ranks`: the Rank of submission pools that have one; `wishes`: of jobs, by SubmitPool; `by_capacity`: sites
+    of a station list are chosen by their free capacity, too.
     """
 
     def __init__(
@@ -97,11 +101,13 @@ class SiteChoice:
         memory: SiteMemory | None = None,
         ranks: Mapping[str, Node] = MappingProxyType({}),
         wishes: Mapping[str, Sequence[SiteWish]] = MappingProxyType({}),
+        by_capacity: bool = False,
     ) -> None:
         self.sites = sites
         self.places = places
         self.now = now
         self.wishes = wishes
+        self.by_capacity = by_capacity
         self.memory = SiteMemory() if memory is None else memory
         self.memory.book.update(sites)
         self.log: list[str] = []
@@ -173,6 +179,9 @@ class OrderChoice:
             excluded = choice.spread_all_but(book.wanted(wish.request))
             self.refusing |= wish.queues & (excluded | choice.silent if wish.needs_ad else excluded)
         self._ranking = choice.ranking(wanted.pool, self._request.ad)
+        names_stations = any(_STATIONS & wish.request.wants.others for wish in wishes)
+        self._draws_sites = names_stations and not choice.by_capacity
+        self._sites: Iterable[Mask] = choice.places.values()
 
     def admits(self, site: str, bit: int) -> bool:
         """Whether a pilot may go to a CE queue of a site now."""
@@ -190,6 +199,17 @@ class OrderChoice:
     def best(self, free: Mask) -> Mask:
         """The CE queues of the sites with the greatest Rank."""
         return free if self._ranking is None else self._ranking.best(free)
+
+    def drawn(self, best: Mask, rng: Random) -> Mask:
+        """Of some CE queues those of one site that is drawn, if the jobs name stations ("The broker will randomly select one
+        of the sites that advertise a station name").
+        """
+        if not self._draws_sites:
+            return best
+        sites = [mask for mask in self._sites if mask & best]
+        if self._ranking is None:
+            self._sites = sites  # what is free only becomes less
+        return rng.choice(sites) & best
 
     def refusal(self, site: str, bit: int) -> str:
         """Why a pilot may not go to a CE queue of a site now, '' if it may."""

@@ -104,12 +104,14 @@ class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
 
 class BrokerSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Sites that advertise themselves. `mode`: how their gates count, where a site has no GateMode. In seconds: how long an
-    ad counts that does not say so itself, and a match that no ad shows.
+    ad counts that does not say so itself, and a match that no ad shows. `stations_by_capacity`: of the sites of a station
+    list those with more free capacity are chosen more often.
     """
 
     mode: GateMode = GateMode.LEDGER
     lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
     ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
+    stations_by_capacity: bool = False
 
 
 class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):

@@ -269,9 +269,12 @@ def _travels(file: Path, part: Path, package: str) -> bool:
 
 
 def gate_options(config: ServerConfig) -> GateOptions:
-    """How gates of sites count."""
+    """How gates of sites count, and how sites are chosen."""
     broker = config.broker
-    return GateOptions(mode=broker.mode, ledger_s=broker.ledger_seconds, lifetime_s=broker.lifetime_seconds)
+    return GateOptions(
+        mode=broker.mode, ledger_s=broker.ledger_seconds, lifetime_s=broker.lifetime_seconds,
+        by_capacity=broker.stations_by_capacity,
+    )  # fmt: skip
 
 
 def raise_open_files() -> int:

@@ -1,6 +1,7 @@
 """On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue.
 
-One with room is drawn, weighted by free room. Each placement counts at once, so no queue is flooded between observations.
+One with room is drawn, weighted by free room; of the sites of a station list one is drawn before, each with the same chance.
+Each placement counts at once, so no queue is flooded between observations.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class _Seats:
         """One of the queues, of the best sites, where the pilot is admitted now."""
         asked = seeker.asked
         while free:
-            best = free if asked is None else asked.best(free)
+            best = free if asked is None else asked.drawn(asked.best(free), rng)
             # A pilot that would start at once is better than one that waits, where slots are known.
             at_once = best & self._at_once.positive
             bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(best, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Final, Protocol
 
 from lodesman.director.budgets import SiteBudget
@@ -22,6 +23,9 @@ class OrderAtSites(Protocol):
 
     def best(self, free: Mask) -> Mask:
         """Of some queues those whose sites have the greatest Rank, at least one."""
+
+    def drawn(self, best: Mask, rng: Random) -> Mask:
+        """Of some queues those of the one site that is drawn, if its jobs choose among sites; else all of them."""
 
     def refusal(self, site: str, bit: int) -> str:
         """Why none may go to a queue of a site now, '' if one may."""

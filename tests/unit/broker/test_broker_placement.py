@@ -50,13 +50,13 @@ def gate(site, *, matches=(), at=NOW, **changes):
     return SiteGate(site, site_ad(site, at=at, **said), mode=GateMode.LEDGER, matches=matches, now=NOW)
 
 
-def put(orders, queues, gates, *, ranks=None, wishes=None, seed=1, serving=None):
+def put(orders, queues, gates, *, ranks=None, wishes=None, seed=1, serving=None, by_capacity=False):
     places = {queue.queue_id.site: 0 for queue in queues}
     for queue in queues:
         places[queue.queue_id.site] |= 1 << queue.bit
     sites = {site: SiteGate(site, None, now=NOW) for site in places} | {one.site: one for one in gates}
     choice = SiteChoice(
-        sites, places, now=NOW, wishes=wishes or {},
+        sites, places, now=NOW, wishes=wishes or {}, by_capacity=by_capacity,
         ranks={pool: parse_expression(text) for pool, text in (ranks or {}).items()},
     )  # fmt: skip
     queue_gates = QueueGates(breakers={}, tokens={}, max_load_age_s=600.0, sites=choice)
@@ -133,20 +133,21 @@ def test_a_rank_by_matches_spreads_pilots_evenly():
     assert by_site(result) == {"A": 5, "B": 5, "C": 5, "D": 5}
 
 
+class Serving:
+    """Every queue serves the pool."""
+
+    def mask(self, pool, /):
+        return (1 << 64) - 1
+
+    def bit(self, place, /):
+        return None
+
+
 def test_a_station_list_sends_pilots_where_it_is_advertised():
     queues = [make_queue(site) for site in "ABC"]
     stations = parse_expression('member(StationName, {"fnal", "cern"})')
     wishes = {"req2:s": [site_wish("stations", stations, 0b111)]}
     gates = [gate("A", StationName='"fnal"'), gate("B", StationName='"lyon"')]
-
-    class Serving:
-        """Every queue serves the pool."""
-
-        def mask(self, pool, /):
-            return 0b111
-
-        def bit(self, place, /):
-            return None
 
     orders = [order(1, count=6, submit_pool="req2:s"), order(2, count=6)]
     result = put(orders, queues, gates, wishes=wishes, serving=Serving())
@@ -166,6 +167,81 @@ def test_sites_are_drawn_at_random_and_a_seed_draws_the_same():
     ]
     assert results[0].placements == results[1].placements
     assert len({tuple(one.placements) for one in results}) > 1
+
+
+# Sites with the room of each of their queues; F has another station, G and H never advertised.
+DRAWS = {
+    "wide and narrow": {"A": [300], "B": [100], "C": [50], "D": [10]},
+    "alike": {"A": [50], "B": [50], "C": [50], "D": [50]},
+    "many queues": {"A": [20, 20, 20, 20, 20], "B": [10], "C": [1_000, 10]},
+    "with strangers": {"A": [10], "B": [90], "F": [500], "G": [500], "H": [10]},
+}
+MOST_CHI2 = {1: 10.8, 2: 13.8, 3: 16.3}
+"""By degrees of freedom: more than that is seen once in a thousand times."""
+
+
+def drawn(rooms, *, rounds=200, each=10, by_capacity=False, ranks=None, key="req2:s", **limits):
+    """How many pilots each site got, in rounds that all begin alike; and what each round gave."""
+    queues = [
+        make_queue(site, f"q{n}", caps=QueueCaps(max_waiting=room, max_total=None))
+        for site, some in rooms.items()
+        for n, room in enumerate(some)
+    ]
+    wanted = parse_expression('member(StationName, {"fnal", "cern"}) || member("cern", StationNames)')
+    wishes = {"req2:s": [site_wish("stations", wanted, (1 << 64) - 1)]}
+    names = {"F": {"StationName": '"lyon"'}, "B": {"StationNames": '{"x", "CERN"}'}}
+    found, rounds_of = Counter(), []
+    for seed in range(rounds):
+        gates = [
+            gate(site, Speed=0, **names.get(site, {"StationName": '"fnal"'}), **limits.get(site, {}))
+            for site in rooms
+            if site not in "GH"
+        ]
+        one = by_site(put([order(1, count=each, submit_pool=key)], queues, gates, wishes=wishes, seed=seed,
+                          serving=Serving(), by_capacity=by_capacity, ranks=ranks))  # fmt: skip
+        found += one
+        rounds_of.append(one)
+    return found, rounds_of
+
+
+def chi2(found, weights):
+    total, weight = found.total(), sum(weights.values())
+    wanted = {site: total * one / weight for site, one in weights.items()}
+    return sum((found[site] - one) ** 2 / one for site, one in wanted.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [None, {"Local": "Speed"}])
+@pytest.mark.parametrize("rooms", DRAWS.values(), ids=DRAWS)
+def test_each_site_of_a_station_list_is_as_likely_as_the_others(rooms, ranks):
+    """The seed: "The broker will randomly select one of the sites that advertise a station name"."""
+    found, _ = drawn(rooms, ranks=ranks)
+    named = dict.fromkeys((site for site in rooms if site < "F"), 1)
+    assert set(found) == set(named)
+    assert found.total() == 2_000
+    assert chi2(found, named) < MOST_CHI2[len(named) - 1]
+    assert chi2(found, {"A": 2, **dict.fromkeys([*named][1:], 1)}) > MOST_CHI2[3], (
+        "the test sees a difference"
+    )
+
+
+@pytest.mark.slow
+def test_by_capacity_and_without_stations_queues_are_drawn_by_their_room():
+    rooms = {"A": [600], "B": [200], "C": [150, 50], "D": [20]}
+    found, _ = drawn(rooms, by_capacity=True)
+    assert found == drawn(rooms, key="")[0]
+    assert found["A"] > 2 * found["B"] > 8 * found["D"]
+    assert chi2(Counter({site: found[site] for site in "BC"}), {"B": 1, "C": 1}) < MOST_CHI2[1] * 1.5
+
+
+@pytest.mark.slow
+def test_a_site_that_is_full_or_shut_leaves_the_others_as_likely():
+    """Limits are held in each round: A takes 2, B none at all, C has room for one; the rest is for D and E."""
+    rooms = {"A": [50], "B": [50], "C": [1], "D": [50], "E": [50]}
+    found, rounds = drawn(rooms, each=40, A={"MaxJobs": 2}, B={"MaxJobs": 0})
+    assert {(one["A"], one["B"], one["C"]) for one in rounds} == {(2, 0, 1)}
+    assert found.total() == 8_000
+    assert chi2(Counter({site: found[site] for site in "DE"}), {"D": 1, "E": 1}) < MOST_CHI2[1]
 
 
 SITES = st.sampled_from("ABC")
