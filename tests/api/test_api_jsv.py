@@ -88,6 +88,33 @@ def test_a_script_sees_system_defaults_and_the_edits_of_the_user(house, server, 
     assert refusal(answer) == "Unable to run job: physics h_vmem=1G,h_cpu=500,ka=1,h_rt=60 false."
 
 
+AMOUNTS = (
+    {"Memory": 1800, "Consumables": ["vf=1G"]},
+    {"Memory": 1000, "Consumables": ["vf=4G", "mf=3G"]},
+    {"Memory": 1800, "Consumables": ["h_vmem=1G"]},
+    {"Consumables": ["h_vmem=500M", "h_rt=60", "s=2"]},
+    {"Consumables": ["mem_free=1G"], "NumberOfProcessors": 2},
+)
+
+
+@pytest.mark.parametrize("record", AMOUNTS, ids=str)
+def test_an_idle_script_and_an_empty_class_leave_a_job_what_it_asks_for(house, server, record):
+    def asked(**more):
+        house.submitted({**record, **more})
+        found = [one for one in house.get("/v1/task-queues")["task_queues"] if one["waiting"]]
+        (job,) = house.claim(house.pilot())
+        keys = {name: found[0][name] for name in ("memory_mb", "cores", "consumables", "norm_cpu_seconds")}
+        return keys, {**job["spec"], "job_class": "", "variant": ""}
+
+    assert house.call("POST", "/v1/job-classes", {"text": "jcname empty\n"}, token="admin").status == 200
+    plain = asked()
+    assert (plain[0]["memory_mb"] > 0) == ("Memory" in record or "h_rt=60" in record["Consumables"])
+    assert asked(JobClass="empty") == plain
+    server("jsv_accept")
+    assert asked() == plain
+    assert asked(JobClass="empty") == plain
+
+
 def test_a_rejected_submission_takes_no_number(house, server):
     server('case "$(jsv_get_param N)" in bad) jsv_reject no;; *) jsv_accept;; esac')
     assert house.submitted({"JobName": "good"}) == 1

@@ -160,9 +160,9 @@ class ClientRequest:
         from lodesman.jsv import JsvContext, verify_at_client
         from lodesman.jsv.views import after, parameters_of
         from lodesman.submission.native import record_of, values_of
-        from lodesman.submission.native_texts import key_names
+        from lodesman.submission.native_texts import beside_edits, changed_paths, key_names
         from lodesman.submission.resolution import JsvView
-        from lodesman.submission.resolve import asked_class, beside_edits, changed_paths, with_class
+        from lodesman.submission.resolve import asked_class, with_class
 
         complexes = self.complexes()
         keys = key_names(complexes)

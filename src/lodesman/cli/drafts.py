@@ -171,16 +171,20 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
 
 def _complexes(session: Session) -> Complexes:
     """The resources of the server, by which scripts see requests; those of a new Grid Engine if it does not say."""
-    from lodesman.gridengine.complexes import Complex, Complexes
+    from lodesman.gridengine.complexes import Complex, Complexes, Consumable
     from lodesman.gridengine.values import ComplexType
 
     try:
         rows = session.call(calls.QUOTA_RESOURCES).resources
     except LodesmanError:
         return stock()
-    return Complexes(
-        tuple(Complex(name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type)) for one in rows)
-    )
+    known = (
+        Complex(
+            name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type), consumable=Consumable(one.consumable)
+        )
+        for one in rows
+    )  # fmt: skip
+    return Complexes(tuple(known))
 
 
 def _label(name: str) -> str:

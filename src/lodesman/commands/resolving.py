@@ -20,7 +20,7 @@ from lodesman.jobclass import Classes, ClassRefusal, ClassSnapshot
 from lodesman.jobclass.attributes import KINDS
 from lodesman.jobclass.request import changes_of
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
-from lodesman.submission.native import record_of
+from lodesman.submission.native import record_of, with_attributes
 from lodesman.submission.resolution import JsvView, NotResolved, Resolved
 from lodesman.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 
@@ -57,8 +57,9 @@ class Resolver:
         """What a description of this submission is to be. Raises InvalidJob and Forbidden, with the place in the text where
         it is known.
         """
+        given, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
-            return _AS_GIVEN
+            return _AS_GIVEN if record is given else VerifiedJob(record, None, [])
         draft = DraftRecord(record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv)
         classes = self._classes
         rules = SubmissionRules(
@@ -85,7 +86,7 @@ class Resolver:
         if found.snapshot is not None or found.origins:
             origins = {name: str(origin) for name, origin in found.origins.items()}
             resolution = _stored_resolution(found.snapshot, origins)
-        same = found.record is record
+        same = found.record is given
         return VerifiedJob(None if same else found.record, resolution, list(found.notices))
 
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, Final
 
 from lodesman.answers.jobs import Notice
@@ -36,6 +37,7 @@ _PLAIN_QUEUE: Final = re.compile(r"[^@*?\[\]|&!,=\s]+")
 # A name that a context can have; all other attributes of a user's own are left alone.
 _OWN_NAME: Final = re.compile(r"[^=,\s\[\]]+")
 _KEPT: Final = KEPT.lower()
+_CONSUMABLES: Final = "consumables"
 _PARAMETER_BASES: Final = tuple(name.lower() for name in PARAMETERS)
 
 # --- record -> values -----------------------------------------------------------------------------
@@ -205,26 +207,54 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
     ):  # as much for each as before is another Memory
         requests = entries_of("l_hard", before.get("l_hard"))
         before["l_hard"] = {key: "" if key == MEMORY else text for key, text in requests.items()}
-    if _says_twice(record, complexes):  # what is then written as its own attribute
-        before = {name: value for name, value in before.items() if name not in ("l_hard", "pe_range")}
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     if not changed:
         return record, notices
     at = _Record(dict(record))
     for name in changed:
-        if name == "l_hard":
-            _write_requests(at, entries_of(name, before.get(name)), entries_of(name, after.get(name)), cores)
-        else:
+        if name not in ("l_hard", "pe_range"):
             _write(at, name, before.get(name), after.get(name))
+    _write_requests(at, before, after, complexes)
     _write_kept(at, {name: after[name] for name in after if name not in HERE or name in PARTLY_KEPT})
     new = kept_notices({name: after[name] for name in changed if name in after})
     return at.record, (*notices, *new, *_unsaid_queues(after, changed))
 
 
-def _says_twice(record: Record, complexes: Complexes) -> bool:
-    """Whether Consumables have what has an attribute of its own: it would count for less there than it says."""
-    asked = _Record(record).consumables()
-    return any(key_names(complexes)("l_hard", key) in (*FIELDS, SLOTS) for key, _ in asked)
+def with_attributes(record: Record, complexes: Complexes) -> Record:
+    """The record with an attribute for each resource that has one here, and that only the Consumables name: `h_rt=60` among
+    them is WallTime 60. What cannot be read stands as it is.
+    """
+    if _CONSUMABLES not in map(str.lower, record):
+        return record
+    at, names = _Record(dict(record)), key_names(complexes)
+    asked = {names("l_hard", key) for key, _ in at.consumables()}
+    missing = [key for key in (*FIELDS, SLOTS) if key in asked and at.get(HERE[f"l_hard {key}"]) is None]
+    said = values_of(record, complexes)[0] if missing else {}
+    texts = {**entries_of("l_hard", said.get("l_hard")), SLOTS: said.get("pe_range")}
+    cores = cores_of_memory(said.get("pe_range"), complexes)
+    for key in missing:
+        form, text = FORMS["pe_range" if key == SLOTS else key], str(texts[key])
+        if form.number is not None and form.number(text) is not None:
+            at.put(HERE[f"l_hard {key}"], form.times(text, cores if key == MEMORY else 1))
+    return at.record if len(at.record) > len(record) else record
+
+
+def with_free_memory(record: Record, values: JobValues, given: Iterable[str], complexes: Complexes) -> Record:
+    """The record with a Memory of what these requests of free memory ask for; itself if its job has a limit of memory."""
+    requests = entries_of("l_hard", values.get("l_hard"))
+    amount = None if MEMORY in requests else free_memory(requests, given)
+    if amount is None:
+        return record
+    at, cores = _Record(dict(record)), cores_of_memory(values.get("pe_range"), complexes)
+    at.put("Memory", FORMS[MEMORY].times(amount, cores))
+    return at.record
+
+
+def free_memory(requests: Mapping[str, str | None], names: Iterable[str]) -> str | None:
+    """The largest of these requests of memory, as a text of `h_vmem`; None without any."""
+    form = FORMS[MEMORY]
+    amounts = [form.canonical(requests[name] or "") for name in names if name in requests]
+    return reduce(form.largest, amounts) if amounts else None
 
 
 def _unsaid_queues(after: JobValues, changed: Iterable[str]) -> Iterator[Notice]:
@@ -252,16 +282,25 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
         _write_own(at, entries_of(name, before), entries_of(name, after))
 
 
-def _write_requests(
-    at: _Record, before: Mapping[str, str | None], after: Mapping[str, str | None], cores: int
-) -> None:
+def _write_requests(at: _Record, before: JobValues, after: JobValues, complexes: Complexes) -> None:
+    """What has an attribute of its own is written there, and stays among the Consumables only if nobody changed it."""
+    old, new = (entries_of("l_hard", values.get("l_hard")) for values in (before, after))
+    cores = cores_of_memory(after.get("pe_range"), complexes)
+    same = {key for key in FIELDS if old.get(key) == new.get(key)}
     for key in FIELDS:
-        if before.get(key) != after.get(key):
-            text = after.get(key)
-            count = cores if key == MEMORY else 1
+        if key not in same:
+            text, count = new.get(key), cores if key == MEMORY else 1
             at.put(HERE[f"l_hard {key}"], None if text is None else FORMS[key].times(text, count))
-    rest = [key if text is None else f"{key}={text}" for key, text in after.items() if key not in FIELDS]
-    at.put("Consumables", rest or None)
+    if before.get("pe_range") == after.get("pe_range"):
+        same.add(SLOTS)
+    else:
+        _write(at, "pe_range", None, after.get("pe_range"))
+    names = key_names(complexes)
+    kept = [(key, text) for key, text in at.consumables() if names("l_hard", key) in same]
+    rest = [(key, text) for key, text in new.items() if key not in FIELDS]
+    found = [key if text is None else f"{key}={text}" for key, text in (*kept, *rest)]
+    if old != new or len(kept) + len(rest) != len(at.consumables()):
+        at.put("Consumables", found or None)
 
 
 def _write_queues(at: _Record, queues: list[str]) -> None:

@@ -59,8 +59,8 @@ l_hard | Consumables | name=amount of each resource but the following.
 l_hard h_rt | WallTime | In seconds; INFINITY and 0 are no limit.
 l_hard h_cpu | CPUTime | In seconds; INFINITY is 1000000000.
 l_hard h_vmem | Memory | For each core, rounded up to MB, where Memory is for all: see below. INFINITY is 0.
-l_hard mem_free | Memory | One with h_vmem; the largest amount counts.
-l_hard virtual_free | Memory | One with h_vmem; the largest amount counts.
+l_hard mem_free | Consumables, Memory | Memory, too, if a class, verifier or option gives it to a job without h_vmem.
+l_hard virtual_free | Consumables, Memory | Memory, too, if a class, verifier or option gives it to a job without h_vmem.
 l_hard slots | NumberOfProcessors | One with pe_range, which wins.
 l_soft | | Requests are hard, or they are left out.
 m | | No mail is sent: lode status.
@@ -99,6 +99,8 @@ PARTLY_KEPT: Final = frozenset({"ac", "h", "q_hard"})
 HERE: Final[Mapping[str, str]] = {one.name: one.here for one in MEANINGS if not one.is_kept}
 
 MEMORY: Final = "h_vmem"
+FREE_MEMORY: Final = ("mem_free", "virtual_free")
+"""Memory that a host must have, beside the limit `h_vmem` of the job."""
 SLOTS: Final = "slots"
 FIELDS: Final = ("h_rt", "h_cpu", MEMORY)
 """The resources that have an attribute of their own."""
@@ -108,9 +110,8 @@ SCALARS: Final = ("CMDNAME", "N", "P", "p", "pe_name", "pe_range", "r")
 
 def path_of(attribute: str, key: str | None) -> str:
     """The attribute of a description (a part of it behind a dot) that a value of Grid Engine is in."""
-    field = HERE.get(f"{attribute} {key}") if attribute == "l_hard" else None
-    if field:
-        return field
+    if attribute == "l_hard" and key in (*FIELDS, SLOTS):
+        return HERE[f"l_hard {key}"]
     if attribute not in HERE:
         return f"{KEPT}.{attribute}"
     if attribute == "ac" and key:

@@ -5,11 +5,11 @@ The access check compares texts: jobs and their classes come through here first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes, Consumable
 from lodesman.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
@@ -17,22 +17,19 @@ from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_o
 from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
 from lodesman.jobs.record import shown
 from lodesman.submission.native_forms import FORMS, amount_text, canonical_tasks, number_in, smallest_slots
-from lodesman.submission.native_table import FILES, MEMORY, SLOTS, path_of
-
-_ONE_RESOURCE: Final = {"mem_free": MEMORY, "virtual_free": MEMORY}
+from lodesman.submission.native_table import FILES, FREE_MEMORY, MEMORY, SLOTS, path_of
 
 Said = tuple[JobValues, tuple[Notice, ...]]
 """Values, and what there is to say about them."""
+Path = tuple[str, str | None]
+"""An attribute of Grid Engine, and a key of its list."""
 
 
 def key_names(complexes: Complexes) -> CanonicalKey:
-    """By which name the keys of lists are compared: the names of memory are one, and so are a name and its shortcut."""
+    """By which name the keys of lists are compared: a name and its shortcut are one."""
 
     def canonical_key(attribute: str, key: str) -> str:
-        if not attribute.startswith("l_"):
-            return key
-        name = complexes.canonical(key) or key
-        return _ONE_RESOURCE.get(name, name) if attribute == "l_hard" else name
+        return complexes.canonical(key) or key if attribute.startswith("l_") else key
 
     return canonical_key
 
@@ -41,7 +38,7 @@ def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
     """For how many cores an amount of memory is asked once for each, as Grid Engine has it: for those of the job. It is
     asked once if the complex of memory that jobs use up is one of JOB.
     """
-    known = filter(None, map(complexes.get, (MEMORY, *_ONE_RESOURCE)))
+    known = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
     used_up = next((one.consumable for one in known if one.is_consumable), Consumable.YES)
     is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
     return (smallest_slots(str(pe_range)) if is_by_core else None) or 1
@@ -137,7 +134,7 @@ def _notice(name: str, message: str) -> Notice:
 def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
     """A class whose values are canonical, so that a job can be checked against it.
 
-    Names of memory become one entry with those letters that all have; a list of paths becomes one path, a scalar.
+    Names of one resource become one entry with those letters that all have; a list of paths becomes one path, a scalar.
     """
     found: dict[str, ClassValue] = {}
     for name, held in snapshot.attributes.items():
@@ -178,3 +175,52 @@ def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassLi
                 letters = "".join(letter for letter in letters if letter in found[key].grants)
             found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
     return ClassList(entries=tuple(found.values()), grants="+" if "+" in held.grants else "")
+
+
+# --- values beside each other --------------------------------------------------------------------------
+
+
+def flat(values: JobValues) -> dict[Path, str | None]:
+    """Each value by attribute and key; a file has one path and no key."""
+    found: dict[Path, str | None] = {}
+    for name, value in values.items():
+        entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
+        if name in FILES:
+            found[name, None] = ",".join(entries)
+        elif isinstance(value, str):
+            found[name, None] = value
+        else:
+            found |= {(name, key): text for key, text in entries.items()}
+    return found
+
+
+def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
+    """What differs, by attribute and key."""
+    old, new = flat(before), flat(after)
+    missing = object()
+    return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def beside_edits(
+    said: JobValues,
+    edits: Sequence[AttributeEdit],
+    before: JobValues,
+    after: JobValues,
+    canonical_key: CanonicalKey,
+) -> tuple[JobValues, list[AttributeEdit]]:
+    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
+    found, left, new = dict(said), list(edits), flat(after)
+    for name, key in changed_paths(before, after):
+        if key is None or kind_of(name) is not AttributeKind.KEYED:
+            left = [one for one in left if one.attribute != name]
+            found[name] = after.get(name, "")
+            continue
+        left = [one for one in left if one.attribute != name or canonical_key(name, one.key) != key]
+        entries = entries_of(name, found.get(name))
+        entries.pop(key, None)
+        if (name, key) in new:
+            entries[key] = new[name, key]
+            if any(one.verb == "clearp" and one.attribute == name for one in left):
+                left.append(AttributeEdit("adds", name, key, entries[key]))
+        found[name] = entries
+    return found, left

@@ -14,13 +14,11 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.jobs import Notice
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.values import UnreadableValue
 from lodesman.jobclass import (
-    CanonicalKey,
     ClassRefusal,
     ClassSnapshot,
     Give,
@@ -33,14 +31,21 @@ from lodesman.jobclass import (
     refusal_sentence,
 )
 from lodesman.jobclass.access import Deed
-from lodesman.jobclass.attributes import AttributeKind, kind_of
 from lodesman.jobclass.request import RequestChange
 from lodesman.jobclass.rights import RefusalReason, split_name
+from lodesman.jobclass.specifiers import ClassList
 from lodesman.jobs.attributes import BY_SPELLING, by_name
 from lodesman.jobs.record import Record, shown
-from lodesman.submission.native import record_of, values_of
-from lodesman.submission.native_table import FILES, path_of
-from lodesman.submission.native_texts import canonical, canonical_snapshot, key_names
+from lodesman.submission.native import free_memory, record_of, values_of, with_free_memory
+from lodesman.submission.native_table import FILES, FREE_MEMORY, MEMORY, path_of
+from lodesman.submission.native_texts import (
+    Path,
+    canonical,
+    canonical_snapshot,
+    changed_paths,
+    flat,
+    key_names,
+)
 from lodesman.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
 
 _MOST_RESTARTS: Final = 10
@@ -51,8 +56,6 @@ _OF_CLASSES: Final = frozenset(
 _JC: Final = "jc"
 _CHANGE: Final = "change job"
 
-Path = tuple[str, str | None]
-"""An attribute of Grid Engine, and a key of its list."""
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
 """`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
 
@@ -106,6 +109,7 @@ class _Steps:
         self.derive = derive
         self.notices = values_of(draft.record, rules.complexes)[1]
         self.writers: dict[Path, Origin] = {}
+        self.said: dict[str, str | None] = {}  # requests of the record itself
         self.runs = 0
 
     def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
@@ -150,16 +154,17 @@ class _Steps:
         """Steps 1 to 4."""
         self.writers = {}
         values = dict(self._canonical(self.rules.defaults))
-        self._write(_flat(values), ValueSource.DEFAULT)
+        self._write(flat(values), ValueSource.DEFAULT)
         of_class = self._canonical(snapshot.values) if snapshot else {}
         values |= of_class
-        self._write(_flat(of_class), ValueSource.CLASS)
+        self._write(flat(of_class), ValueSource.CLASS)
         said = values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0]
+        self.said = entries_of("l_hard", said.get("l_hard"))
         # A job has one of these files: the user's comes instead.
         start = {name: value for name, value in values.items() if name not in FILES or name not in said}
         keys = key_names(self.rules.complexes)
         merged = merge(start, [Give(attribute=name, value=one) for name, one in said.items()], keys)
-        self._write(_flat(said), ValueSource.COMMAND_LINE)
+        self._write(flat(said), ValueSource.COMMAND_LINE)
         if not self.draft.edits:
             return merged.values
         edited = merge(merged.values, self.draft.edits, keys)
@@ -195,7 +200,7 @@ class _Steps:
     ) -> Resolved | NotResolved:
         """Step 6, and the record of what came about."""
         usual = Origin(step=ValueSource.COMMAND_LINE)
-        found = _violations(snapshot, values, self.rules.complexes)
+        found = violations(snapshot, values, self.rules.complexes)
         breaches = tuple(
             Breach(violation=one, origin=self.writers.get((one.attribute, one.key), usual)) for one in found
         )
@@ -208,8 +213,12 @@ class _Steps:
         if snapshot and breaches:
             return _access_refusal(snapshot, breaches, self.runs)
         record, notices = record_of(self.draft.record, values, self.rules.complexes)
-        record = _of_snapshot(record, snapshot)
         origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
+        free = self._free_memory(values)
+        if free and (wider := with_free_memory(record, values, free, self.rules.complexes)) is not record:
+            record = wider
+            origins["Memory"] = self.writers["l_hard", free[0]]
+        record = _of_snapshot(record, snapshot)
         if snapshot:
             origins |= dict.fromkeys(("JobClass", "Variant"), of_class)
         return Resolved(
@@ -220,11 +229,23 @@ class _Steps:
             jsv_runs=self.runs,
         )
 
+    def _free_memory(self, values: JobValues) -> list[str]:
+        """The requests of free memory that others than the record say."""
+        return [
+            name
+            for name, text in entries_of("l_hard", values.get("l_hard")).items()
+            if name in FREE_MEMORY
+            and (
+                self.said.get(name) != text
+                or self.writers["l_hard", name].step is not ValueSource.COMMAND_LINE
+            )
+        ]
+
     def _of_empty(self, values: JobValues) -> Iterator[Notice]:
         """Who wrote an empty value may have meant to remove what the class says."""
         for name, value in self.draft.record.items():
             attribute = by_name(name) if value in ("", [], {}) else None
-            for path in _flat(values) if attribute else ():
+            for path in flat(values) if attribute else ():
                 here = path_of(*path).partition(".")[0]
                 if attribute and here == attribute.name and self.writers[path].step is ValueSource.CLASS:
                     words = f"it is empty, and the job has what its class says; to remove that: --clearp {path[0]}"
@@ -233,15 +254,21 @@ class _Steps:
     def _by_step(self, values: JobValues) -> list[Path]:
         """The paths of values: where several are one attribute here, the last writer comes last."""
         order = list(ValueSource)
-        return sorted(_flat(values), key=lambda path: order.index(self.writers[path].step))
+        return sorted(flat(values), key=lambda path: order.index(self.writers[path].step))
 
 
-def _violations(
+def violations(
     snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
 ) -> tuple[Violation, ...]:
+    """All that a class does not allow of a job. A limit of memory that only repeats its free memory adds nothing."""
     if snapshot is None:
         return ()
-    return check(canonical_snapshot(snapshot, complexes), values, key_names(complexes))
+    held, requests = canonical_snapshot(snapshot, complexes), entries_of("l_hard", values.get("l_hard"))
+    of_class = held.attributes.get("l_hard")
+    named = {one.key for one in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
+    if MEMORY not in named and requests.get(MEMORY) == free_memory(requests, FREE_MEMORY):
+        values = {**values, "l_hard": {key: text for key, text in requests.items() if key != MEMORY}}
+    return check(held, values, key_names(complexes))
 
 
 def _access_refusal(
@@ -293,59 +320,13 @@ def refuse_change(
     origin = Origin(step=ValueSource.CHANGE)
     breaches = [
         Breach(violation=one, origin=origin)
-        for one in _violations(snapshot, after, complexes)
+        for one in violations(snapshot, after, complexes)
         if (one.attribute, one.key) in changed
     ]
     return _access_refusal(snapshot, breaches, asked=_CHANGE) if snapshot and breaches else None
 
 
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def _flat(values: JobValues) -> dict[Path, str | None]:
-    """Each value by attribute and key; a file has one path and no key."""
-    found: dict[Path, str | None] = {}
-    for name, value in values.items():
-        entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
-        if name in FILES:
-            found[name, None] = ",".join(entries)
-        elif isinstance(value, str):
-            found[name, None] = value
-        else:
-            found |= {(name, key): text for key, text in entries.items()}
-    return found
-
-
-def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
-    """What differs, by attribute and key."""
-    old, new = _flat(before), _flat(after)
-    missing = object()
-    return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
-
-
-def beside_edits(
-    said: JobValues,
-    edits: Sequence[AttributeEdit],
-    before: JobValues,
-    after: JobValues,
-    canonical: CanonicalKey,
-) -> tuple[JobValues, list[AttributeEdit]]:
-    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
-    found, left, new = dict(said), list(edits), _flat(after)
-    for name, key in changed_paths(before, after):
-        if key is None or kind_of(name) is not AttributeKind.KEYED:
-            left = [one for one in left if one.attribute != name]
-            found[name] = after.get(name, "")
-            continue
-        left = [one for one in left if one.attribute != name or canonical(name, one.key) != key]
-        entries = entries_of(name, found.get(name))
-        entries.pop(key, None)
-        if (name, key) in new:
-            entries[key] = new[name, key]
-            if any(one.verb == "clearp" and one.attribute == name for one in left):
-                left.append(AttributeEdit("adds", name, key, entries[key]))
-        found[name] = entries
-    return found, left
 
 
 def names_class(record: Record) -> bool:

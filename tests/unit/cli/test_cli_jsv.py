@@ -254,10 +254,10 @@ def test_a_script_sees_the_edits_and_has_the_last_word(at, accepting, script, ho
 
 
 def test_a_script_sees_the_resources_of_the_server(at, accepting, script, home):
-    """Without its answer those of a new Grid Engine, where vf is memory."""
+    """Without its answer those of a new Grid Engine, where vf is virtual_free."""
     (home / "named.jdl").write_text('Executable = "/bin/echo"; Consumables = {"vf=1G"};')
     script('jsv_reject "$(jsv_get_param l_hard)"')
-    assert "h_vmem=1G." in at("submit", "--jsv", "check.sh", "named.jdl").err
+    assert "virtual_free=1G." in at("submit", "--jsv", "check.sh", "named.jdl").err
     row = {"name": "volume_flow", "shortcut": "vf", "type": "INT", "consumable": "NO", "default": "0"}
     accepting.on("GET", "/v1/quotas/resources", {"resources": [row]})
     assert "volume_flow=" in at("submit", "--jsv", "check.sh", "named.jdl").err

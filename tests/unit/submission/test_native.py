@@ -14,7 +14,7 @@ from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
 from lodesman.jobs import read_job
-from lodesman.submission.native import record_of, values_of
+from lodesman.submission.native import record_of, values_of, with_attributes
 from lodesman.submission.native_forms import FORMS, smallest_slots
 from lodesman.submission.native_table import HERE, IS_KEPT, MEANINGS, SCALARS, path_of
 from lodesman.submission.native_texts import canonical
@@ -130,8 +130,8 @@ TEXTS = [
     ("l_hard", {"h_cpu": "INFINITY"}, {"CPUTime": 10**9}),
     ("l_hard", {"h_vmem": "1G"}, {"Memory": 1024}),
     ("l_hard", {"h_vmem": "1024M"}, {"Memory": 1024}),
-    ("l_hard", {"mf": "1"}, {"Memory": 1}),
-    ("l_hard", {"vf": "1.5G", "h_vmem": "1G"}, {"Memory": 1536}),
+    ("l_hard", {"mf": "1"}, {"Consumables": ["mem_free=1"]}),
+    ("l_hard", {"vf": "1.5G", "h_vmem": "1G"}, {"Memory": 1024, "Consumables": ["virtual_free=1536M"]}),
     ("l_hard", {"h_vmem": "nonsense"}, {"Memory": "nonsense"}),
     ("l_hard", {"s": "4"}, {"NumberOfProcessors": 4}),
     ("l_hard", {"ml": "0x2", "gpu": None}, {"Consumables": ["matlab=2", "gpu=TRUE"]}),
@@ -191,24 +191,35 @@ def test_what_stands_in_the_wrong_place_counts_for_nothing():
 
 
 def test_a_limit_among_the_consumables_is_written_where_it_counts():
-    """Else a job could keep to its class by a word that limits nothing."""
-    start = {"Consumables": ["h_rt=60", "vf=2G", "slots=2", "ml=1"], "Memory": 1024}
-    found = values(start)
-    assert found == {"l_hard": {"h_rt": "60", "h_vmem": "2G", "matlab": "1"}, "pe_range": "2"}
-    made, _ = record_of(start, found, COMPLEXES)
-    assert made == {"Consumables": ["matlab=1"], "Memory": 4096, "WallTime": 60, "NumberOfProcessors": 2}
-    assert values(made) == found
+    """Else a job could keep to its class, or pass a verifier, by a word that limits nothing."""
+    start = {"consumables": ["h_rt=60", "vf=2G", "h_vmem=3G", "slots=2", "ml=1", "h_cpu=soon"]}
+    made = with_attributes(start, COMPLEXES)
+    assert made == {**start, "Memory": 6144, "WallTime": 60, "NumberOfProcessors": 2}
+    assert values(made) == values(start)
+    assert with_attributes(made, COMPLEXES) is made
+    assert with_attributes({"Consumables": "ml=1,vf=1G"}, COMPLEXES) == {"Consumables": "ml=1,vf=1G"}
+
+
+def test_a_limit_among_the_consumables_goes_when_it_is_changed():
+    start = {"Consumables": ["h_rt=60", "slots=2", "vf=2G", "h_vmem=1G"], "WallTime": 30, "Memory": 1000}
+    requests = {"h_rt": "60", "virtual_free": "2G", "h_vmem": "1G"}
+    assert values(start) == {"l_hard": requests, "pe_range": "2"}
+    made, _ = record_of(start, {"l_hard": {**requests, "h_rt": "90"}, "pe_range": "2"}, COMPLEXES)
+    assert made == {**start, "WallTime": 90, "Consumables": ["slots=2", "h_vmem=1G", "virtual_free=2G"]}
+    made, _ = record_of(start, {"l_hard": {"h_rt": "60"}, "pe_range": "3"}, COMPLEXES)
+    assert made == {"Consumables": ["h_rt=60"], "WallTime": 30, "NumberOfProcessors": 3}
 
 
 def test_memory_is_asked_for_each_core_and_said_for_all():
-    native = {"pe_name": "smp", "pe_range": "4", "l_hard": {"vf": "1G"}}
+    native = {"pe_name": "smp", "pe_range": "4", "l_hard": {"h_vmem": "1G"}}
     made = record(**native)
     assert made == {"PE": "smp", "NumberOfProcessors": 4, "Memory": 4096}
     # As a verifier does that changes the cores alone.
     more, _ = record_of(made, {**values(made), "pe_range": "8"}, COMPLEXES)
     assert more == {"PE": "smp", "NumberOfProcessors": 8, "Memory": 8192}
     assert values(more)["l_hard"] == values(made)["l_hard"]
-    assert values({"Consumables": ["s=2", "vf=1G"], "Memory": 4096})["l_hard"] == {"h_vmem": "2G"}
+    said = values({"Consumables": ["s=2", "vf=1G"], "Memory": 4096})["l_hard"]
+    assert said == {"h_vmem": "2G", "virtual_free": "1G"}
     odd = {"Memory": 4000, "NumberOfProcessors": 3}
     renamed, _ = record_of(odd, {**values(odd), "N": "n"}, COMPLEXES)
     assert renamed == {**odd, "JobName": "n"}
@@ -224,7 +235,7 @@ def test_memory_that_is_used_up_once_per_job_is_not_multiplied():
         if one.name != "virtual_free"
     )
     by_job = read_complexes("\n".join(["virtual_free vf MEMORY <= YES JOB 0 0", *lines]), faults=[])
-    made, _ = record_of({}, {"pe_range": "4", "l_hard": {"vf": "1G"}}, by_job)
+    made, _ = record_of({}, {"pe_range": "4", "l_hard": {"h_vmem": "1G"}}, by_job)
     assert made == {"NumberOfProcessors": 4, "Memory": 1024}
     assert values_of(made, by_job)[0]["l_hard"] == {"h_vmem": "1G"}
 
@@ -264,6 +275,8 @@ def test_priorities_rise_with_priorities():
 def test_where_a_value_is():
     assert path_of("l_hard", "h_rt") == "WallTime"
     assert path_of("l_hard", "matlab") == "Consumables.matlab"
+    assert path_of("l_hard", "mem_free") == "Consumables.mem_free"
+    assert path_of("l_hard", "slots") == "NumberOfProcessors"
     assert path_of("v", "A") == "Environment.A"
     assert path_of("CMDARG", "1") == "Arguments"
     assert path_of("ac", "Colour") == "Colour"
@@ -334,7 +347,11 @@ RECORDS = st.fixed_dictionaries(
         "WallTime": AMOUNT | AMOUNT.map(str) | st.just(6e1), "CPUTime": st.integers(1, 10**9),
         "MaxRAM": st.integers(0, 2**30),
         "NumberOfProcessors": st.integers(1, 4096), "PE": WORD, "MaxAttempts": st.integers(1, 100), "Site": WORD,
-        "Consumables": st.lists(st.sampled_from(["ml=1", "sc=1G", "gpu=true", "odd=x"]), unique=True),
+        "Consumables": st.lists(
+            st.sampled_from(["ml=1", "sc=1G", "gpu=true", "odd=x", "vf=1G", "mem_free=3000M", "h_vmem=2G", "h_rt=1:0:0",
+                             "h_cpu=60", "s=2", "h_vmem=x"]),
+            unique=True,
+        ),
         "Requirements": st.fixed_dictionaries({}, optional={"QUEUENAME": WORD | st.lists(WORD, min_size=1), "Other": WORD}),
         "Own": WORD | AMOUNT | st.booleans() | st.lists(AMOUNT, max_size=2),
         "Parameters": st.integers(1, 9) | st.just(["a", "b"]),

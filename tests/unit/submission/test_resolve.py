@@ -17,22 +17,24 @@ from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.errors import Forbidden, InvalidJob
-from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, check, derive, merge
+from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, derive, merge
 from lodesman.jobclass.attributes import entries_of
 from lodesman.jobclass.request import EntryVerb, changes_of
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs import read_job
-from lodesman.submission.native import record_of, values_of
-from lodesman.submission.native_texts import canonical, canonical_snapshot, key_names
+from lodesman.submission.jsv_texts import texts_of, view_of
+from lodesman.submission.native import record_of, values_of, with_attributes, with_free_memory
+from lodesman.submission.native_table import FREE_MEMORY
+from lodesman.submission.native_texts import beside_edits, canonical, key_names
 from lodesman.submission.resolution import JsvView, NotResolved, Origin, Resolved
 from lodesman.submission.resolution import ValueSource as Step
 from lodesman.submission.resolve import (
     DraftRecord,
     SubmissionRules,
-    beside_edits,
     changed_attributes,
     refuse_change,
     resolve,
+    violations,
 )
 
 RULES = SubmissionRules(complexes=COMPLEXES)
@@ -402,8 +404,8 @@ def test_a_job_keeps_to_its_class_in_other_words():
         LARGE,
     )  # fmt: skip
     assert isinstance(found, Resolved), found
-    assert found.record["Consumables"] == "ml=3"
-    assert found.record["Arguments"] == "5"
+    assert found.record["Consumables"] == ["virtual_free=1G", "matlab=3"]
+    assert (found.record["Memory"], found.record["Arguments"]) == (4096, "5")
 
 
 @pytest.mark.parametrize("cores", [{}, {"NumberOfProcessors": 4}, {"NumberOfProcessors": 8}], ids=str)
@@ -495,6 +497,98 @@ def test_a_script_that_changes_nothing_changes_nothing(record):
     assert set(found.origins.values()) <= {Origin(step=Step.COMMAND_LINE)}
 
 
+def job_of_record(record):
+    """What is stored of a job, but for its class."""
+    return replace(read_job(record).spec, job_class="", variant="")
+
+
+@given(RECORDS)
+def test_a_job_asks_for_the_same_without_anything_with_an_idle_script_and_with_an_empty_class(record):
+    record = with_attributes(record, COMPLEXES)
+    plain = job_of_record(record)
+
+    def idle(view):
+        return view_of(view, texts_of(view))
+
+    empty = class_of("empty")
+    for more, rules, jsv in (
+        ({}, WITH_JSV, idle),
+        ({"JobClass": "empty"}, RULES, None),
+        ({"JobClass": "empty"}, WITH_JSV, idle),
+    ):
+        found, _ = run({**record, **more}, empty, rules=rules, jsv=jsv)
+        assert isinstance(found, Resolved), found
+        assert job_of_record(found.record) == plain
+
+
+@given(RECORDS)
+def test_a_script_that_changes_the_name_changes_nothing_else(record):
+    """Nor does a class that gives it."""
+    left_out = ("jobname", "GridEngine")  # the second is written anew, without what counts for nothing
+    record = {name: one for name, one in with_attributes(record, COMPLEXES).items() if name not in left_out}
+    plain = replace(job_of_record(record), name="new")
+    for more, rules, jsv in (({}, WITH_JSV, sets(N="new")), ({"JobClass": "named"}, RULES, None)):
+        found, _ = run({**record, **more}, class_of("named", N="new"), rules=rules, jsv=jsv)
+        assert job_of_record(found.record) == plain
+
+
+# --- amounts of memory are three ---------------------------------------------------------------------
+
+OF_MEMORY = class_of(l_hard="{~}mem_free=2G,h_vmem=4G")
+
+
+def test_a_class_gives_each_amount_of_memory():
+    found, _ = run({"JobClass": "app"}, OF_MEMORY)
+    assert (found.record["Memory"], found.record["Consumables"]) == (4096, ["mem_free=2G"])
+    edits = [EditEntry(verb=EntryVerb.MODIFY, attribute="l_hard", key="mem_free", value="3G")]
+    found, _ = run({"JobClass": "app"}, OF_MEMORY, edits=edits)
+    assert (found.record["Memory"], found.record["Consumables"]) == (4096, ["mem_free=3G"])
+    found, _ = run({"JobClass": "app", "Memory": 5000}, OF_MEMORY)
+    assert found.sentence.endswith("does not allow: l_hard: h_vmem may not be changed")
+
+
+@pytest.mark.parametrize("way", ["class", "server JSV", "edit", "defaults", "client JSV"])
+def test_free_memory_that_others_than_the_description_ask_for_is_memory(way):
+    """As much is kept free for the job. What the description says of it limits the job by quotas alone."""
+    edits = [EditEntry(verb=EntryVerb.ADD, attribute="l_hard", key="mf", value="2G")]
+    record = {"NumberOfProcessors": 2, "Consumables": ["vf=9G"]}
+    ways = {
+        "class": lambda: run({**record, "JobClass": "app"}, class_of(l_hard="{+}mem_free=2G")),
+        "server JSV": lambda: run(record, rules=WITH_JSV, jsv=sets(l_hard="mem_free=2G,vf=9G")),
+        "edit": lambda: run(record, edits=edits),
+        "defaults": lambda: run(record, rules=replace(RULES, defaults={"l_hard": "mf=2G"})),
+        "client JSV": lambda: run(
+            {**record, "Consumables": ["vf=9G", "mf=2G"]}, client_jsv={"l_hard mem_free": "own.sh"}
+        ),
+    }  # fmt: skip
+    found, _ = ways[way]()
+    assert found.record["Memory"] == 4096
+    assert str(found.origins["Memory"]) in {
+        way,
+        "server JSV check.sh",
+        "client JSV own.sh",
+        "default",
+        "command line",
+    }
+    assert set(values_of(found.record, COMPLEXES)[0]["l_hard"]) == {"mem_free", "virtual_free", "h_vmem"}
+    found, _ = run({"JobClass": "app", "Memory": 1000}, class_of(l_hard="{+}mem_free=2G"))
+    assert found.record["Memory"] == 1000
+
+
+def test_a_script_sees_the_memory_that_it_tests():
+    record = {"Consumables": ["vf=2G", "mf=1G"], "Memory": 4096}
+    _, (seen,) = run(record, rules=WITH_JSV, jsv=same)
+    assert texts_of(seen).parameters["l_hard"] == "h_vmem=4G,virtual_free=2G,mem_free=1G"
+
+
+def test_free_memory_of_a_class_can_be_changed_with_the_memory_that_follows_from_it():
+    found, _ = run({"JobClass": "app"}, class_of(l_hard="{~}mem_free=2G"))
+    job = {**found.record, "Consumables": ["mem_free=3G"]}
+    assert refuse_change(found.record, {**job, "Memory": 3072}, found.snapshot, COMPLEXES) is None
+    refused = refuse_change(found.record, {**found.record, "Memory": 3072}, found.snapshot, COMPLEXES)
+    assert refused.sentence.endswith("l_hard: h_vmem may not be added")
+
+
 @pytest.mark.slow
 @at_most(30)
 @given(classes(), RECORDS, NATIVE)
@@ -508,8 +602,7 @@ def test_what_is_resolved_keeps_to_its_class(job_class, record, native):
             assert found.breaches
             continue
         said, _ = values_of(found.record, COMPLEXES)
-        held = canonical_snapshot(job_class.snapshot("default"), COMPLEXES)
-        assert check(held, said, key_names(COMPLEXES)) == ()
+        assert violations(job_class.snapshot("default"), said, COMPLEXES) == ()
 
 
 @given(classes())
@@ -517,6 +610,8 @@ def test_a_class_allows_a_job_that_adds_nothing(job_class):
     """The job has CMDNAME from its record: the class leaves it open."""
     found, _ = run({"JobClass": "app"}, job_class)
     assert isinstance(found, Resolved), found
-    again, _ = record_of(found.record, found.snapshot.values | {"CMDNAME": "x"}, COMPLEXES)
-    assert again == found.record
+    given_values, _ = canonical(found.snapshot.values | {"CMDNAME": "x"}, COMPLEXES)
+    again, _ = record_of(found.record, given_values, COMPLEXES)
+    free = FREE_MEMORY & entries_of("l_hard", given_values.get("l_hard")).keys()
+    assert with_free_memory(again, given_values, free, COMPLEXES) == found.record
     assert refuse_change(found.record, found.record, found.snapshot, COMPLEXES) is None
