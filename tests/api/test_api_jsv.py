@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.api.test_api_projects import use as use_projects
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
 from lodesman.answers.job_classes import JobClassSection
@@ -326,3 +327,11 @@ def test_who_has_too_many_that_wait_for_the_script_is_told_to_wait(house, server
         answer = house.call("POST", path, body, token="ann")
         assert (answer.status, answer.code) == (429, "too-often")
         assert "wait for the JSV of the server" in answer.json["error"]["message"]
+
+
+def test_a_project_from_the_script_is_one_that_the_user_may_have(house, server):
+    path = server("jsv_set_param P nosuch; jsv_correct")
+    use_projects(house)
+    error = house.submit({}).json["error"]
+    assert error["message"] == "JobGroup: there is no project 'nosuch'."
+    assert error["hint"].endswith(f"It is from the server JSV {path}.")

@@ -52,7 +52,7 @@ from lodesman.matching import TaskQueueKey
 from lodesman.matching.task_queue import key_to_json
 from lodesman.quota.matching import QuotaJob
 from lodesman.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
-from lodesman.store.accounts import list_users
+from lodesman.store.accounts import groups_by_user
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
 from lodesman.why.queue import explain_queue
@@ -112,8 +112,7 @@ async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> Q
 
 def _asked_job(side: ReadSide, asked: UsesQuery) -> QuotaJob:
     job_class, variant = split_name(asked.job_class)
-    groups = next((one.groups for one in list_users(side.db) if one.name == asked.user), ())
-    lists = side.policy.vocabulary.lists_of(asked.user, groups)
+    lists = side.policy.vocabulary.with_accounts(groups_by_user(side.db)).lists_of(asked.user)
     return QuotaJob(user=asked.user, user_lists=lists, job_class=job_class, variant=variant)
 
 

@@ -14,6 +14,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import own_vo, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.quotas import use_policy
 from lodesman.api.read_side import ReadSide
 from lodesman.commands.accounts import check_membership
 from lodesman.commands.groups import (
@@ -74,6 +75,7 @@ async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> G
     detail = "; ".join(filter(None, (f"{word} {', '.join(body.users)}", body.reason)))
     await core.command(request.audited(command, "group-changed", group.name, detail))
     core.principals.forget_users(body.users)
+    await use_policy(core, core.policy)
     return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)])[0]
 
 

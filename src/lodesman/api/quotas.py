@@ -30,7 +30,7 @@ from lodesman.quota.notices import notices
 from lodesman.quota.reading import read_quota_sets
 from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.store import Reader
-from lodesman.store.accounts import list_users
+from lodesman.store.accounts import groups_by_user
 from lodesman.store.journal import Change, Command
 from lodesman.store.quotas import quota_sets
 
@@ -93,21 +93,26 @@ async def follow(core: Core, change: Command) -> None:
 
 
 async def use_policy(core: Core, policy: Policy) -> None:
-    """Limit by the vocabulary and the limits of sites of a new configuration. Raises as the change."""
+    """Limit by the vocabulary and the limits of sites of a configuration, and by the groups of accounts. Raises as the
+    change.
+    """
     await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
 Known = Mapping[FilterTag, Collection[str]]
-"""Names that there are now, by kind; of hosts, which are known from pilots alone, and of PEs there is no list."""
+"""Names that there are now, by kind, of users those of groups (`@group`), too; of hosts, which are known from pilots alone,
+and of PEs there is no list.
+"""
 
 
 def known_names(policy: Policy, classes: Classes, db: Reader) -> Known:
     """The names that filters may have."""
+    accounts = groups_by_user(db)
     jcs = {f"{one.name}.{variant}" for one in classes.by_name.values() for variant in one.variants}
     return {
         FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()},
         FilterTag.JCS: {*classes.by_name, *jcs},
-        FilterTag.USERS: {one.name for one in list_users(db)},
+        FilterTag.USERS: {*accounts, *(f"@{group}" for groups in accounts.values() for group in groups)},
     }
 
 

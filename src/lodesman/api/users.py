@@ -26,6 +26,7 @@ from lodesman.answers.requests import (
 from lodesman.api.auth import authorise, may_touch, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
+from lodesman.api.quotas import use_policy
 from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
 from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
 from lodesman.commands.choice import Choice
@@ -241,6 +242,7 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
     detail = f"VO {body.vo}, groups {', '.join(body.groups)}{rights}"
     await core.command(request.audited(command, "user-changed", body.name, detail))
     core.principals.forget_users([body.name])
+    await use_policy(core, core.policy)
     return accounts.UserMade(body.name)
 
 

@@ -13,7 +13,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
 from lodesman.answers.service import LimitsAt
 from lodesman.background.census import BackendWatch
-from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown
+from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown, vocabulary_of
 from lodesman.commands.sessions import HostLoads
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.values import ComplexType
@@ -24,6 +24,7 @@ from lodesman.quota.matching import QuotaJob, may_charge
 from lodesman.quota.rules import QuotaRule
 from lodesman.resources import LOCAL
 from lodesman.store import Reader
+from lodesman.store.accounts import groups_by_user
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
 from lodesman.store.read.task_queues import keys_by_id
@@ -114,11 +115,12 @@ def limits_at(
 def limit_use(policy: Policy, db: Reader) -> LimitUse:
     """What is used of the quota sets that are stored, and of the limits of sites."""
     with db:  # one moment
-        sets, attempts = quota_sets(db), stored_attempts(db)
+        sets, attempts, accounts = quota_sets(db), stored_attempts(db), groups_by_user(db)
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
     rules = {rule.label: rule for one in stored for rule in one.rules}
-    book = limit_rules(stored, policy.vocabulary, policy.config.limits, HostLoads(()))
+    words = vocabulary_of(stored, policy.vocabulary, accounts)
+    book = limit_rules(stored, words, policy.config.limits, HostLoads(()))
     return LimitUse(
         taken_by(book, attempts),
         policy.vocabulary.complexes,

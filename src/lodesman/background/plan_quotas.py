@@ -9,7 +9,7 @@ from lodesman.answers.quotas import BucketRow, QuotaNoticeRow, QuotaPlan, RuleEf
 from lodesman.background.limit_use import LimitUse, limits_at, stored_attempts
 from lodesman.background.plans import LiveState
 from lodesman.background.refresh import evaluate
-from lodesman.commands.quotas import bucket_row, limit_rules, places, sets_stored, waiters
+from lodesman.commands.quotas import bucket_row, limit_rules, places, sets_stored, vocabulary_of, waiters
 from lodesman.commands.sessions import HostLoads, load_sessions
 from lodesman.masks.bits import bits
 from lodesman.matching.limit_takers import taken_by
@@ -17,6 +17,7 @@ from lodesman.plan.limits import WaitingQueue, WorkToLimit, hold_against
 from lodesman.quota.matching import check_size
 from lodesman.quota.rules import QuotaSet
 from lodesman.resources import QueueId
+from lodesman.store.accounts import groups_by_user
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import joined_pilots
 from lodesman.store.read.submit_pools import stored_pools
@@ -37,7 +38,11 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     work = WorkToLimit(waiting=_waiting(state), live=live, places=there, tick=state.tick)
     new = sets | {one.name: one for one in changed}
     check_size(new.values())
-    now, book = (limit_rules(some.values(), vocabulary, config.limits, hosts) for some in (sets, new))
+    accounts = groups_by_user(state.db)
+    now, book = (
+        limit_rules(some, vocabulary_of(some, vocabulary, accounts), config.limits, hosts)
+        for some in (sets.values(), new.values())
+    )
     before = hold_against(now, work)
     after = hold_against(book, work)
     # Of rules that do not hold yet nothing has been full since a time.

@@ -20,7 +20,7 @@ from lodesman.answers.jsv import JsvSection
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
-from lodesman.commands.prepare import Preparation
+from lodesman.commands.prepare import Preparation, check_project
 from lodesman.commands.resolving import Resolver
 from lodesman.commands.submit import NewPool, PreparedCohort, need_task_queues, store_pools
 from lodesman.commands.templates import payload, record_of_spec, stored_job
@@ -29,6 +29,7 @@ from lodesman.jobclass import Classes, snapshot_from_json
 from lodesman.jsv import check_modification
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
+from lodesman.store.accounts import user_named
 from lodesman.store.read.jobs import (
     ChangeableJobs,
     StoredTemplate,
@@ -136,6 +137,11 @@ class ChangePreparation:
             )
         self._check_class(kind, before, after, f"{key.job_class}.{key.variant}")
         who = Principal(kind="user", name=kind.owner, vo=kind.vo, groups=(kind.group,))
+        if any(attribute.field == "project" for attribute in self._fields):
+            account = user_named(self._db, kind.owner)
+            check_project(
+                after.project, replace(who, groups=tuple(account.groups) if account else ()), self._policy
+            )
         work = Preparation(
             self._body, who, self._policy, self._db, Resolver(self._classes, who.name, who.groups)
         )

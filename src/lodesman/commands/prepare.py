@@ -35,6 +35,7 @@ from lodesman.submission import Exclusions, JobDraft, ban_of_nothing, find_exclu
 from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
+_FEW_PROJECTS = 10
 _MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
 # Characters of what decides a verdict, above which it is not kept.
@@ -136,6 +137,7 @@ class Preparation:
             count = description.members.count if description.members else 1
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
         for cohort in jobs.cohorts(description, places=places):
+            self._check_project(cohort.spec.project, offset)
             key, never = self.judge(cohort, description.members, config)
             self._warn_of_bans(cohort.spec.banned_sites, config, description.record, places)
             if cohort.spec.after or cohort.spec.after_ok:
@@ -152,6 +154,13 @@ class Preparation:
                 held=never,
                 hold=self.holds.get(offset, ""),
             )
+
+    def _check_project(self, project: str, offset: int) -> None:
+        try:
+            check_project(project, self.who, self.policy)
+        except InvalidJob as wrong:
+            name_writer(wrong, self.resolutions.get(offset))
+            raise
 
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
@@ -236,13 +245,32 @@ def check_owner(description: jobs.Description, who: Principal) -> None:
             )
 
 
+def check_project(project: str, who: Principal, policy: Policy) -> None:
+    """Whether a job of this user may have this project ("": none). Raises InvalidJob."""
+    vocabulary = policy.vocabulary
+    problem = vocabulary.project_problem(project, who.name, who.groups)
+    if not problem:
+        return
+    own = vocabulary.projects_of(who.name, who.groups)
+    there = ", ".join(own[:_FEW_PROJECTS]) + (", ..." if len(own) > _FEW_PROJECTS else "")
+    hint = (
+        f"Yours: {there}. Write JobGroup = {own[0]}."
+        if own
+        else "There is none for you; ask an administrator."
+    )
+    raise InvalidJob(f"JobGroup: {problem}.", hint=hint, attribute="JobGroup")
+
+
 def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
     """The group that a submission counts for. Raises Forbidden, InvalidJob."""
     if not who.groups:
         raise Forbidden(f"User {who.name} is in no group.")
     name = wanted or who.groups[0]
     if name not in who.groups:
-        raise Forbidden(f"You are not in group {name}.", hint=f"Your groups: {', '.join(who.groups)}.")
+        hint = f"Your groups: {', '.join(who.groups)}."
+        if name in policy.vocabulary.projects:
+            hint = f"It is a project, which a job names by JobGroup: --set JobGroup={name}. {hint}"
+        raise Forbidden(f"You are not in group {name}.", hint=hint)
     group = policy.config.groups.get(name, GroupConfig(name=name, vo=who.vo))
     if group.vo and group.vo != who.vo:
         raise InvalidJob(f"Group {name} belongs to VO {group.vo}, you to {who.vo}.", attribute="OwnerGroup")

@@ -9,6 +9,7 @@ from functools import partial, reduce
 from itertools import islice
 from math import inf
 from operator import and_
+from types import MappingProxyType
 from typing import Final
 
 from lodesman.answers.accounts import AuditNote
@@ -29,8 +30,9 @@ from lodesman.matching.spots import Spot
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.quota.matching import learn
 from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import QuotaSet, write_quota_sets
+from lodesman.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.resources import PlaceLimit
+from lodesman.store.accounts import groups_by_user
 from lodesman.store.audit import note as noted
 from lodesman.store.quotas import StoredQuotas, drop_quotas, put_quotas
 from lodesman.store.transaction import Transaction
@@ -43,6 +45,7 @@ MOST_NAMED: Final = 5
 _MOST_OWNERS: Final = 50
 # Rules whose buckets are gone through at a time.
 PART: Final = 10
+NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 FullBucketKey = tuple[str, ...]
 _Write = Callable[[Transaction], None]
 
@@ -62,13 +65,24 @@ def limit_rules(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, of_places: Iterable[PlaceLimit], hosts: HostLoads,
     is_open: Callable[[str], bool] = lambda _: True,
 ) -> RuleBook:  # fmt: skip
-    """All that limits what runs: quota sets, and limits of sites. `is_open`: whether a job may start by a delay."""
+    """All that limits what runs: quota sets, and limits of sites. `is_open`: whether a job may start by a delay.
+    `vocabulary`: with the accounts of its lists (`vocabulary_of`).
+    """
     return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
+
+
+def vocabulary_of(
+    sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
+) -> Vocabulary:
+    """What sets are about. `accounts`: their groups, which count if any set names a list of users."""
+    users = (rule.filters.get(FilterTag.USERS) for one in sets for rule in one.rules)
+    is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
+    return vocabulary.with_accounts(accounts) if is_asked else vocabulary
 
 
 class QuotaRules:
     """The sets as they were read, and the configuration: their vocabulary, and the limits of sites. Belongs to the writer's
-    thread, like the limits that follow.
+    thread, like the limits that follow. `accounts`: the groups of each, as `use` read them last.
 
     `sets` hold as soon as they are prepared; `in_use` hold now. Changes are stored with the commit from which they hold, so
     that whoever reads the database finds no claim against a limit that is stored.
@@ -76,10 +90,10 @@ class QuotaRules:
 
     def __init__(
         self, live: Live, stored: Iterable[StoredQuotas], vocabulary: Vocabulary,
-        of_places: tuple[PlaceLimit, ...] = (),
+        of_places: tuple[PlaceLimit, ...] = (), accounts: Mapping[str, Collection[str]] = NO_ACCOUNTS,
     ) -> None:  # fmt: skip
         self._live = live
-        self._configured = vocabulary, of_places
+        self._configured = vocabulary, of_places, accounts
         self.sets = sets_stored(stored, vocabulary)
         self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
         learn(self.sets.values())
@@ -90,12 +104,21 @@ class QuotaRules:
         live.queues.index.delays.start_all()
 
     def use(self, tx: Transaction, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...]) -> bool:
-        """The configuration may have other complexes, groups or lists, or other limits of sites. Returns as `go_on`."""
-        if (vocabulary, of_places) != self._configured:
+        """The configuration may have other complexes, groups or lists, or other limits of sites, and accounts other groups.
+        Returns as `go_on`.
+        """
+        new = vocabulary, of_places, groups_by_user(tx.reader())
+        if new != self._configured:
+            before = self._used()
             tx.undo.append(partial(setattr, self, "_configured", self._configured))
-            self._configured = vocabulary, of_places
-            self._prepare(tx)
+            self._configured = new
+            if self._used() != before:
+                self._prepare(tx)
         return self.go_on(tx)
+
+    def _used(self) -> tuple[Vocabulary, tuple[PlaceLimit, ...]]:
+        vocabulary, of_places, accounts = self._configured
+        return vocabulary_of(self.sets.values(), vocabulary, accounts), of_places
 
     def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None], write: _Write) -> bool:
         """These sets are to be so; None: there is to be no such set any more. `write` stores that. Returns as `go_on`."""
@@ -129,7 +152,7 @@ class QuotaRules:
         return True
 
     def _prepare(self, tx: Transaction | None, *, is_proof: bool = False) -> None:
-        vocabulary, of_places = self._configured
+        vocabulary, of_places = self._used()
         rules = limit_rules(
             self.sets.values(),
             vocabulary,
@@ -143,7 +166,9 @@ class QuotaRules:
 def use_limits(
     tx: Transaction, rules: QuotaRules, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...] = ()
 ) -> bool:
-    """Judge by the vocabulary and the limits of sites of a new configuration. Returns as `go_on`."""
+    """Judge by the vocabulary and the limits of sites of a new configuration, and by the groups that accounts have now.
+    Returns as `go_on`.
+    """
     return rules.use(tx, vocabulary, of_places)
 
 

@@ -235,7 +235,7 @@ class _ConfigReader:
         polling, options = self._director(stated.director)
         backends = read_backends(stated.backend, self._complain)
         resources = load_resources(texts.files.items(), faults=self._faults)
-        vocabulary = self._vocabulary(texts.native, stated.job_classes)
+        vocabulary = self._vocabulary(texts.native, stated)
         resources = msgspec.structs.replace(
             resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary))
         )
@@ -267,7 +267,7 @@ class _ConfigReader:
             self._complain(("server", option), message)
         return server
 
-    def _vocabulary(self, texts: Mapping[str, str], section: JobClassSection) -> Vocabulary:
+    def _vocabulary(self, texts: Mapping[str, str], stated: sections.ServerFile) -> Vocabulary:
         """The words of Grid Engine, in which the defaults of jobs are given, too."""
         faults: list[SyntaxFault] = []
         try:
@@ -276,9 +276,14 @@ class _ConfigReader:
             self._complain(("gridengine", "files"), fault.message.rstrip("."))
             found = Vocabulary()
         self._faults += [fault_of(fault, str(fault.data.get("source", ""))) for fault in faults]
-        for name, message in default_faults(section.defaults, found.complexes):
+        for name, message in default_faults(stated.job_classes.defaults, found.complexes):
             self._complain(("job_classes", "defaults", name), message)
-        return found
+        if not stated.gridengine.enforce_project:
+            return found
+        if not found.projects:
+            message = "enforce_project: no file defines a project, so no job could be submitted; add what qconf -sprj prints"
+            self._complain(("gridengine", "enforce_project"), message)
+        return replace(found, enforce_project=True)
 
     def _complain(self, path: sections.Place, message: str) -> None:
         """A fault of the value at a path."""

@@ -86,9 +86,13 @@ class ResourceSection(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GridEngineSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Files with what Grid Engine calls complexes, host groups, user lists and projects, as `qconf` prints them."""
+    """Files with what Grid Engine calls complexes, host groups, user lists and projects, as `qconf` prints them.
+
+    `enforce_project`: each job names one of these projects (JobGroup).
+    """
 
     files: tuple[str, ...] = ()
+    enforce_project: bool = False
 
 
 class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):

@@ -43,7 +43,7 @@ from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer, incarnation
-from lodesman.store.accounts import count_accounts
+from lodesman.store.accounts import count_accounts, groups_by_user
 from lodesman.store.files import own
 from lodesman.store.journal import Change
 from lodesman.store.quotas import quota_sets
@@ -77,14 +77,14 @@ class Server:
         policy = self._policy(config, live.pools.bits)
         know_shares(writer, policy)
         live.queues.matcher.lottery.set_shares(policy.shares())
-        self._writer = writer
+        self._writer, words = writer, policy.vocabulary
         isolation = self._isolate()
         self.core = Core(
             writer=writer,
             live=live,
             policy=policy,
-            quotas=QuotaRules(live, quota_sets(writer), policy.vocabulary, policy.config.limits),
-            job_classes=ClassRules(load_classes(writer, policy.vocabulary, config.job_classes)),
+            quotas=QuotaRules(live, quota_sets(writer), words, policy.config.limits, groups_by_user(writer)),
+            job_classes=ClassRules(load_classes(writer, words, config.job_classes)),
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             idle_seconds=config.pilots.idle_seconds,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
@@ -19,7 +20,7 @@ class HostGroup(Struct, frozen=True, kw_only=True):
 
 
 class UserList(Struct, frozen=True, kw_only=True):
-    """Users, and groups of the operating system (written `@group`), under one name."""
+    """Users, and groups of accounts (written `@group`), under one name."""
 
     name: str
     users: frozenset[str] = frozenset()
@@ -75,12 +76,15 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that."""
+    """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that. `enforce_project`:
+    each job names a project; without any projects what it names is free.
+    """
 
     complexes: Complexes = STOCK_COMPLEXES
     host_groups: Mapping[str, HostGroup] = field(default_factory=dict)
     user_lists: Mapping[str, UserList] = field(default_factory=dict)
     projects: Mapping[str, Project] = field(default_factory=dict)
+    enforce_project: bool = False
     _hosts: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _groups: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
 
@@ -102,5 +106,38 @@ class Vocabulary:
         return self._groups.get(host.lower(), frozenset())
 
     def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The names of the user lists that a user is on, by name or by a group of the operating system."""
+        """The names of the user lists that a user is on, by name or by one of the groups of the account."""
         return frozenset(name for name, one in self.user_lists.items() if one.has(user, groups))
+
+    def with_accounts(self, groups: Mapping[str, Collection[str]]) -> Vocabulary:
+        """With the users of the groups that lists name (`@group`), and a list of each group that no list has the name of.
+        `groups`: of each account.
+        """
+        members: dict[str, set[str]] = {}
+        for user, of in groups.items():
+            for group in of:
+                members.setdefault(group, set()).add(user)
+        lists = {name: UserList(name=name, users=frozenset(users)) for name, users in members.items()}
+        for name, one in self.user_lists.items():
+            users = one.users.union(*(members.get(group, ()) for group in one.groups))
+            lists[name] = replace_fields(one, users=users)
+        return replace(self, user_lists=lists)
+
+    def project_problem(self, name: str, user: str, groups: Collection[str] = ()) -> str:
+        """Why a job of this user cannot have this project ("": none), without a full stop; "" if it can."""
+        if not name:
+            return "each job names a project here, and this one names none" if self.enforce_project else ""
+        project = self.projects.get(name)
+        if project is None:
+            return f"there is no project {name!r}" if self.projects else ""
+        lists = self.lists_of(user, groups)
+        barred = next((one for one in project.xacl if one in lists), "")
+        if barred:
+            return f"the list {barred} bars {user} from the project {name}"
+        if project.acl and lists.isdisjoint(project.acl):
+            return f"{user} may not use the project {name}, which is for {', '.join(project.acl)}"
+        return ""
+
+    def projects_of(self, user: str, groups: Collection[str] = ()) -> list[str]:
+        """The projects that a user may give jobs."""
+        return [name for name in self.projects if not self.project_problem(name, user, groups)]

@@ -144,7 +144,7 @@ class QuotaBook:
     def kind_of(self, key: TaskQueueKey) -> Hashable:
         """All that rules see of a task queue."""
         return (
-            key.owner, key.group, key.project, key.job_class, key.variant, key.pe, key.cores, key.memory_mb,
+            key.owner, key.project, key.job_class, key.variant, key.pe, key.cores, key.memory_mb,
             key.norm_cpu_seconds, key.consumables,
         )  # fmt: skip
 
@@ -152,9 +152,9 @@ class QuotaBook:
         """The rules whose filters of users, projects, PEs and job classes let its jobs pass."""
         job = job_of(key, self._vocabulary)
         asked: Mapping[FilterTag, Hashable] = {
-            FilterTag.USERS: (job.user, key.group),
+            FilterTag.USERS: job.user,
             FilterTag.PROJECTS: job.project,
-            FilterTag.PES: job.pe,
+            FilterTag.PES: (job.pe, not job.pe and job.slots > 1),
             FilterTag.JCS: (job.job_class, job.variant),
         }
         return _JobSide(self, job, self._bits(asked, lambda tag, one: fits(tag, one, job)))
@@ -231,7 +231,7 @@ def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
                 requests[resource.name] = resource.value(value)
     return QuotaJob(
         user=key.owner,
-        user_lists=vocabulary.lists_of(key.owner, (key.group,)),
+        user_lists=vocabulary.lists_of(key.owner),
         project=key.project,
         job_class=key.job_class,
         variant=key.variant or "default",

@@ -20,6 +20,7 @@ from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule, QuotaSet
 _MOST: Final = {"rules": 5_000, "limits": 10_000, "names": 50_000, "patterns": 2_000}
 _NO_FILTER = QuotaFilter()
 _MAGIC = re.compile(r"[*?[]")
+_ANY: Final = "*"
 OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
 """The filters that are about jobs; the others are about places."""
 
@@ -71,7 +72,8 @@ def _patterns(sets: Iterable[QuotaSet]) -> set[str]:
 
 
 class QuotaJob(Struct, frozen=True, kw_only=True):
-    """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex.
+    """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex. Several
+    `slots` without a `pe` are in an environment, too, which has no name.
 
     `user_lists` are the lists that its user is on (`Vocabulary.lists_of`).
     """
@@ -139,6 +141,8 @@ def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
             return _by_name_or_group(one, job.user, job.user_lists, "@")
         case FilterTag.JCS:
             return _of_class(one, job.job_class, job.variant)
+        case FilterTag.PES if job.slots > 1 and not job.pe:
+            return _judged(one, _ANY in one.excluded, _ANY in one.names)
         case _:
             return _both_ways(one, job.project if tag is FilterTag.PROJECTS else job.pe)
 

@@ -1,15 +1,20 @@
-"""What is odd in quota sets and does not stop them: rules that never count, limits that add nothing up, unknown names."""
+"""What is odd in quota sets and does not stop them: rules that never count, limits that add nothing up, unknown names, and
+filters that jobs need not fall under.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.quota.rules import FilterTag, QuotaFilter, QuotaRule, QuotaSet
 
+_ALL: Final = "*"
+_SHOWN: Final = 5
 _ALWAYS_THERE = frozenset({FilterTag.USERS, FilterTag.QUEUES, FilterTag.HOSTS})
 
 
@@ -19,11 +24,13 @@ class NoticeKind(StrEnum):
     SHADOWED = "shadowed"
     NOT_CONSUMABLE = "not-consumable"
     NEVER_MATCHES = "never-matches"
+    DISABLED = "disabled"
+    VOLUNTARY = "voluntary"
     UNKNOWN_NAME = "unknown-name"
 
 
 class QuotaNotice(Struct, frozen=True, kw_only=True):
-    """One of them: in which rule (`set/rule`), at which line, and which name or other rule it is about."""
+    """One of them: in which rule (`set/rule`, or the set), at which line, and which names or other rule it is about."""
 
     kind: NoticeKind
     rule: str
@@ -46,13 +53,57 @@ def notices(
     return [
         found
         for one in sets
-        for found in [*_shadowed(one), *_not_consumable(one, vocabulary), *_filters(one, vocabulary, there)]
+        for found in [
+            *_disabled(one),
+            *_shadowed(one),
+            *_not_consumable(one, vocabulary),
+            *_filters(one, vocabulary, there),
+            *_voluntary(one, vocabulary),
+        ]
     ]
 
 
 def _notice(kind: NoticeKind, rule: QuotaRule, name: str, message: str) -> QuotaNotice:
     text = f"Rule {rule.label}: {message}."
     return QuotaNotice(kind=kind, rule=rule.label, line=rule.line, name=name, message=text)
+
+
+def _disabled(one: QuotaSet) -> Iterator[QuotaNotice]:
+    if not one.says_enabled:
+        message = f"Set {one.name}: it has no line 'enabled', so it limits nothing. Write: enabled TRUE."
+        yield QuotaNotice(
+            kind=NoticeKind.DISABLED, rule=one.name, line=one.line, name=one.name, message=message
+        )
+
+
+def _voluntary(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
+    """Filters that a job leaves by what it does not say, if no rule of the set is about it then; one notice of each kind."""
+    if not vocabulary.projects:
+        without = "no project is configured, so JobGroup is free and the filter projects binds who writes such a name"
+        remedy = "put projects into the files of [gridengine]"
+    else:
+        without = "jobs that name no project are not under projects"
+        remedy = "enforce_project = true in [gridengine] makes each job name one"
+    several = "jobs with several cores that name no PE are not under pes", "pes * is about these, too"
+    asked = {FilterTag.PROJECTS: (without, remedy), FilterTag.PES: several}
+    if vocabulary.projects and vocabulary.enforce_project:
+        del asked[FilterTag.PROJECTS]
+    for tag, (message, remedy) in asked.items():
+        held = [rule.filters.get(tag) for rule in one.rules]
+        naming = [rule for rule, found in zip(one.rules, held, strict=True) if found and _names_some(found)]
+        if naming and not any(found is None or _takes_unnamed(tag, found) for found in held):
+            yield _notice(NoticeKind.VOLUNTARY, naming[0], str(tag), f"{message}; {remedy}")
+
+
+def _names_some(found: QuotaFilter) -> bool:
+    return bool(found.names) and _ALL not in found.excluded
+
+
+def _takes_unnamed(tag: FilterTag, found: QuotaFilter) -> bool:
+    """Whether it is about jobs without a project, or with several cores in no PE that they name."""
+    if tag is FilterTag.PES:
+        return (_ALL in found.names or not found.names) and _ALL not in found.excluded
+    return not found.names
 
 
 def _shadowed(one: QuotaSet) -> Iterator[QuotaNotice]:
@@ -66,7 +117,7 @@ def _shadowed(one: QuotaSet) -> Iterator[QuotaNotice]:
 
 
 def _takes_all(tag: FilterTag, found: QuotaFilter) -> bool:
-    return tag in _ALWAYS_THERE and "*" in found.names and not found.excluded
+    return tag in _ALWAYS_THERE and _ALL in found.names and not found.excluded
 
 
 def _not_consumable(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
@@ -85,21 +136,27 @@ def _filters(
 ) -> Iterator[QuotaNotice]:
     for rule in one.rules:
         for tag, found in rule.filters.items():
-            if tag is not FilterTag.JCS and "*" in found.excluded and (found.names or tag in _ALWAYS_THERE):
+            if tag is not FilterTag.JCS and _ALL in found.excluded and (found.names or tag in _ALWAYS_THERE):
                 message = f"it can never match, because !* in {tag} excludes every name"
                 yield _notice(NoticeKind.NEVER_MATCHES, rule, str(found), message)
-            for name in dict.fromkeys((*found.names, *found.excluded)):
-                if not any(mark in name for mark in "*?[") and not _is_known(tag, name, vocabulary, there):
-                    yield _notice(
-                        NoticeKind.UNKNOWN_NAME, rule, name, f"{tag} names {name}, which is not known"
-                    )
+            if tag is FilterTag.PROJECTS and not there[tag]:
+                continue
+            unknown = [
+                name
+                for name in dict.fromkeys((*found.names, *found.excluded))
+                if not any(mark in name for mark in "*?[") and not _is_known(tag, name, vocabulary, there)
+            ]
+            if unknown:
+                more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+                message = f"{tag} names {', '.join(unknown[:_SHOWN])}{more}, not known here"
+                yield _notice(NoticeKind.UNKNOWN_NAME, rule, ", ".join(unknown), message)
 
 
 def _is_known(
     tag: FilterTag, name: str, vocabulary: Vocabulary, there: Mapping[FilterTag, Collection[str]]
 ) -> bool:
     if name.startswith("@") and tag is FilterTag.USERS:
-        return name[1:] in vocabulary.user_lists
+        return name[1:] in vocabulary.user_lists or name in there.get(tag, ())
     if name.startswith("@") and tag is FilterTag.HOSTS:
         return name in vocabulary.host_groups
     if tag not in there:

@@ -21,7 +21,9 @@ from lodesman.gridengine.values import ComplexType, Number, Value, is_numeric, r
 from lodesman.quota.rules import FilterTag, LoadTerm, QuotaFilter, QuotaLimit, QuotaRule, QuotaSet
 
 _TOKEN = re.compile(r"[^\s{}]*\{[^{}]*\}[^\s{}]*|[^\s{}]+|[{}]")
-_TERM = re.compile(r"([+-]?)(?:\$([A-Za-z_][\w.]*)(?:\*(\d{1,9}(?:\.\d{1,9})?))?|(\d{1,18}(?:\.\d{1,9})?))")
+_TERM = re.compile(
+    r"([+-]?)(?:\$([A-Za-z_][\w.]*)(?:\*(\d{1,18}(?:\.\d{1,18})?))?|(\d{1,18}(?:\.\d{1,18})?))"
+)
 _ENABLED = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _KEYWORDS = frozenset({"NONE", "ALL", "TEMPLATE"})
 _TAGS = frozenset(tag.value for tag in FilterTag)
@@ -137,6 +139,7 @@ class _QuotaReader:
             name=name,
             description=texts.get("description", "NONE"),
             enabled=bool(enabled),
+            says_enabled="enabled" in texts,
             rules=tuple(rules.values()),
             line=block.first.line,
         )

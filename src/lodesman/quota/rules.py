@@ -73,12 +73,16 @@ class QuotaRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaSet:
-    """Rules of which the first that fits counts; `description` as written, with its quotes if it has any."""
+    """Rules of which the first that fits counts; `description` as written, with its quotes if it has any.
+
+    `says_enabled`: its text had the line `enabled`; without that line it is not enabled.
+    """
 
     name: str
     description: str = "NONE"
     enabled: bool = False
     rules: tuple[QuotaRule, ...] = ()
+    says_enabled: bool = field(default=True, compare=False)
     line: int = field(default=0, compare=False)
 
 

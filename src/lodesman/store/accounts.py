@@ -50,6 +50,12 @@ def list_users(db: Reader, vo: str = "", *, name: str = "") -> list[UserRow]:
     return [_user(*row) for row in db.execute(_USERS, (vo, name))]
 
 
+def groups_by_user(db: Reader) -> dict[str, tuple[str, ...]]:
+    """The groups of every account, the usual one first."""
+    rows = db.execute("SELECT name, groups FROM account")
+    return {name: tuple(msgspec.json.decode(groups)) for name, groups in rows}
+
+
 def _user(*row: Any) -> UserRow:
     name, vo, groups, admin, made, disabled, tokens, vo_admin = row
     return UserRow(name, vo, msgspec.json.decode(groups), bool(admin), made, disabled, tokens, bool(vo_admin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,32 @@ def test_users_are_on_lists_by_name_or_by_group():
     assert found.lists_of("u2") == {"b"}
     assert found.lists_of("u3", ["g1", "g2"]) == {"a"}
     assert found.lists_of("g1") == found.lists_of("u3", ["u1"]) == frozenset()
+
+
+def test_lists_with_accounts_have_the_members_of_their_groups_and_groups_are_lists():
+    found, _ = read("name a\ntype ACL\nentries u1,@g1\nname g2\ntype ACL\nentries u9\n")
+    known = found.with_accounts({"u2": ["g1", "g3"], "u3": ["g2"], "u4": []})
+    assert [known.lists_of(user) for user in ("u1", "u2", "u3", "u9")] == [
+        {"a"},
+        {"a", "g1", "g3"},
+        set(),
+        {"g2"},
+    ]
+    assert found.lists_of("u2") == set()
+
+
+def test_a_project_is_for_who_is_on_its_lists_and_none_is_a_project_too_where_that_is_enforced():
+    text = "name t\ntype ACL\nentries u1,@g\nname x\ntype ACL\nentries u1\nname p\nacl t\nxacl x\nname q\nacl NONE\n"
+    found, faults = read(text)
+    assert faults == []
+    problems = [
+        found.project_problem("p", user, groups) for user, groups in (("u1", ()), ("u2", ["g"]), ("u3", ()))
+    ]
+    assert [bool(one) for one in problems] == [True, False, True]
+    assert found.projects_of("u3") == ["q"]
+    assert not found.project_problem("", "u1")
+    assert replace(found, enforce_project=True).project_problem("", "u1")
+    assert not Vocabulary().project_problem("any", "u1")
 
 
 def test_names_of_hosts_have_no_case_and_groups_may_come_later():

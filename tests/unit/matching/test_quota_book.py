@@ -37,15 +37,15 @@ HERE = RunPlace("S", "ce", "all.q", "h1")
 
 def vocabulary_of_the_world():
     found = read_vocabulary({"v": VOCABULARY_TEXT}, faults=[])
-    return Vocabulary(complexes=COMPLEXES, host_groups=found.host_groups, user_lists=found.user_lists)
+    plain = Vocabulary(complexes=COMPLEXES, host_groups=found.host_groups, user_lists=found.user_lists)
+    return plain.with_accounts(UNIX_GROUPS)
 
 
 def key_of(job: Job) -> TaskQueueKey:
     name, _, variant = job.job_class.partition(".")
     requests = [f"{COMPLEXES.get(key).name}={text}" for key, text in sorted(job.requests.items())]
-    group = next(iter(UNIX_GROUPS.get(job.user, ())), "g")
     return TaskQueueKey(
-        owner=job.user, group=group, vo="v", project=job.project, job_class=name, variant=variant, pe=job.pe,
+        owner=job.user, group="g", vo="v", project=job.project, job_class=name, variant=variant, pe=job.pe,
         cores=job.slots, consumables=tuple(requests),
     )  # fmt: skip
 
@@ -133,7 +133,12 @@ def test_each_filter_is_asked_once_for_each_value(asked):
         for project in ("p", "q"):
             for cores in (1, 2):
                 book.of_key(TaskQueueKey(owner=owner, group="g", vo="v", project=project, cores=cores))
-    assert asked == {("users", "ann"): 2, ("users", "{*}"): 2, ("projects", "p"): 2, ("pes", "smp"): 1}
+    assert asked == {
+        ("users", "ann"): 2,
+        ("users", "{*}"): 2,
+        ("projects", "p"): 2,
+        ("pes", "smp"): 2,
+    }  # with several cores, too
 
 
 def test_rules_of_sets_that_are_not_enabled_are_no_rules():

@@ -155,6 +155,20 @@ def test_limits_by_load_values():
     assert limit_value(rule.limits[0], unknown) > 10**18
 
 
+@pytest.mark.parametrize(
+    ("limit", "processors", "amount"),
+    [
+        ("mc=$num_proc*1073741824", 96, 96 << 30), ("mc=$num_proc*999999999999999999", 3, 2999999999999999997),
+        ("mc=$num_proc*0.1+$num_proc*0.2", 10, 3),
+        ("mc=$num_proc*123456789012.000000000000000001", 10**18, 123456789012 * 10**18 + 1),
+        ("mc=$num_proc*1073741824-1", 2**20, 2**50 - 1), ("slots=$num_proc*1000000000000+1", 7, 7 * 10**12 + 1),
+    ],
+)  # fmt: skip
+def test_weights_of_load_values_are_as_long_as_bytes_need_and_exact(limit, processors, amount):
+    ((rule,),) = (one.rules for one in one_set(f"hosts {{*}} to {limit}"))
+    assert limit_value(rule.limits[0], replace(PLACE, load={"num_proc": processors})) == amount
+
+
 def test_a_dynamic_limit_is_that_of_each_host():
     rules = one_set("hosts {*} to slots=$num_proc")
     cluster = Cluster(
