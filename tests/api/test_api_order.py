@@ -45,6 +45,15 @@ def test_a_job_waits_and_why_names_the_jobs(house):
     assert [one["id"] for one in house.claim(pilot, 4)] == [child]
 
 
+def test_who_holds_what_a_job_waits_for_is_named(house):
+    array = submit(house, "Parameters = 3;")["first"]
+    child = submit(house, f'After = "{array}-{array + 2}";')["first"]
+    assert house.control("hold", array + 1, array + 1).status == 200
+    found = house.get(f"/v1/jobs/{child}/why")
+    assert (found["main_reason"], found["verdict"]) == ("waits-for-jobs", "not now")
+    assert found["who"] == f"you, or another user who may control the job: lode release {array + 1}"
+
+
 def test_members_wait_by_index_and_why_names_the_one(house):
     array = submit(house, "Parameters = 4;")["first"]
     child = submit(house, f'Parameters = 4; AfterOk = "{array}-{array + 3}:index";')["first"]

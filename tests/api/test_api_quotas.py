@@ -583,6 +583,37 @@ def test_why_of_a_job_that_no_end_of_another_helps(admin):
     assert "no end of a job is enough, or by a limit of slots=3" in step["text"]
 
 
+FULL_AND_TOO_SMALL = ALL.replace("=2", "=1") + "{\n name mem\n enabled true\n limit to virtual_free=0\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("sets", "job", "who"),
+    [
+        (ALL.replace("=2", "=0"), {}, "the server administrator: lode quota change"),
+        (
+            ALL.replace("=2", "=1"), {"NumberOfProcessors": 2},
+            "you, by asking for at most slots=1; or the server administrator: lode quota change",
+        ),
+        (FULL_AND_TOO_SMALL, {"Memory": 500}, "the server administrator: lode quota change"),
+    ],
+)  # fmt: skip
+def test_a_job_that_no_end_of_a_job_helps_never_starts_by_waiting(admin, sets, job, who):
+    put(admin, sets)
+    pilot = admin.pilot()
+    admin.submitted({}, job)
+    admin.claim(pilot)
+    why = admin.get("/v1/jobs/2/why")
+    assert (why["verdict"], why["main_reason"], why["who"]) == ("never", "over-limit", who)
+    assert "never starts by waiting: quota " in why["summary"]
+    assert "no end of a job is enough" in why["summary"].partition(";")[2]
+    first, *others = step_of(why, "limits")["full"]
+    assert (first["hopeless"], any(one["hopeless"] for one in others)) == (True, False)
+    plan = admin.call(
+        "POST", "/v1/plan/job", {"jobs": [{"Executable": "/bin/true", "CPUTime": 400, **job}]}, token="ann"
+    ).json
+    assert (plan["refusal"], plan["held"], plan["verdicts"]["never"]) == (None, 0, 1)
+
+
 def test_amounts_are_numbers_for_programs_and_read_as_they_are_written_for_people(admin):
     put(admin, "{\n name mem\n enabled true\n limit to virtual_free=1.5G,h_cpu=1:0:0\n}\n")
     admin.submitted({"Memory": 2048, "CPUTime": 7200})

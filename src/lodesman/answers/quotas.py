@@ -127,11 +127,13 @@ class BucketRow(LimitBucket, kw_only=True):
 
 class FullBucket(LimitBucket, kw_only=True):
     """A limit that keeps a job from starting: the job needs `need` of what has no room. It fits when `ends` jobs of the
-    holders have ended (None: no end is enough), or by a limit of `enough`; '' and None: not known.
+    holders have ended (None: no end is enough), or by a limit of `enough`; '' and None: not known. `hopeless`: it does not
+    fit even if nothing is used.
     """
 
     ends: int | None = None
     enough: str = ""
+    hopeless: bool = False
 
     @property
     def text(self) -> str:

@@ -127,8 +127,8 @@ class LimitedPilots(Struct):
 
 class Limited(Struct):
     """Task queues of which limits keep every job from starting at all these places and where live pilots are, those at
-    `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, and
-    the `pilots` where they do.
+    `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, the
+    `pilots` where they do, and the `queues` where they do on hosts that are not known yet, in `never` of them whatever ends.
     """
 
     ids: list[int] = []
@@ -136,6 +136,8 @@ class Limited(Struct):
     idle: list[LimitedPilots] = []
     buckets: list[FullBucket] = []
     pilots: list[int] = []
+    queues: list[QueueId] = []
+    never: list[QueueId] = []
     everywhere: bool = False
 
 

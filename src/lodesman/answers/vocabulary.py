@@ -194,6 +194,7 @@ class MainReason(StrEnum):
     PILOTS_FAIL = "pilots-do-not-start"
     NEXT = "next"
     LIMITED = "limited"
+    OVER_LIMIT = "over-limit"
     WAITS_FOR_JOBS = "waits-for-jobs"
     AT_MOST = "at-most"
     HELD = "held"

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from lodesman.answers.jobs import Job, JobStart
+from lodesman.answers.jobs import HeldBy, Job, JobStart
 from lodesman.answers.nodes import QueueSetting
 from lodesman.answers.service import Limited
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate
+from lodesman.background.pilot_book import Barred
 from lodesman.background.site_matching import places_of
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
@@ -38,6 +39,7 @@ from lodesman.resources import (
 from lodesman.store import Reader
 from lodesman.store.order import dependencies_of
 from lodesman.store.read import why as read
+from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.pilots import taken_jobs
 from lodesman.store.read.task_queues import key_and_requirements
@@ -95,7 +97,8 @@ class Explainer:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
         position = read.position(self.db, tq_id, number)
-        facts = replace(self._facts_of(tq_id, position, held), parents=self._parents(job))
+        parents, held_parents = self._parents(job)
+        facts = replace(self._facts_of(tq_id, position, held), parents=parents, held_parents=held_parents)
         explained = explain_job(facts)
         if reason.startswith(NODE_FAILED):
             words = f"{explained.summary} Of its last attempt: {reason}"
@@ -109,9 +112,9 @@ class Explainer:
             queue=msgspec.UNSET if queue is None else explain_queue_for_job(facts, queue),
         )
 
-    def _parents(self, job: Job) -> str:
-        """The jobs that a job waits for, in words; '' for none."""
-        texts = []
+    def _parents(self, job: Job) -> tuple[str, dict[HeldBy, list[int]]]:
+        """The jobs that a job waits for, in words ('' for none), and the first of those that are held, by who holds them."""
+        texts, found = [], dict[HeldBy, list[int]]()
         for row in dependencies_of(self.db, job.submission, job.id):
             first, last = row.first, row.last
             if row.by_index:
@@ -120,8 +123,12 @@ class Explainer:
             one = job_by_id(self.db, first) if first == last else None
             which = f"jobs {first}-{last}" if one is None else f"job {first} (it is {one.state})"
             texts.append(f"{which} {wish}")
+            query = JobQuery(first=first, last=last, states=(JobState.HELD,), limit=_SHOWN)
+            for held in list_jobs(self.db, query):
+                if held.held_by is not None:
+                    found.setdefault(held.held_by, []).append(held.id)
         more = [f"and those of {len(texts) - _SHOWN} ranges more"] if len(texts) > _SHOWN else []
-        return ", ".join([*texts[:_SHOWN], *more])
+        return ", ".join([*texts[:_SHOWN], *more]), {by: sorted({*ids})[:_SHOWN] for by, ids in found.items()}
 
     def estimate_starts(self, jobs: Iterable[Job]) -> None:
         """Set when those of the jobs start that wait."""
@@ -182,7 +189,11 @@ class Explainer:
             evaluated_at=evaluated,
             misfits=found,
             pilots=self.keeper.pilots.usable(
-                key, served, now=now, drained=mask.drained(now), limited=limits.pilots
+                key,
+                served,
+                now=now,
+                drained=mask.drained(now),
+                barred=Barred(limits.pilots, frozenset(limits.queues), frozenset(limits.never)),
             ),
             snapshot=self.keeper.snapshot,
             mask=mask,

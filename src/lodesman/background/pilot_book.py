@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.why_jobs import JobPilots
@@ -25,6 +25,20 @@ from lodesman.why.turns import PilotsThere, Size, masks
 from lodesman.why.verdict import since
 
 _SIZES_KEPT: Final = 100_000
+
+
+class Barred(NamedTuple):
+    """Where limits keep jobs from starting: these `pilots`, and those on their way to these `queues`, in those of `never`
+    whatever ends. Of busy pilots it may be known only by their queues: `by_queue`.
+    """
+
+    pilots: Collection[int] = ()
+    queues: Container[QueueId] = frozenset()
+    never: Container[QueueId] = frozenset()
+    by_queue: bool = False
+
+
+NOWHERE: Final = Barred()
 
 
 class PilotBook:
@@ -82,11 +96,11 @@ class PilotBook:
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
-        drained: DrainedNodes | None = None, limited: Iterable[int] = (),
+        drained: DrainedNodes | None = None, barred: Barred = NOWHERE,
     ) -> JobPilots:  # fmt: skip
         """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
         value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner;
-        `limited`: those where limits keep its jobs from starting.
+        `barred`: where limits keep its jobs from starting.
         """
         place = replace(key, submit_pool="") if key.submit_pool else key
         with self._lock:
@@ -100,10 +114,8 @@ class PilotBook:
             fit = self._table.narrow(alive & ~leave, place)
             if served is not None:
                 fit &= self._pilots_in(served, alike)
-            barred = (
-                fit & (idle | busy) & mask_of(self._slots[one][0] for one in limited if one in self._slots)
-            )
-            fit &= ~barred
+            limited = fit & self._barred(barred, idle, busy, coming)
+            fit &= ~limited
             mine = self._by_vo.get(key.vo, 0)
             return JobPilots(
                 live=mine.bit_count(),
@@ -116,8 +128,17 @@ class PilotBook:
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
                 free_starts=_starts(self._free_now, key, fit & (idle | busy)),
                 soon_starts=_starts(self._free_soon, key, fit & coming),
-                limited=barred.bit_count(),
+                limited=(limited & ~self._pilots_in(barred.never, None)).bit_count() if limited else 0,
             )
+
+    def _barred(self, barred: Barred, idle: int, busy: int, coming: int) -> int:
+        if barred is NOWHERE:
+            return 0
+        known = mask_of(self._slots[one][0] for one in barred.pilots if one in self._slots)
+        there = self._pilots_in(barred.queues, None)
+        if barred.by_queue:
+            return known & idle | there & (busy | coming)
+        return known & (idle | busy) | there & coming
 
     def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
         """What the pilots in these queues that take jobs now or later present while nothing runs in them."""

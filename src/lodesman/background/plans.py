@@ -24,6 +24,7 @@ from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.nodes import Remark
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.task_queues import TaskQueueFacts
+from lodesman.answers.vocabulary import MainReason
 from lodesman.answers.why_jobs import Holding, QueuePosition, Verdict
 from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
@@ -87,6 +88,7 @@ def plan_job(
     pools = {pool.id: pool for pool in prepared.pools}
     judged: list[tuple[Verdict, PreparedCohort]] = []
     verdicts: Counter[str] = Counter()
+    impossible = 0
     for cohort in _cohorts(prepared):
         state.tick()
         facts = _facts(cohort, pools, state, *_place(cohort, state))
@@ -94,6 +96,7 @@ def plan_job(
         judged.append((verdict, cohort))
         verdicts["now"] += soon
         verdicts["not now" if soon else verdict] += cohort.jobs - soon
+        impossible += cohort.jobs if facts.reason is MainReason.IMPOSSIBLE else 0
     judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
     cohorts = []
     for _, cohort in judged[:_MOST_COHORTS]:
@@ -107,7 +110,7 @@ def plan_job(
             never=verdicts["never"], not_now=verdicts["not now"], now=verdicts["now"]
         ),
         refusal=refusal,
-        held=0 if refusal else verdicts["never"],
+        held=0 if refusal else impossible,
         cohorts=cohorts,
         more_cohorts=max(0, len(judged) - _MOST_COHORTS),
         limits=[],

@@ -31,7 +31,10 @@ _HOLDS = {True: "ok", False: "NO", None: "?"}
 # Where nothing is in the way, a step that does not hold is not needed.
 _OPEN, _NOT_NEEDED = ("now", PilotVerdict.WOULD_GET), "-"
 # What alone stands in the way, whatever else does not hold now.
-_ALONE = {MainReason.HELD: "limits", MainReason.LIMITED: "limits", MainReason.WAITS_FOR_JOBS: ""}
+_ALONE = {
+    **dict.fromkeys((MainReason.HELD, MainReason.LIMITED, MainReason.OVER_LIMIT), "limits"),
+    MainReason.WAITS_FOR_JOBS: "",
+}
 # What fits on half a screen; less is shown of the steps, never of the verdict.
 _MOST_LINES, _FEW = 12, 3
 # Beside the name of a step and its text: what it holds, the age, the gaps.

@@ -6,13 +6,13 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial, reduce
-from itertools import islice
 from math import inf
 from operator import and_
 from types import MappingProxyType
 from typing import Final
 
 from lodesman.answers.accounts import AuditNote
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import NEXT_START, BucketRow, FullBucket, Waiter
 from lodesman.answers.service import Limited, LimitsAt
 from lodesman.commands.live import Live
@@ -272,27 +272,39 @@ def limits_of(
     if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
         return Limited()
     spots = defaultdict[Spot, list[int]](list)
+    queues = defaultdict[Spot, list[QueueId]](list)
+    for place in there:
+        queues[index.limits.spot(place)].append(QueueId(place.site, place.ce, place.queue))
     sample = {index.limits.spot(place): place for place in there}
     for pilot, place in pilots.items():
         spot = index.limits.spot(place)
         sample.setdefault(spot, place)
         spots[spot].append(pilot)
     key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
-    found, everywhere, limited = dict[FullBucketKey, FullBucket](), bool(sample), list[int]()
+    found, everywhere = dict[FullBucketKey, FullBucket](), bool(sample)
+    limited, kept, never = list[int](), list[QueueId](), list[QueueId]()
     shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
     for spot, place in sample.items():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
         limited += spots[spot] if refusals else ()
+        kept += queues[spot] if refusals else ()
+        never += queues[spot] if any(use.never for use, _ in refusals) else ()
         for use, need in refusals:
             of = values_shown(use.of_key, use.of_place)
             used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
             bucket = FullBucket(
-                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need)
-            )
+                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need),
+                hopeless=use.never,
+            )  # fmt: skip
             found.setdefault((use.rule, *of, use.resource), bucket)
-    shown_ones = list(islice(found.values(), _MOST_SHOWN))
-    return Limited(buckets=shown_ones, pilots=sorted(limited), everywhere=everywhere)
+    # Where all wait in vain, that is said first; else what time opens.
+    is_vain = sum(map(len, queues.values())) == len(never)
+    first = sorted(found.values(), key=lambda one: one.hopeless is not is_vain)
+    return Limited(
+        buckets=first[:_MOST_SHOWN], pilots=sorted(limited), queues=sorted(kept), never=sorted(never),
+        everywhere=everywhere,
+    )  # fmt: skip
 
 
 def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:

@@ -90,7 +90,8 @@ class RuleBook(Protocol):
 
 class BucketUse(Struct, frozen=True):
     """A bucket as it is now: what is used and allowed of one resource. `least`: the smallest amount that jobs need for which
-    there is no room, None if there are no such jobs or it was not asked.
+    there is no room, None if there are no such jobs or it was not asked. `never`: of a job that was asked about, whether it
+    would not fit if nothing were used.
     """
 
     rule: str
@@ -100,3 +101,4 @@ class BucketUse(Struct, frozen=True):
     used: Number
     limit: Value
     least: Value | None = None
+    never: bool = False

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from lodesman.answers.quotas import NEXT_START
 from lodesman.gridengine.values import Number, Value
 from lodesman.masks.bits import bits
 from lodesman.matching.buckets import (
@@ -31,7 +32,7 @@ from lodesman.matching.buckets import (
     add_bits,
     drop_bits,
 )  # fmt: skip
-from lodesman.matching.limit_rules import BucketUse, GroupSlots, PlaceSide, RuleBook, RunPlace, Values
+from lodesman.matching.limit_rules import BucketUse, GroupSlots, Need, PlaceSide, RuleBook, RunPlace, Values
 from lodesman.matching.spots import NONE_SHUT, Shut, Spot, SpotKind
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -296,7 +297,7 @@ class RunLimits:
             return []
         with self._some_kind(key) as kind:
             return [
-                (self._use(bucket, part.line.values, need.resource), need.amount)
+                (self._use(bucket, part.line.values, need.resource, never=_never(bucket, need)), need.amount)
                 for one in self.spot(place).sets
                 if (part := one.split.part(kind))
                 for need in part.needs
@@ -353,11 +354,24 @@ class RunLimits:
             if is_used or shut:
                 yield self._use(bucket, line.values, resource, min(needs, default=None)), shut
 
-    def _use(self, bucket: Booked, of_key: Values, resource: str, least: Value | None = None) -> BucketUse:
+    def _use(
+        self,
+        bucket: Booked,
+        of_key: Values,
+        resource: str,
+        least: Value | None = None,
+        *,
+        never: bool = False,
+    ) -> BucketUse:
         assert self._book is not None  # noqa: S101
         family = bucket.family
         name, used = self._book.names[family.rule.number], bucket.used(resource)
-        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource], least)
+        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource], least, never)
+
+
+def _never(bucket: Booked, need: Need) -> bool:
+    """Whether it is refused whatever ends; a delay opens by itself."""
+    return need.resource != NEXT_START and bucket.family.empty.refuses((need,))
 
 
 _NO_RULES: Final = Spot((), (), SpotKind((), ()))

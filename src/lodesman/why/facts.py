@@ -21,8 +21,9 @@ from lodesman.director.target import COUNTING
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import SUBMISSION_POOLS, not_sent
 from lodesman.matching.policy import VOConfig
+from lodesman.why.actors import NOT_CONSIDERED, NOT_WANTED
 from lodesman.why.turns import SOON_SECONDS, masks
-from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, counted, since, span
+from lodesman.why.verdict import Demand, counted, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from lodesman.answers import why_jobs as answers
 from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
 from lodesman.answers.quotas import FullBucket
-from lodesman.answers.vocabulary import ClampName, MainReason, PoolOutcome
+from lodesman.answers.vocabulary import ClampName, MainReason
 from lodesman.answers.why_jobs import JobShare, JobStep
 from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
@@ -29,7 +29,6 @@ from lodesman.why.job_facts import JobFacts
 from lodesman.why.verdict import ago, between, counted, excluded, lasting, sentence, span
 
 _SHOWN: Final = 5
-_PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
 _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("site", ("Site", "BannedSite", "GridCE")),
@@ -65,7 +64,7 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
-        who=_who(facts, reason),
+        who=facts.who,
         chain=list(_chain(facts, share)),
         queues=facts.exclusions.summary(),
         share=share,
@@ -303,26 +302,6 @@ def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None
     """The age and the source of the oldest load of these queues that the director went by."""
     found = None if facts.capacity is None else facts.capacity.oldest_load(queues)
     return (None, None) if found is None else (facts.age(found[0]), found[1])
-
-
-def _who(facts: JobFacts, reason: MainReason) -> str:
-    closings = [one for one, _ in facts.closings]
-    if reason is MainReason.HELD and facts.held and facts.held.by == "impossible":
-        return f"{verdict.NO_ACTION}: the next refresh releases it"
-    if reason is MainReason.HELD and facts.held and facts.held.by == "admin":
-        return "an administrator: lode release"
-    if reason is MainReason.CLOSED:
-        return verdict.who_opens((), closings)
-    if reason is MainReason.NO_ROOM:
-        return verdict.who_opens(facts.openers, closings, facts.named_settings)
-    if reason is MainReason.PILOTS_FAIL:
-        is_open = any(one.is_open for _, one in facts.failing)
-        return verdict.who_mends(facts.failing_backends, facts.named_settings, is_open=is_open)
-    named = facts.exclusions.key.submission_pools
-    unknown = named and not any(outcome in _PASSING for _, outcome in facts.refusals)
-    if reason is MainReason.NO_SUBMISSION_POOL and unknown:
-        return "you, by naming other submission pools; or the server administrator, by configuring them"
-    return verdict.WHO[reason]
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from lodesman.answers.jobs import HeldBy
 from lodesman.answers.nodes import Closing
 from lodesman.answers.service import Limited
-from lodesman.answers.vocabulary import MainReason
+from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import Holding, JobPilots, StartEstimate
 from lodesman.director.site_mask import SiteMask
-from lodesman.masks.bits import Plane, bits, passing
+from lodesman.masks.bits import Plane, bits, mask_of, passing
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.submission import Exclusions
+from lodesman.why import actors
 from lodesman.why.facts import Capacity, Failing, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
 from lodesman.why.verdict import (
+    OF_LIMITS,
     SHUT_OUT,
     STARTS_IN_TURN,
     count_next,
     counted,
+    judge_limited,
     judge_with_sites,
     last_pilots,
-    opener_of,
-    settings_named,
     span,
     verdict_of,
 )
+
+_PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 
 
 class Started(NamedTuple):
@@ -52,7 +56,7 @@ class JobFacts(SnapshotFacts):
     `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
     they were evaluated. `misfits`: what the ads of sites say that keeps it away, with the queues. `competing`: its `groups`
     compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `parents`: the jobs
-    that it waits for, in words. `limits`: those that keep it
+    that it waits for, in words, and those of them that are held. `limits`: those that keep it
     from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
     `part` of them. `taken`: of its submission, where it has `AtMost`.
     """
@@ -64,6 +68,7 @@ class JobFacts(SnapshotFacts):
     held: Holding | None
     limits: Limited
     parents: str = ""
+    held_parents: Mapping[HeldBy, Sequence[int]] = field(default_factory=dict)
     served: int
     evaluated_at: float | None
     misfits: Sequence[Plane] = ()
@@ -109,8 +114,19 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def open_here(self) -> int:
-        """The eligible queues that have free capacity, as far as known."""
-        return self.fitting & ~self.closed & (0 if self.capacity is None else self.capacity.open)
+        """The eligible queues that have free capacity for its pilots, as far as known."""
+        return (
+            self.fitting & ~self.closed & ~self.limited & (0 if self.capacity is None else self.capacity.open)
+        )
+
+    @cached_property
+    def limited(self) -> int:
+        """The queues where limits keep it from starting, on hosts that are not known yet."""
+        return self._mask(self.limits.queues)
+
+    def _mask(self, queues: Iterable[QueueId]) -> int:
+        table = self.exclusions.config.table
+        return mask_of(bit for bit in map(table.bit, queues) if bit is not None)
 
     @cached_property
     def gates(self) -> list[tuple[Gate, int]]:
@@ -122,7 +138,7 @@ class JobFacts(SnapshotFacts):
         """The gates as `who_opens` knows them."""
         offers = self.exclusions.config.by_bit
         for gate, mask in self.gates:
-            yield opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
+            yield actors.opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
 
     @cached_property
     def failing(self) -> list[tuple[QueueId, Failing]]:
@@ -154,7 +170,7 @@ class JobFacts(SnapshotFacts):
     def named_settings(self) -> list[str]:
         """The settings of the server that these pilots name."""
         words = (one.reason for _, one in self.failing)
-        return settings_named(words, self.snapshot.director.settings)
+        return actors.settings_named(words, self.snapshot.director.settings)
 
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
@@ -224,7 +240,7 @@ class JobFacts(SnapshotFacts):
         decision, capacity = self.decision, self.capacity
         reason = judge_with_sites(
             self.eligible,
-            None if capacity is None else capacity.open,
+            None if capacity is None else capacity.open & ~self.limited,
             self.pilots,
             turn=self.turn,
             sendable=self.sendable,
@@ -235,11 +251,15 @@ class JobFacts(SnapshotFacts):
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
+        limited = judge_limited(
+            reason, self.eligible, 0 if capacity is None else capacity.open & ~self.closed & ~self.gated, self.pilots,
+            limited=self.limited, never=self._mask(self.limits.never),
+        )  # fmt: skip
         in_order = (
             (reason is MainReason.IMPOSSIBLE, reason),
             (self.held, MainReason.HELD),
             (self.exclusions.key.waits_for_jobs, MainReason.WAITS_FOR_JOBS),
-            (self.is_limited(reason), MainReason.LIMITED),
+            (limited in OF_LIMITS, limited),
             (self.is_behind and reason not in SHUT_OUT, MainReason.AT_MOST),
         )
         return next((found for holds, found in in_order if holds), reason)
@@ -260,8 +280,11 @@ class JobFacts(SnapshotFacts):
         """What it waits for but for pilots, in words; '' for nothing."""
         if self.reason is MainReason.WAITS_FOR_JOBS:
             return f"waits for {self.parents or 'other jobs'}"
-        if self.reason is MainReason.LIMITED:
-            return f"waits for a limit: {self.limits.buckets[0].text}"
+        if self.reason in OF_LIMITS:
+            never = "never starts by waiting" if self.reason is MainReason.OVER_LIMIT else "waits for a limit"
+            full = self.limits.buckets
+            more = f"; and {counted(len(full) - 1, 'more limit')} in its way" if len(full) > 1 else ""
+            return f"{never}: {full[0].text}{more}" if full else never
         return f"waits {self.behind}" if self.reason is MainReason.AT_MOST else ""
 
     @property
@@ -275,7 +298,29 @@ class JobFacts(SnapshotFacts):
             f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} are under way"
         )
 
-    def is_limited(self, reason: MainReason) -> bool:
-        """Whether limits keep it from starting wherever pilots are or may be sent; `reason`: why it waits but for them."""
-        only_limited = bool(self.pilots.limited and not self.pilots.any_usable)
-        return self.limits.everywhere or (only_limited and reason is MainReason.NO_ROOM)
+    @property
+    def who(self) -> str:
+        """Who can change that it waits."""
+        reason, closings = self.reason, [one for one, _ in self.closings]
+        if reason is MainReason.HELD and self.held:
+            return actors.OF_HELD[self.held.by]
+        if reason in OF_LIMITS:
+            return actors.who_makes_room(self.limits.buckets)
+        if reason is MainReason.WAITS_FOR_JOBS:
+            return actors.who_ends_parents(self.held_parents)
+        if reason is MainReason.CLOSED:
+            return actors.who_opens((), closings)
+        if reason is MainReason.NO_ROOM:
+            return actors.who_opens(self.openers, closings, self.named_settings)
+        if reason is MainReason.PILOTS_FAIL:
+            is_open = any(one.is_open for _, one in self.failing)
+            return actors.who_mends(self.failing_backends, self.named_settings, is_open=is_open)
+        unknown = self.exclusions.key.submission_pools and not self.is_pool_full
+        if reason is MainReason.NO_SUBMISSION_POOL and unknown:
+            return "you, by naming other submission pools; or the server administrator, by configuring them"
+        return actors.OF_JOBS[reason]
+
+    @property
+    def is_pool_full(self) -> bool:
+        """Whether a submission pool takes no pilots for it for some time only."""
+        return any(outcome in _PASSING for _, outcome in self.refusals)

@@ -25,8 +25,9 @@ from lodesman.matching.offers import UNLIMITED
 from lodesman.matching.policy import Policy
 from lodesman.resources import MANUAL
 from lodesman.resources.settings import without_processor_tags
+from lodesman.why.actors import OF_PILOTS
 from lodesman.why.survey import ruled_out, suggestion
-from lodesman.why.verdict import WHO, counted, sentence, since, span
+from lodesman.why.verdict import counted, sentence, since, span
 
 _SHOWN: Final = 5
 _MOST_POOLS: Final = 100
@@ -116,7 +117,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     """The answer for a live pilot."""
     facts, now, chances = case.facts, case.now, case.now.chances
     verdict, pools = judge_pilot(facts, now), now.request.submit_pools
-    who = WHO[verdict]
+    who = OF_PILOTS[verdict]
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         who = "its batch system, by starting it"
         if facts.row.backend == MANUAL:
@@ -171,7 +172,7 @@ def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
         jobs_now=jobs,
         verdict=verdict,
         summary=summary,
-        who=WHO[verdict],
+        who=OF_PILOTS[verdict],
         chain=[],
     )
 

@@ -19,7 +19,7 @@ from lodesman.answers.why_queues import QueueGate, QueueStep
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import PRIVATE_ONLY, WithoutPilots
 from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
-from lodesman.why import verdict
+from lodesman.why import actors, verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
 from lodesman.why.verdict import counted, last_pilots, span
@@ -153,14 +153,14 @@ class QueueFacts(SnapshotFacts):
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     """The answer."""
-    reason, gate, who = facts.reason, facts.gate, verdict.WHO[facts.reason]
+    reason, gate, who = facts.reason, facts.gate, actors.OF_QUEUES[facts.reason]
     backends = [] if facts.offer is None else [facts.offer.backend]
-    named = verdict.settings_named([facts.unstarted], facts.snapshot.director.settings)
+    named = actors.settings_named([facts.unstarted], facts.snapshot.director.settings)
     if reason is QueueReason.NO_ROOM and not facts.fails:
-        names = [verdict.opener_of(name, text, backends) for name, text in facts.limits]
-        who = verdict.who_opens(names, facts.closings, named)
+        names = [actors.opener_of(name, text, backends) for name, text in facts.limits]
+        who = actors.who_opens(names, facts.closings, named)
     elif facts.fails:
-        who = verdict.who_mends(backends, named)
+        who = actors.who_mends(backends, named)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),
@@ -266,9 +266,7 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     text = f"free capacity for {room} now ({limits})"
     yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
     orders = (
-        one.text
-        for one in gate.limits
-        if verdict.opener_of(one.clamp, one.text, ()) == verdict.BREAKER_ORDERED
+        one.text for one in gate.limits if actors.opener_of(one.clamp, one.text, ()) == actors.BREAKER_ORDERED
     )
     order = next(orders, "")
     text = f"its breaker is {order}" if order else _breaker(gate.breaker)

@@ -1,5 +1,5 @@
-"""The verdicts on jobs, pilots and CE queues: one table of reasons, the judgements that choose among them, and how times
-and amounts are put into words. Pure.
+"""The verdicts on jobs and CE queues: the judgements that choose among the reasons, and how times and amounts are put into
+words. Pure.
 
 never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
 before it than such pilots take. not now: everything between. What is unknown opens nothing.
@@ -7,94 +7,32 @@ before it than such pilots take. not now: everything between. What is unknown op
 
 from __future__ import annotations
 
-import shlex
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Final
 
-from lodesman.answers.nodes import Closing, utc
-from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
+from lodesman.answers.vocabulary import MainReason, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.gridengine.jclist import NO_JC
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason, entering
 from lodesman.matching.offers import SUBMISSION_POOLS, WithoutPilots
-from lodesman.resources import LOCAL, MANUAL
+from lodesman.resources import MANUAL
 from lodesman.why.turns import FIRST, Turn
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3_600.0
-NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
-"""Why an iteration left a queue no free capacity, where no clamp did."""
-BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
-"""A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
-NO_ACTION: Final = "no action needed"
-_SITES: Final = "the site administrator"
-_SERVER: Final = "the server administrator"
-_BATCH: Final = "the administrator of the batch system"
-_POOLS: Final = f"{_SERVER}: what the submission pools serve"
-_NEXT_ITERATION: Final = "the server, at the director's next iteration"
-_SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
-_STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone can start there"
-_MEND: Final = f"{_SITES} or {_BATCH}, by mending what stops the pilots"
-_MEND_HERE: Final = f"{_SERVER}, on whose machine these pilots start, by mending what stops them"
-_MENDED: Final = "; then: lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then)"
-_STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
-
-Judged = MainReason | QueueReason | PilotVerdict
-WHO: Final[Mapping[Judged, str]] = {
-    # Of jobs; and of CE queues, where these have a reason of the same name.
-    MainReason.IMPOSSIBLE: f"you, by changing the job; or {_SITES}",
-    MainReason.CLOSED: "an administrator: lode site open",
-    MainReason.NOT_DECIDED: _NEXT_ITERATION,
-    MainReason.DIRECTOR_OFF: f"{_SERVER}: pilotsPerIteration; or time, if targetRunningJobs jobs run",
-    MainReason.NO_SUBMISSION_POOL: f"time, as submissions end; or {_SERVER}: the submission pools",
-    MainReason.NO_ROOM: _STARTS_OR_ENDS,
-    MainReason.SITE_GATE: _SITE_OPENS,
-    MainReason.WAITS_FOR_JOBS: "time, as the jobs that it waits for end",
-    MainReason.AT_MOST: "time, as jobs of its submission end; or you: lode change JOBS AtMost=N",
-    MainReason.HELD: "you, or another user who may control the job: lode release",
-    MainReason.PILOT_EXPECTED: NO_ACTION,
-    MainReason.PILOT_COMING: NO_ACTION,
-    MainReason.QUEUED: "time, as the jobs before it start and end",
-    MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
-    MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
-    MainReason.PILOTS_FAIL: _MEND,
-    MainReason.NEXT: NO_ACTION,
-    MainReason.LIMITED: f"time, as jobs that use the limit end; or {_SERVER}: lode quota change",
-    QueueReason.NOT_CONFIGURED: _SITES,
-    QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
-    QueueReason.NO_BACKEND: f"{_SITES}: Backend",
-    QueueReason.NO_JOB_FITS: _SITES,
-    QueueReason.NOT_SERVED: _POOLS,
-    QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
-    QueueReason.NEVER_RUN: f"{_SITES}: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or {_BATCH}",
-    QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
-    QueueReason.MANUAL: _STARTS_PILOTS,
-    QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
-    QueueReason.PILOTS_EXPECTED: NO_ACTION,
-    PilotVerdict.ENDED: "no one: it has ended",
-    PilotVerdict.DRAINING: "no one; if its site was closed, an administrator: lode site open",
-    PilotVerdict.NOT_CONFIGURED: _SITES,
-    PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
-    PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",
-    PilotVerdict.FULL: "time, as its jobs end",
-    PilotVerdict.BOUND: "no one: it runs this job and leaves",
-    PilotVerdict.WOULD_GET: NO_ACTION,
-    PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
-    PilotVerdict.LIMITED: "time, as limits free capacity",
-    PilotVerdict.NOTHING_FITS: f"users, by asking for less or something else; or {_SITES}",
-}
-"""Every reason -> who can change it."""
 _NEVER: Final = frozenset(
-    {MainReason.IMPOSSIBLE, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
+    {MainReason.IMPOSSIBLE, MainReason.OVER_LIMIT, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
      QueueReason.NO_JOB_FITS, QueueReason.CAPPED, QueueReason.NEVER_RUN, QueueReason.NOT_SERVED}
 )  # fmt: skip
 _NOW: Final = frozenset(
     {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
 )
+OF_LIMITS: Final = frozenset({MainReason.LIMITED, MainReason.OVER_LIMIT})
+"""Of jobs that limits keep from starting."""
 STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
 """Of jobs that pilots will take, if not soon."""
 _BY_NEW_PILOTS: Final = STARTS_IN_TURN | {
@@ -110,6 +48,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
+        MainReason.OVER_LIMIT,
         MainReason.WAITS_FOR_JOBS,
         MainReason.AT_MOST,
     }
@@ -117,82 +56,11 @@ SHUT_OUT: Final = frozenset(
 """Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for
 the next start.
 """
-_WHO_OPENS: Final[Mapping[str, str]] = {
-    ClampName.CLOSED: WHO[MainReason.CLOSED],
-    ClampName.NO_BACKEND: f"{_STARTS_PILOTS}; or {_SITES}: Backend",
-    ClampName.LIST_MATCH: WHO[QueueReason.NEVER_RUN],
-    ClampName.REFUSED_FOR_NOW: f"time, it is asked again soon; or {_BATCH}",
-    ClampName.NO_POOL: _POOLS,
-    ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
-    ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
-    ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
-    ClampName.RAMP: "time, twice as many pilots may come as run there",
-    ClampName.BREAKER: f"{_MEND}{_MENDED}",
-    BREAKER_HERE: f"{_MEND_HERE}{_MENDED}",
-    BREAKER_ORDERED: "an administrator: lode queue breaker SITE/CE/QUEUE auto",
-    ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
-    ClampName.SITE_GATE: _SITE_OPENS,
-    NOT_CONSIDERED: _NEXT_ITERATION,
-    NOT_WANTED: _NEXT_ITERATION,
-}
-"""What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
-_CLOSINGS_SHOWN: Final = 3
-# As `answers.nodes.BreakerOrder.text` begins.
-_BY_ORDER: Final = "open by order of "
 
 
 def verdict_of(reason: MainReason | QueueReason) -> Verdict:
     """never, not now or now."""
     return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
-
-
-def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = ()) -> str:
-    """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
-    not start name; each is named once.
-    """
-    names = list(map(_setting, settings))
-    names += [
-        _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
-    ]
-    names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
-    more = len(closings) - _CLOSINGS_SHOWN
-    names += [f"likewise for {more} more"] if more > 0 else []
-    return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
-
-
-def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
-    """Who can mend what stops the pilots of queues with these backends. `is_open`: a breaker of them is."""
-    names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
-    if not (names and is_here):
-        names.append(_MEND_HERE if is_here else _MEND)
-    return "; or ".join(names) + (_MENDED if is_open else "")
-
-
-def _setting(name: str) -> str:
-    return f"{_SERVER}: {name} (read when the server starts)"
-
-
-def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
-    """The settings of the server that pilots' last words name; `settings`: see `facts.DirectorNow`."""
-    texts = list(words)
-    return [one for sign, one in settings.items() if any(sign in text for text in texts)]
-
-
-def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
-    """What `who_opens` knows the gate of queues with these backends by."""
-    if gate != ClampName.BREAKER:
-        return gate
-    if text.startswith(_BY_ORDER):
-        return BREAKER_ORDERED
-    return BREAKER_HERE if set(backends) == {LOCAL} else gate
-
-
-def _who_reopens(closing: Closing) -> str:
-    time = "" if closing.until is None else f", or time: at {utc(closing.until)}"
-    names = [name for name in closing.node if name]
-    words = names if any("/" in name for name in names) else ["/".join(names)]
-    command = shlex.join(["lode", "site", "open", *words])
-    return f"{closing.closed_by} or another administrator: {command}{time}"
 
 
 def judge_job(
@@ -239,6 +107,21 @@ def judge_with_sites(
     sent = usable & ~unsent
     fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing
     return MainReason.PILOTS_FAIL if fails else reason
+
+
+def judge_limited(
+    reason: MainReason, eligible: int, open_queues: int, pilots: JobPilots, *, limited: int, never: int
+) -> MainReason:
+    """Why a job waits that limits keep from starting in the `limited` queues, in those of `never` whatever ends; `reason` is
+    why without them: these queues have no free capacity then, and pilots where limits keep it from starting do not count.
+    """
+    if reason is MainReason.IMPOSSIBLE or pilots.any_usable:
+        return reason
+    if not eligible & ~never:
+        return MainReason.OVER_LIMIT
+    waits = pilots.limited or eligible & open_queues & limited & ~never
+    is_limited = not eligible & ~limited or (reason is MainReason.NO_ROOM and waits)
+    return MainReason.LIMITED if is_limited else reason
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:

@@ -258,7 +258,9 @@ def test_a_bucket_that_fills_shuts_its_task_queues_and_opens_them_again():
 def test_what_is_refused_is_said_with_use_and_limit():
     limits = limited([Rule(owners="a", each_host=True, slots=3)])
     limits.take(KEYS[0], PLACES[0])
-    assert limits.refusals(KEYS[1], PLACES[0]) == [(BucketUse("0/0", (), ("h1",), "slots", 1, 3), 4)]
+    assert limits.refusals(KEYS[1], PLACES[0]) == [
+        (BucketUse("0/0", (), ("h1",), "slots", 1, 3, never=True), 4)
+    ]
     assert limits.refusals(KEYS[1], PLACES[1]) == [(BucketUse("0/0", (), ("h2",), "slots", 0, 3), 4)]
     assert limits.refusals(KEYS[4], PLACES[0]) == []
 

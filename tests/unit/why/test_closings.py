@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.nodes import Closing
+from lodesman.why.actors import who_opens
 from lodesman.why.facts import REOPENED, Capacity, Gate
 from lodesman.why.job import closings_step
-from lodesman.why.verdict import who_opens
 
 CLOSED = Gate("closed", "closed by root since 1970-01-01 00:00 UTC: power")
 FULL = Gate("max-waiting", "MaxWaitingJobs 10 - 10 waiting")

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lodesman.answers.quotas import RUNNING_JOBS, FullBucket
 from lodesman.answers.vocabulary import MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots
+from lodesman.why.actors import OF_JOBS, OF_PILOTS, OF_QUEUES, who_ends_parents, who_makes_room
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import WHO, judge_job, judge_with_sites, verdict_of
+from lodesman.why.verdict import judge_job, judge_limited, judge_with_sites, verdict_of
 
 
 def usable(idle=0, busy=0, coming=0):
@@ -116,7 +118,91 @@ def test_now_if_and_only_if_pilots_in_time_take_it(
     assert reason is not MainReason.QUEUED or ahead
 
 
-def test_every_reason_has_a_verdict_and_an_actor():
-    assert set(WHO) >= {*MainReason, *QueueReason, *PilotVerdict}
-    assert all(WHO.values())
+def test_every_reason_has_a_verdict_and_an_actor_of_its_own_set():
+    """Members of two sets that are equal as words are one key in a table of both."""
+    for words, table in ((MainReason, OF_JOBS), (QueueReason, OF_QUEUES), (PilotVerdict, OF_PILOTS)):
+        assert [one for one in table if type(one) is not words] == []
+        assert (set(table), len(table)) == (set(words), len(words))
+        assert all(table.values())
     assert {verdict_of(one) for one in MainReason} == {"never", "not now", "now"}
+
+
+ALIKE = {
+    "director-has-not-decided", "director-sends-none", "no-submission-pool", "no-room-for-pilots",
+}  # fmt: skip
+"""The words that jobs and CE queues share, since they mean the same."""
+
+
+def test_no_two_sets_share_a_word_by_accident():
+    jobs, queues, pilots = ({one.value for one in words} for words in (MainReason, QueueReason, PilotVerdict))
+    assert (jobs & queues, queues & pilots) == (ALIKE, set())
+    assert jobs & pilots == {"limited"}
+    for word in ALIKE:
+        assert verdict_of(MainReason(word)) == verdict_of(QueueReason(word))
+        assert OF_JOBS[MainReason(word)] == OF_QUEUES[QueueReason(word)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "more", "reason"),
+    [
+        # (reason without them, eligible, with free capacity, pilots), queues where limits are full and hopeless.
+        ((MainReason.NO_ROOM, 3, 0, usable()), (0, 0), MainReason.NO_ROOM),
+        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 0), MainReason.LIMITED),
+        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 1), MainReason.LIMITED),
+        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 3), MainReason.OVER_LIMIT),
+        ((MainReason.CLOSED, 3, 0, usable()), (7, 7), MainReason.OVER_LIMIT),
+        ((MainReason.NO_ROOM, 3, 1, usable()), (1, 0), MainReason.LIMITED),
+        ((MainReason.NO_ROOM, 3, 0, usable()), (1, 0), MainReason.NO_ROOM),
+        ((MainReason.NO_ROOM, 3, 1, usable()), (1, 1), MainReason.NO_ROOM),
+        ((MainReason.NO_ROOM, 3, 0, replace(usable(), limited=1)), (1, 0), MainReason.LIMITED),
+        ((MainReason.PILOT_EXPECTED, 3, 3, usable()), (1, 0), MainReason.PILOT_EXPECTED),
+        # A pilot on a host where it is free.
+        ((MainReason.NEXT, 3, 0, usable(idle=1)), (3, 3), MainReason.NEXT),
+        ((MainReason.IMPOSSIBLE, 0, 0, usable()), (1, 1), MainReason.IMPOSSIBLE),
+    ],
+)
+def test_what_limits_keep_from_starting_waits_for_them_or_in_vain(facts, more, reason):
+    limited, never = more
+    assert judge_limited(*facts, limited=limited, never=never) is reason
+
+
+def bucket(resource="slots", limit="1", hopeless=False, rule="all/1", need="2"):
+    return FullBucket(
+        rule=rule, of=[], resource=resource, used="0", limit=limit, need=need, hopeless=hopeless
+    )
+
+
+QUOTA = "the server administrator: lode quota change"
+
+
+@pytest.mark.parametrize(
+    ("full", "who"),
+    [
+        ([], f"time, as jobs that use the limit end; or {QUOTA}"),
+        ([bucket()], f"time, as jobs that use the limit end; or {QUOTA}"),
+        ([bucket(limit="0", hopeless=True)], QUOTA),
+        ([bucket(hopeless=True)], f"you, by asking for at most slots=1; or {QUOTA}"),
+        ([bucket("arch", "lx-*", need="sol", hopeless=True)], f"you, by asking for arch=lx-*; or {QUOTA}"),
+        ([bucket("matlab", "0", hopeless=True), bucket()], QUOTA),
+        ([bucket(RUNNING_JOBS, "0", True, "RunningLimit/Owner/ann", "1")], "the site administrator: RunningLimit/Owner/ann"),
+        (
+            [bucket(RUNNING_JOBS, rule="RunningLimit/Owner/ann")],
+            "time, as jobs that use the limit end; or the site administrator: RunningLimit/Owner/ann",
+        ),
+    ],
+)  # fmt: skip
+def test_time_makes_no_room_where_a_limit_is_too_small(full, who):
+    assert who_makes_room(full) == who
+
+
+@pytest.mark.parametrize(
+    ("held", "who"),
+    [
+        ({}, "time, as the jobs that it waits for end"),
+        ({"user": [3, 5]}, "you, or another user who may control the job: lode release 3 5"),
+        ({"admin": [3]}, "an administrator: lode release 3"),
+        ({"impossible": [3]}, "who can let job 3 run: lode why 3"),
+    ],
+)
+def test_who_holds_a_parent_can_end_that_its_children_wait(held, who):
+    assert who_ends_parents(held) == who

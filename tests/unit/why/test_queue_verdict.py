@@ -26,17 +26,9 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.matching.offers import BACKENDS, PoolScope, never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.why.actors import opener_of, who_opens
 from lodesman.why.facts import RecordedIteration
-from lodesman.why.verdict import (
-    WANTED,
-    Demand,
-    judge_offer,
-    judge_work,
-    least_job_refused,
-    opener_of,
-    verdict_of,
-    who_opens,
-)
+from lodesman.why.verdict import WANTED, Demand, judge_offer, judge_work, least_job_refused, verdict_of
 
 SITES = """
 [site.A]
