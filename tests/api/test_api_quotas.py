@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import socket
 from copy import copy
+from functools import partial
 
 import pytest
 from tests.api.conftest import resources
 
 from lodesman.answers import inner_calls
 from lodesman.answers.service import LimitsAt
-from lodesman.background.limit_use import limits_at
+from lodesman.background.limit_use import limits_at, seen_limits
 from lodesman.background.reasons import MainReasons
 from lodesman.commands.claim import Claim
 from lodesman.commands.live import Live
@@ -222,7 +223,8 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert (why["verdict"], why["main_reason"]) == ("not now", "limited")
     assert step_of(why, "limits")["holds"] is False
     assert director.tick(admin.now) == 0
-    reasons = MainReasons(admin.side.db, admin.side.fresh(), limited_in=lambda: director.limited_in)
+    seen = partial(seen_limits, admin.post, admin.side.policy, director.watches)
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
     judged = reasons.judge(admin.side.policy, admin.now)
     assert [(one.reason, one.next_jobs) for one in judged.values()] == [("limited", 0)]
     admin.report(pilot, job)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import asdict
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
@@ -15,6 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
+from lodesman.answers import inner_calls
+from lodesman.answers.service import LimitsAt
+from lodesman.api.quotas import use_policy
+from lodesman.background.limit_use import seen_limits
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.batch.backend import BatchLoad, CancelOutcome
@@ -71,6 +76,8 @@ worlds = st.fixed_dictionaries(
             max_size=3,
             unique_by=lambda one: one[0],
         ),
+        # By site, how many jobs may run there at once.
+        "limits": st.dictionaries(st.integers(0, 3), st.sampled_from([0, 1, 1, 9]), max_size=3),
         "job": jobs,
     }
 )
@@ -103,6 +110,7 @@ class World:
         self.offers = house.side.policy.vo_config("lab").offers
         self.backend = Load(house)
         self.director = house.director(self.backend)
+        self.director.limited = lambda queues: house.post(inner_calls.LIMITED, LimitsAt(queues))
         self.placed = {}
         self.director.launch = self._launch
         self.free, self.busy, self.coming = [], [], []
@@ -114,6 +122,7 @@ class World:
         """Each process has its own policy and finds live pilots by its own means; a refresh follows."""
         house = self.house
         house.core.policy = house.policy(config, inhabited=house.core.inhabited)
+        house.run(use_policy(house.core, house.core.policy))
         house.side.policy = house.policy(
             config, inhabited=lambda queues: house.side.fresh().pilots.inhabited(queues)
         )
@@ -125,7 +134,11 @@ class World:
             f"{name} = {str(value) if isinstance(value, int | list) else repr(value)}"
             for name, value in parameters.items()
         ]
-        return "\n".join([f'[site.S{number}]\nVO = ["lab"]\n[site.S{number}.ce.c.queue.q]', *lines])
+        most = self.example.get("limits", {}).get(number)
+        limit = [] if most is None else [f"[site.S{number}.running_limit]\nMaxRunningJobs = {most}"]
+        return "\n".join(
+            [f'[site.S{number}]\nVO = ["lab"]', *limit, f"[site.S{number}.ce.c.queue.q]", *lines]
+        )
 
     def _launch(self, decision, _offers):
         for one in decision.placement.placements:
@@ -252,6 +265,14 @@ def two_queues(**more):
 @example(world=two_queues(closings=[(0, False, "opened", None), (1, True, "before", None)]))
 @example(world=two_queues(queues=[{}, {}], closings=[(0, False, "after", None)]))
 @example(world=two_queues(queues=[{"GenericPilots": "no"}, {"GenericPilots": "no"}]))
+@example(world=two_queues(limits={0: 0}))
+@example(world=two_queues(limits={0: 0}, pilots=[(0, "free"), (0, "coming")], full=True))
+@example(world=two_queues(queues=[{}, {}], limits={0: 1}, pilots=[(0, "busy"), (0, "coming")], full=True))
+@example(
+    world=two_queues(
+        queues=[{}, {}], limits={0: 0}, pilots=[(0, "coming")], closings=[(1, False, "after", None)]
+    )
+)
 @example(
     world=two_queues(queues=[{"GenericPilots": "no"}, {"Tag": ["SSD"]}], pilots=[(0, "busy"), (0, "coming")])
 )
@@ -305,10 +326,13 @@ def held_against_what_happens(world):
     alive = {
         offer.queue for offer in world.offers if offer.queue not in never or tuple(offer.queue) in inhabited
     }
-    assert (told["verdict"] == "never") == (dry.status != 200)
+    assert (told["main_reason"] == "impossible") == (dry.status != 200)
     assert told["queues"]["eligible"] <= len(alive)
-    if told["verdict"] != "never":
-        judged = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now)
+    if told["main_reason"] != "impossible":
+        seen = partial(seen_limits, house.post, house.side.policy, {})
+        judged = MainReasons(house.side.db, house.side.keeper, limits=seen).judge(
+            house.side.policy, house.now
+        )
         assert judged[tq_id][0] == told["main_reason"]
     if told["verdict"] == "now":
         assert happens(world, job, tq_id)
@@ -317,7 +341,8 @@ def held_against_what_happens(world):
         eligible = [offer for offer in world.offers if reaches(house, job, offer)]
         assert len(eligible) == told["queues"]["eligible"] > 0
         world.open("before", "after")
-        assert world.gets(world.join(world.send(eligible[0])), job)
+        free = [one for one in eligible if int(one.queue.site[1:]) not in example.get("limits", {})]
+        assert not free or world.gets(world.join(world.send(free[0])), job)
     else:
         assert not happens(world, job, tq_id)
         # Before the next refresh holds it, a pilot would take it that nothing sends.

@@ -112,10 +112,13 @@ class LimitsAt(Struct):
 
 
 class LimitedAt(Struct):
-    """Task queues that limits keep from starting in each of these CE queues."""
+    """Task queues that limits keep from starting in each of these CE queues; `never`: those of them that would not start if
+    nothing ran.
+    """
 
     queues: list[QueueId]
     ids: list[int]
+    never: list[int] = []
 
 
 class LimitedPilots(Struct):

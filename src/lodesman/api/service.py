@@ -25,7 +25,16 @@ from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.bound import unbind
 from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.quotas import PART, alike_places, buckets, check_limits, limited, limits_of, places
+from lodesman.commands.quotas import (
+    PART,
+    alike_places,
+    buckets,
+    check_limits,
+    limited,
+    limited_there,
+    limits_of,
+    places,
+)
 from lodesman.commands.report import register_output
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.site_mask import end_old_closings
@@ -232,12 +241,12 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
             idle.setdefault(one.place, []).append(number)
     found = service.Limited(
         some=[
-            service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids)
-            for alike, ids in await _limited_at(core, there)
+            service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
+            for alike, ids, never in await _limited_at(core, there)
         ],
         idle=[
             service.LimitedPilots([number for one in alike for number in idle[one]], ids)
-            for alike, ids in await _limited_at(core, idle)
+            for alike, ids, _ in await _limited_at(core, idle)
         ],
     )
     if found.some:
@@ -246,16 +255,20 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
     return found
 
 
-async def _limited_at(core: Core, there: Iterable[RunPlace]) -> list[tuple[list[RunPlace], list[int]]]:
-    """Places where limits keep task queues from starting, those that they see alike together, with these.
+async def _limited_at(
+    core: Core, there: Iterable[RunPlace]
+) -> list[tuple[list[RunPlace], list[int], list[int]]]:
+    """Places where limits keep task queues from starting, those that they see alike together, with these and those that
+    would not start there if nothing ran.
 
     A command for each of them, so that the writer is not held for long.
     """
-    return [
-        (alike, ids)
-        for alike in await core.command(Change(alike_places, core.live, [*there]))
-        if (ids := await core.command(Change(limited, core.live, alike[:1])))
-    ]
+    found = []
+    for alike in await core.command(Change(alike_places, core.live, [*there])):
+        ids, never = await core.command(Change(limited_there, core.live, alike[0]))
+        if ids:
+            found.append((alike, ids, never))
+    return found
 
 
 @serves(inner_calls.CHECK_LIMITS)

@@ -25,6 +25,7 @@ from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues,
 from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
 from lodesman.background.left_out import NOTHING, Item, LeftOut, StepPass, do_without_faulty, task_queue
+from lodesman.background.limit_use import SeenLimits
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import pilot_view
 from lodesman.background.site_matching import SiteMatcher
@@ -41,7 +42,6 @@ from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.site_matching import SiteMatching
-from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
@@ -183,15 +183,11 @@ class Director:
         """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
         would run nothing. Of those with `AtMost`, as many jobs as may start.
         """
-        found, shut_in, self._barred = Limited(), dict[int, int](), {}
+        found, self._barred = Limited(), {}
         if waiting:
             found = self._ask_limits()
             waiting = self._known.startable(waiting)
-        for one in found.some:
-            mask = mask_of(self.policy.bits[queue] for queue in one.queues if queue in self.policy.bits)
-            for tq_id in one.ids:
-                shut_in[tq_id] = shut_in.get(tq_id, 0) | mask
-        self.limited_in = shut_in
+        self.limited_in = SeenLimits.of(found, self.policy.bits).queues
         for idle in found.idle:
             self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
         shut = set(found.ids)

@@ -178,6 +178,8 @@ class Explainer:
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
         turn = self.keeper.contest.turn(key, task_queue, ahead=position.ahead, groups=groups, shares=shares)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
+        barred, drained = Barred.of(limits), mask.drained(now)
+        pilots = self.keeper.pilots.usable(key, served, now=now, drained=drained, barred=barred)
         return JobFacts(
             exclusions=exclusions,
             task_queue=task_queue,
@@ -188,13 +190,7 @@ class Explainer:
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
             misfits=found,
-            pilots=self.keeper.pilots.usable(
-                key,
-                served,
-                now=now,
-                drained=mask.drained(now),
-                barred=Barred(limits.pilots, frozenset(limits.queues), frozenset(limits.never)),
-            ),
+            pilots=pilots,
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,

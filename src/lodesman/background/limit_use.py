@@ -8,15 +8,20 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from lodesman.answers import inner_calls
+from lodesman.answers.call import Post
 from lodesman.answers.hosts import reported_host
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
-from lodesman.answers.service import LimitsAt
+from lodesman.answers.service import Limited, LimitsAt
 from lodesman.background.census import BackendWatch
+from lodesman.background.pilot_book import NOWHERE, Barred
+from lodesman.commands.pool_map import PoolQueues
 from lodesman.commands.quotas import MOST_NAMED, limit_rules, sets_stored, shown, vocabulary_of
 from lodesman.commands.sessions import HostLoads
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.values import ComplexType
+from lodesman.masks.bits import mask_of
 from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
 from lodesman.matching.policy import Policy
@@ -28,10 +33,47 @@ from lodesman.store.accounts import groups_by_user
 from lodesman.store.quotas import quota_sets
 from lodesman.store.read.pilots import live_attempts
 from lodesman.store.read.task_queues import keys_by_id
+from lodesman.why.verdict import LimitMasks
 
 _B = TypeVar("_B", bound=LimitBucket)
 _NOTHING = Taken()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
+
+
+class SeenLimits(Struct, frozen=True):
+    """By task queue: the CE queues where limits keep it from starting, those of them where they would if nothing ran, and
+    the idle pilots where they do.
+    """
+
+    queues: Mapping[int, int] = field(default_factory=dict)
+    never: Mapping[int, int] = field(default_factory=dict)
+    pilots: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Limited, bits: Mapping[QueueId, int]) -> SeenLimits:
+        """From what the hot process says; `bits`: those of CE queues."""
+        kept, never, pilots = dict[int, int](), dict[int, int](), dict[int, list[int]]()
+        for one in found.some:
+            mask = mask_of(bits[queue] for queue in one.queues if queue in bits)
+            for masks, ids in ((kept, one.ids), (never, one.never)):
+                for tq_id in ids:
+                    masks[tq_id] = masks.get(tq_id, 0) | mask
+        for idle in found.idle:
+            for tq_id in idle.ids:
+                pilots.setdefault(tq_id, []).extend(idle.pilots)
+        return cls(kept, never, pilots)
+
+    def masks(self, tq_id: int) -> LimitMasks:
+        """Of a task queue."""
+        return LimitMasks(self.queues.get(tq_id, 0), self.never.get(tq_id, 0))
+
+    def barred(self, tq_id: int, bits: Mapping[QueueId, int]) -> Barred:
+        """Where jobs of a task queue cannot start."""
+        kept, pilots = self.queues.get(tq_id, 0), self.pilots.get(tq_id, ())
+        if not kept and not pilots:
+            return NOWHERE
+        never = PoolQueues(self.never.get(tq_id, 0), bits)
+        return Barred(pilots, PoolQueues(kept, bits), never, by_queue=True)
 
 
 class LimitUse(Struct, frozen=True):
@@ -110,6 +152,12 @@ def limits_at(
         here=[queue for queue in queues if queue in here],
         host=reported_host(socket.gethostname()),
     )
+
+
+def seen_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch]) -> SeenLimits:
+    """What limits keep from starting now. Raises LodesmanError."""
+    asked = limits_at(list(policy.config.tree.queue_ids()), watches)
+    return SeenLimits.of(post(inner_calls.LIMITED, asked), policy.bits)
 
 
 def limit_use(policy: Policy, db: Reader) -> LimitUse:

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import Limited
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.background.traffic import PilotTraffic
 from lodesman.commands.claim import reckon
@@ -36,6 +37,15 @@ class Barred(NamedTuple):
     queues: Container[QueueId] = frozenset()
     never: Container[QueueId] = frozenset()
     by_queue: bool = False
+
+    @classmethod
+    def of(cls, limits: Limited) -> Barred:
+        """Of one task queue."""
+        return (
+            cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
+            if limits.buckets
+            else NOWHERE
+        )
 
 
 NOWHERE: Final = Barred()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Final
 
@@ -20,18 +21,19 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Judged, Reasons
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.left_out import NOTHING, Item, do_without_faulty, task_queue
+from lodesman.background.limit_use import SeenLimits
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import LodesmanError
 from lodesman.masks.bits import bits
-from lodesman.matching import TaskQueueKey
+from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
-from lodesman.why.facts import RecordedIteration, Snapshot
+from lodesman.why.facts import RecordedIteration, Snapshot, Waiting
 from lodesman.why.turns import Turn
 from lodesman.why.verdict import SHUT_OUT, STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
 
@@ -72,13 +74,13 @@ class MainReasons:
 
     def __init__(
         self, db: Reader, keeper: SnapshotKeeper, *,
-        limited_in: Callable[[], Mapping[int, int]] = dict, unfit: Callable[[], Mapping[str, int]] = dict,
+        limits: Callable[[], SeenLimits] = SeenLimits, unfit: Callable[[], Mapping[str, int]] = dict,
     ) -> None:  # fmt: skip
-        """`limited_in`: the queues where limits keep a task queue from starting; `unfit`: by SubmitPool, those that the ads
-        of their sites exclude.
+        """`limits`: where they keep task queues from starting, asked at each judgement; `unfit`: by SubmitPool, the queues
+        that the ads of their sites exclude.
         """
         self._db = db
-        self._limited_in = limited_in
+        self._ask_limits, self._limits = limits, SeenLimits()
         self._unfit = unfit
         self._keeper = keeper
         self._stored = stored_reasons(db)
@@ -106,7 +108,9 @@ class MainReasons:
             return None
         if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
             return None
-        begun = time.thread_time()
+        begun, asked = time.thread_time(), time.monotonic()
+        self._look_at_limits()
+        asked = time.monotonic() - asked  # of another process
         if policy.digest != self._version:
             self._version, self._found, self._gates = policy.digest, {}, {}
         self._now = now
@@ -124,8 +128,14 @@ class MainReasons:
             changed[tq_id] = None
             self._found.pop(tq_id, None)
         self._stored = judged
-        self._cost, self._at = time.thread_time() - begun, now
+        self._cost, self._at = time.thread_time() - begun + asked, now
         return changed
+
+    def _look_at_limits(self) -> None:
+        """They count as they did before while they cannot be asked about."""
+        if self._keeper.snapshot.waiting:
+            with suppress(LodesmanError):
+                self._limits = self._ask_limits()
 
     def facts_at(self) -> float | None:
         """When the oldest of the facts was true; None if one of them is not known."""
@@ -151,49 +161,64 @@ class MainReasons:
             served = _Served(found, unfit) if key.submit_pool else None
             alike = served and (key.vo, served.mask)
             capacity = None if iteration is None else iteration.capacity(found.config)
+            limits = self._limits.masks(tq_id)
             open_queues = None if capacity is None else capacity.open
-            there, sent_to = slots[key.vo], eligible & (open_queues or 0) & ~closed[key.vo] & ~unfit
+            there, sent_to = (
+                slots[key.vo],
+                eligible & (open_queues or 0) & ~(closed[key.vo] | unfit | limits.queues),
+            )
+            barred = self._limits.barred(tq_id, policy.bits)
             judges[tq_id] = partial(
                 judge_with_sites,
                 eligible,
                 open_queues,
-                keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
+                keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained, barred=barred),
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
                 failing=failing[key.vo],
                 unsent=0 if capacity is None else capacity.unsent,
+                limits=limits,
                 gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )
         keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
-        alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
-        may_start = {tq_id: jobs for tq_id, _, jobs in keeper.startable}
-        self._judge_shut_out(alone, {tq_id: key for tq_id, key, _ in snapshot.waiting}, may_start)
+        alone, may_start = self._judge_alone(judges, snapshot.waiting)
         keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
-        for tq_id, key, waiting in snapshot.waiting:
-            found, judged = self._found[tq_id], alone[tq_id]
+        for one in snapshot.waiting:
+            tq_id, found, judged = one[0], self._found[one[0]], alone[one[0]]
             if judged.reason not in SHUT_OUT:
-                groups, _ = keeper.groups_beside(key.group, found)
-                turn = keeper.contest.turn(key, tq_id, ahead=0, groups=groups, shares=shares)
-                room = may_start.get(tq_id, waiting)
-                judged = self._split(tq_id, room, turn, judges[tq_id])
-                if room < waiting:
-                    judged = self._behind(tq_id, room, judged)
+                judged = self._in_turn(one, may_start.get(tq_id, one[2]), shares, judges[tq_id])
             yield tq_id, judged._replace(detail=self._detail(judged.reason, found, iteration, mask))
 
-    def _judge_shut_out(
-        self, alone: dict[int, Judged], keys: Mapping[int, TaskQueueKey], may_start: Mapping[int, int]
-    ) -> None:
-        """Put in what limits, other jobs or `AtMost` keep from starting, whatever pilots there are."""
-        for tq_id, queues in self._limited_in().items():
-            if tq_id in alone and (eligible := self._found[tq_id].eligible) and not eligible & ~queues:
-                alone[tq_id] = Judged(MainReason.LIMITED)
-        for tq_id, key in keys.items():
+    def _in_turn(
+        self,
+        task_queue: Waiting,
+        room: int,
+        shares: Mapping[str, GroupShare],
+        judge: Callable[..., MainReason],
+    ) -> Judged:
+        """The reason of jobs of a task queue that compete with others for starts; the first `room` of them may start."""
+        tq_id, key, waiting = task_queue
+        groups, _ = self._keeper.groups_beside(key.group, self._found[tq_id])
+        turn = self._keeper.contest.turn(key, tq_id, ahead=0, groups=groups, shares=shares)
+        judged = self._split(tq_id, room, turn, judge)
+        return self._behind(tq_id, room, judged) if room < waiting else judged
+
+    def _judge_alone(
+        self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting]
+    ) -> tuple[dict[int, Judged], Mapping[int, int]]:
+        """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or `AtMost`
+        keep some from it, whatever pilots there are.
+        """
+        alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
+        may_start = {tq_id: jobs for tq_id, _, jobs in self._keeper.startable}
+        for tq_id, key, _ in waiting:
             if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
                 alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
             if key.at_most and tq_id not in may_start and alone[tq_id].reason not in SHUT_OUT:
                 alone[tq_id] = Judged(MainReason.AT_MOST)
+        return alone, may_start
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
         """The reason of the last of the waiting jobs, and of those whose turn is next; `turn`: of the first of all."""

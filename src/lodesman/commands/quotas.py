@@ -246,6 +246,17 @@ def alike_places(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> lis
     return [some for spot, some in found.items() if spot.sets]
 
 
+def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[int], list[int]]:
+    """The task queues that are limited there, and those of them that would be if nothing ran; reads memory only."""
+    index = live.queues.index
+    shut, never = index.limits.shut(place), index.limits.never(place)
+    found, vain = list[int](), list[int]()
+    for group in index.groups():
+        found += (queue.tq_id for queue in group.queues(shut[group.number] & group.alive))
+        vain += (queue.tq_id for queue in group.queues(never.get(group.number, 0) & group.alive))
+    return found, vain
+
+
 def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[int]:
     """The task queues that are limited at all of these places; reads memory only."""
     index = live.queues.index

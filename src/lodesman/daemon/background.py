@@ -35,7 +35,7 @@ from lodesman.background.failed_starts import FailedStarts
 from lodesman.background.hosts import HostWatch
 from lodesman.background.launch import SubmissionPools
 from lodesman.background.left_out import LeftOut
-from lodesman.background.limit_use import limits_at
+from lodesman.background.limit_use import limits_at, seen_limits
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_files import UnstartedPilots
 from lodesman.background.reasons import MainReasons
@@ -123,7 +123,7 @@ class BackgroundProcess:
         )
         self.reasons = MainReasons(
             reader(), self.side.keeper,
-            limited_in=lambda: self.director.limited_in, unfit=lambda: self.submit_pools.unfit,
+            limits=lambda: seen_limits(self.post, self.policy, self.backends.watches), unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
         self.reconciler = Reconciler(reader(), self.post, left_out=self.left_out)
         self.sizes = size_proof(self.reconciler, reader(), self.side.shelf)

@@ -304,6 +304,16 @@ class RunLimits:
                 if (bucket := part.bucket(one.families[part.rule])).refuses((need,))
             ]
 
+    def never(self, place: RunPlace) -> GroupSlots:
+        """The slots that may not be drawn there whatever ends."""
+        found: dict[int, int] = {}
+        for one in (some for some in self.spot(place).sets if some.shut):
+            for part in (part for parts in one.split.parts.values() for part in parts if part.masks):
+                bucket = part.bucket(one.families[part.rule])
+                if any(_never(bucket, need) for need in part.needs):
+                    add_bits(found, part.masks)
+        return found
+
     def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
         """Each rule that keeps task queues from being drawn there, once for each of its buckets that do, and which."""
         if self._book is None:

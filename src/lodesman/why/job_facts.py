@@ -24,9 +24,9 @@ from lodesman.why.verdict import (
     OF_LIMITS,
     SHUT_OUT,
     STARTS_IN_TURN,
+    LimitMasks,
     count_next,
     counted,
-    judge_limited,
     judge_with_sites,
     last_pilots,
     span,
@@ -240,7 +240,7 @@ class JobFacts(SnapshotFacts):
         decision, capacity = self.decision, self.capacity
         reason = judge_with_sites(
             self.eligible,
-            None if capacity is None else capacity.open & ~self.limited,
+            None if capacity is None else capacity.open,
             self.pilots,
             turn=self.turn,
             sendable=self.sendable,
@@ -248,18 +248,15 @@ class JobFacts(SnapshotFacts):
             failing=self.snapshot.director.failing_of(self.exclusions.config),
             unsent=0 if capacity is None else capacity.unsent,
             gated=self.gated,
+            limits=LimitMasks(self.limited, self._mask(self.limits.never)),
             refused=bool(self.refusals),
             sends=decision is None or decision.sends,
         )
-        limited = judge_limited(
-            reason, self.eligible, 0 if capacity is None else capacity.open & ~self.closed & ~self.gated, self.pilots,
-            limited=self.limited, never=self._mask(self.limits.never),
-        )  # fmt: skip
         in_order = (
             (reason is MainReason.IMPOSSIBLE, reason),
             (self.held, MainReason.HELD),
             (self.exclusions.key.waits_for_jobs, MainReason.WAITS_FOR_JOBS),
-            (limited in OF_LIMITS, limited),
+            (reason in OF_LIMITS, reason),
             (self.is_behind and reason not in SHUT_OUT, MainReason.AT_MOST),
         )
         return next((found for holds, found in in_order if holds), reason)

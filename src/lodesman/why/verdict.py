@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lodesman.answers.vocabulary import MainReason, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
@@ -91,14 +91,26 @@ def judge_job(
     return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
 
 
+class LimitMasks(NamedTuple):
+    """The queues where limits keep a job from starting, and those of them where they would if nothing ran."""
+
+    queues: int = 0
+    never: int = 0
+
+
+UNLIMITED: Final = LimitMasks()
+
+
 def judge_with_sites(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, failing: int = 0,
-    unsent: int = 0, **more: Any,
+    unsent: int = 0, limits: LimitMasks = UNLIMITED, **more: Any,
 ) -> MainReason:  # fmt: skip
     """The same where sites take no pilots for it in the `gated` queues, pilots do not start in the `failing` ones, and none
-    are sent to the `unsent` ones, such as those where pilots are started by hand.
+    are sent to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits
+    keep it from starting are not counted.
     """
-    left = None if open_queues is None else open_queues & ~gated
+    limited, never = limits
+    left = None if open_queues is None else open_queues & ~gated & ~limited
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
     usable = eligible & ~closed & ~gated
     if reason is MainReason.NO_ROOM and not usable:
@@ -106,22 +118,14 @@ def judge_with_sites(
     joined = pilots.usable_idle or pilots.usable_busy
     sent = usable & ~unsent
     fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing
-    return MainReason.PILOTS_FAIL if fails else reason
-
-
-def judge_limited(
-    reason: MainReason, eligible: int, open_queues: int, pilots: JobPilots, *, limited: int, never: int
-) -> MainReason:
-    """Why a job waits that limits keep from starting in the `limited` queues, in those of `never` whatever ends; `reason` is
-    why without them: these queues have no free capacity then, and pilots where limits keep it from starting do not count.
-    """
-    if reason is MainReason.IMPOSSIBLE or pilots.any_usable:
-        return reason
+    if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
+        return MainReason.PILOTS_FAIL if fails else reason
     if not eligible & ~never:
         return MainReason.OVER_LIMIT
-    waits = pilots.limited or eligible & open_queues & limited & ~never
-    is_limited = not eligible & ~limited or (reason is MainReason.NO_ROOM and waits)
-    return MainReason.LIMITED if is_limited else reason
+    waits = pilots.limited or usable & (open_queues or 0) & limited & ~never
+    if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
+        return MainReason.LIMITED
+    return MainReason.PILOTS_FAIL if fails else reason
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:

@@ -12,7 +12,7 @@ from lodesman.answers.vocabulary import MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.why.actors import OF_JOBS, OF_PILOTS, OF_QUEUES, who_ends_parents, who_makes_room
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import judge_job, judge_limited, judge_with_sites, verdict_of
+from lodesman.why.verdict import LimitMasks, judge_job, judge_with_sites, verdict_of
 
 
 def usable(idle=0, busy=0, coming=0):
@@ -142,28 +142,36 @@ def test_no_two_sets_share_a_word_by_accident():
         assert OF_JOBS[MainReason(word)] == OF_QUEUES[QueueReason(word)]
 
 
+FULL = replace(usable(), limited=1)
+
+
 @pytest.mark.parametrize(
     ("facts", "more", "reason"),
     [
-        # (reason without them, eligible, with free capacity, pilots), queues where limits are full and hopeless.
-        ((MainReason.NO_ROOM, 3, 0, usable()), (0, 0), MainReason.NO_ROOM),
-        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 0), MainReason.LIMITED),
-        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 1), MainReason.LIMITED),
-        ((MainReason.NO_ROOM, 3, 0, usable()), (3, 3), MainReason.OVER_LIMIT),
-        ((MainReason.CLOSED, 3, 0, usable()), (7, 7), MainReason.OVER_LIMIT),
-        ((MainReason.NO_ROOM, 3, 1, usable()), (1, 0), MainReason.LIMITED),
-        ((MainReason.NO_ROOM, 3, 0, usable()), (1, 0), MainReason.NO_ROOM),
-        ((MainReason.NO_ROOM, 3, 1, usable()), (1, 1), MainReason.NO_ROOM),
-        ((MainReason.NO_ROOM, 3, 0, replace(usable(), limited=1)), (1, 0), MainReason.LIMITED),
-        ((MainReason.PILOT_EXPECTED, 3, 3, usable()), (1, 0), MainReason.PILOT_EXPECTED),
+        ((3, 0, usable()), {}, MainReason.NO_ROOM),
+        ((3, 0, usable()), {"limits": LimitMasks(3)}, MainReason.LIMITED),
+        ((3, 3, usable()), {"limits": LimitMasks(3), "sendable": 1}, MainReason.LIMITED),
+        ((3, None, usable()), {"limits": LimitMasks(3)}, MainReason.LIMITED),
+        ((3, 0, usable()), {"limits": LimitMasks(3, 1)}, MainReason.LIMITED),
+        ((3, 0, usable()), {"limits": LimitMasks(3, 3)}, MainReason.OVER_LIMIT),
+        ((3, 3, usable()), {"limits": LimitMasks(7, 7), "closed": 3}, MainReason.OVER_LIMIT),
+        ((3, 1, usable()), {"limits": LimitMasks(1), "sendable": 1}, MainReason.LIMITED),
+        ((3, 0, usable()), {"limits": LimitMasks(1)}, MainReason.NO_ROOM),
+        ((3, 1, usable()), {"limits": LimitMasks(1, 1)}, MainReason.NO_ROOM),
+        ((3, 1, usable()), {"limits": LimitMasks(1), "closed": 1}, MainReason.NO_ROOM),
+        ((3, 0, FULL), {"limits": LimitMasks(1)}, MainReason.LIMITED),
+        ((3, 0, FULL), {}, MainReason.LIMITED),
+        ((3, 3, usable()), {"limits": LimitMasks(1), "sendable": 1}, MainReason.PILOT_EXPECTED),
+        ((3, 3, FULL), {"limits": LimitMasks(3), "failing": 3}, MainReason.LIMITED),
+        ((3, 3, FULL), {"limits": LimitMasks(1), "failing": 3}, MainReason.PILOTS_FAIL),
         # A pilot on a host where it is free.
-        ((MainReason.NEXT, 3, 0, usable(idle=1)), (3, 3), MainReason.NEXT),
-        ((MainReason.IMPOSSIBLE, 0, 0, usable()), (1, 1), MainReason.IMPOSSIBLE),
+        ((3, 0, usable(idle=1)), {"limits": LimitMasks(3, 3)}, MainReason.NEXT),
+        ((3, 0, usable(busy=1)), {"limits": LimitMasks(3)}, MainReason.PILOTS_BUSY),
+        ((0, 0, usable()), {"limits": LimitMasks(1, 1)}, MainReason.IMPOSSIBLE),
     ],
 )
 def test_what_limits_keep_from_starting_waits_for_them_or_in_vain(facts, more, reason):
-    limited, never = more
-    assert judge_limited(*facts, limited=limited, never=never) is reason
+    assert judge_with_sites(*facts, **{"gated": 0} | more) is reason
 
 
 def bucket(resource="slots", limit="1", hopeless=False, rule="all/1", need="2"):
