@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from lodesman.answers.server import ConfigurationState
 from lodesman.background.refresh import PoolKeeper
+from lodesman.commands.reoffer import Offers, set_offers
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.errors import InvalidConfig
 from lodesman.resources import load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import stored_pools
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'
@@ -174,6 +176,56 @@ def test_a_plan_predicts_the_change_of_the_configuration(house, old, new, jobs, 
         )
         assert row.get("new_id") == (renewed.get(pool) if gained or lost else None)
     assert changed == {}
+
+
+WITH_PILOT = "Memory = 2000\nNumberOfProcessors = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "queue", "held"),
+    [
+        ({}, f"CPUTime = 1000\n{WITH_PILOT}Slots = 0\n", False),
+        ({}, f'CPUTime = 1000\n{WITH_PILOT}Backend = "gone"\n', False),
+        ({}, f"CPUTime = 100\n{WITH_PILOT}Slots = 0\n", True),
+        ({}, f'CPUTime = 1000\n{WITH_PILOT}RequiredTag = ["GPU"]\nTag = ["GPU"]\nSlots = 0\n', True),
+        ({"Tag": "GPU"}, f'CPUTime = 1000\n{WITH_PILOT}Tag = ["GPU"]\nSlots = 0\n', False),
+        (
+            {"NumberOfProcessors": 8},
+            "CPUTime = 1000\nMemory = 2000\nNumberOfProcessors = 8\nSlots = 0\n",
+            True,
+        ),
+    ],
+    ids=["no-slots", "no-backend", "shorter", "only-tagged", "with-a-tag", "more-cores"],
+)
+@pytest.mark.parametrize("joined", [True, False])
+def test_live_pilots_stay_where_none_is_sent_any_more_and_offer_what_their_queue_is_then(
+    house, job, queue, held, joined
+):
+    """A pilot that joined has four cores, whatever its queue says."""
+    text = '[site.North]\nVO = ["lab"]\n[site.North.ce."ce.north".queue.short]\n{}'
+    set_up(house, text.format(f"CPUTime = 1000\n{WITH_PILOT}"))
+    house.pilot() if joined else house.prepare_pilot()
+    held = held and (joined or "NumberOfProcessors" not in job)
+    number = house.submitted({"CPUTime": 500, **job}, hold_if_impossible=True)
+    state = house.get(f"/v1/jobs/{number}")["state"]
+    found = plan(house, text.format(queue))["task_queues"]
+    foretold = {one["becomes"] for one in found["changed"]["rows"]} - {None}
+    set_up(house, text.format(queue))
+    then = house.get(f"/v1/jobs/{number}")["state"]
+    assert then == ("Held" if held else "Waiting")
+    assert foretold == ({"impossible" if held else "possible"} if then != state else set())
+
+
+def set_up(house, text):
+    """The whole way of a configuration: policies that know the live pilots, what these offer, and the refresh."""
+    config = load_resources([("s.toml", text)])
+    core, side = house.core, house.side
+    core.policy = house.policy(config, inhabited=core.inhabited)
+    side.policy = house.policy(config, inhabited=lambda queues: side.fresh().pilots.inhabited(queues))
+    house.do(Change(set_offers, core.live, core.sessions, Offers(core.policy, ["lab"])))
+    house.now += 60.0
+    keeper = PoolKeeper(side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0)
+    keeper.tick(side.policy, house.now)
 
 
 # --- what changes ---------------------------------------------------------------------------------------

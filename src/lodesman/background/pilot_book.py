@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +28,8 @@ from lodesman.why.turns import PilotsThere, Size, masks
 from lodesman.why.verdict import since
 
 _SIZES_KEPT: Final = 100_000
+AWAY: Final = frozenset({PilotStanding.SILENT, PilotStanding.DRAINING, PilotStanding.BOUND})
+"""Of pilots that take no jobs, now or later."""
 
 
 class Barred(NamedTuple):
@@ -155,8 +159,7 @@ class PilotBook:
         with self._lock:
             found = self._inhabited.get(queues)
             if found is None:
-                away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
-                away |= self._standing[PilotStanding.BOUND]
+                away = reduce(or_, map(self._standing.__getitem__, AWAY))
                 there = self._pilots_in(queues, None) & ~away
                 requests = self._requests
                 found = self._inhabited[queues] = (

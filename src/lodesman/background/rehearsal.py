@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, cast
 
 import msgspec
@@ -18,7 +19,7 @@ from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
-from lodesman.background.pilot_book import pilot_view
+from lodesman.background.pilot_book import AWAY, pilot_view
 from lodesman.background.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.background.site_matching import places_of, wishes_of
@@ -30,6 +31,7 @@ from lodesman.commands.sessions import host_of, rewritten
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.director.iteration import decide
 from lodesman.director.supply import PilotView
+from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.plan import resources as plan
@@ -71,9 +73,10 @@ def plan_resources(
 ) -> ResourcesPlan:
     """What another configuration, read from these files, would change; lists have at most `limit` members."""
     before, seen = state.policy.config, read_refresh_input(state.db)
-    policy = replace(
+    bare = replace(
         state.policy, config=after, loaded_at=None, verdicts={}
     )  # new queues get bits of their own
+    policy = replace(bare, verdicts={}, inhabited=Residents(state, bare))
     state.tick()
     ads = state.keeper.ads.look(state.db)
     old = Configured(state.policy, seen, ads, state.now)
@@ -194,6 +197,26 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
             offer = offers(vo, place, host)
             known[place, text, host] = (offer and rewritten(text, offer)) or text
         yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now)
+
+
+class Residents:
+    """What live pilots that take jobs present in some queues when these are as another configuration says: pilots stay
+    where none is sent any more, and offer what their queue is then. A `Policy.inhabited`.
+    """
+
+    def __init__(self, state: LiveState, policy: Policy) -> None:
+        # It asks for no residents itself: what queues offer depends on none.
+        self._state, self._policy = state, replace(policy, verdicts={}, inhabited=lambda _: frozenset())
+
+    def __call__(self, queues: frozenset[QueueId], /) -> frozenset[ResourceRequest]:
+        """Of those in these queues."""
+        return frozenset(request for queue, request in self._found if queue in queues)
+
+    @cached_property
+    def _found(self) -> list[tuple[QueueId, ResourceRequest]]:
+        views = _pilots(self._state, Offers(self._policy))
+        requests = [one.request for one in views if one.standing not in AWAY]
+        return [(QueueId(one.site, one.ce, one.queue), one) for one in requests]
 
 
 def _director(
