@@ -77,6 +77,19 @@ def test_what_is_free_of_a_pilot_counts(house):
     assert why(house, 5)["main_reason"] == "queued-behind"
 
 
+@pytest.mark.parametrize("who", [("ann", "ann"), ("ann", "bob")])
+def test_jobs_for_other_queues_are_not_before_it(house, who):
+    """Two arrays at two sites, and a pilot at one: nobody takes its slots from the array that may run there."""
+    for site, token in zip(("South", "North"), who, strict=True):
+        house.submitted({"Site": site, "CPUTime": 500, "Parameters": 6}, token=token)
+    pilot = house.pilot(cores=4)
+    assert MainReasons(house.side.db, house.side.fresh()).judge(house.side.policy, house.now) is not None
+    told = [why(house, n, "admin") for n in range(7, 13)]
+    assert [one["main_reason"] for one in told] == ["next"] * 4 + ["queued-behind"] * 2
+    assert [one["turn"]["before"] for one in told] == [0, 1, 2, 3, 4, 5]
+    assert [job["id"] for _ in range(4) for job in house.claim(pilot)] == [7, 8, 9, 10]
+
+
 def test_when_a_job_starts_at_the_rate_of_late(house):
     house.submitted({**SOUTH, "Parameters": 30})
     pilot = house.pilot("South", cores=1, memory_mb=8_000, norm_cpu_seconds=100_000, platforms=["el8"])

@@ -173,10 +173,11 @@ class Explainer:
         if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
             served = PoolQueues(passing(found, brought), self.policy.bits)
             evaluated = evaluated or self.now
-        groups, competing = self.keeper.groups_beside(key.group, exclusions)
+        contest, competing = self.keeper.contest_for(exclusions)
+        groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
         shares, starts, now = self.policy.shares(), self.keeper.starts, self.now
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
-        turn = self.keeper.contest.turn(key, task_queue, ahead=position.ahead, groups=groups, shares=shares)
+        turn = contest.turn(key, task_queue, ahead=position.ahead, shares=shares)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
         barred, drained = Barred.of(limits), mask.drained(now)
         pilots = self.keeper.pilots.usable(key, served, now=now, drained=drained, barred=barred)

@@ -150,13 +150,12 @@ class MainReasons:
         closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
         failing = {vo: snapshot.director.failing_of(config) for vo, config in configs.items()}
         slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
-        competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
+        where: dict[str, dict[int, int]] = {vo: {} for vo in configs}
         by_ads = self._unfit()
         judges: dict[int, Callable[..., MainReason]] = {}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
-            eligible, of_groups = found.eligible, competing[key.vo]
-            of_groups[key.group] = of_groups.get(key.group, 0) | eligible
+            eligible = where[key.vo][tq_id] = found.eligible
             unfit = by_ads.get(key.submit_pool, 0)
             served = _Served(found, unfit) if key.submit_pool else None
             alike = served and (key.vo, served.mask)
@@ -182,9 +181,11 @@ class MainReasons:
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
             )
-        keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
         alone, may_start = self._judge_alone(judges, snapshot.waiting)
-        keeper.set_apart({tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT})
+        keeper.know_who_competes(
+            {vo: (config.version, where[vo]) for vo, config in configs.items()},
+            {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT},
+        )
         for one in snapshot.waiting:
             tq_id, found, judged = one[0], self._found[one[0]], alone[one[0]]
             if judged.reason not in SHUT_OUT:
@@ -200,8 +201,8 @@ class MainReasons:
     ) -> Judged:
         """The reason of jobs of a task queue that compete with others for starts; the first `room` of them may start."""
         tq_id, key, waiting = task_queue
-        groups, _ = self._keeper.groups_beside(key.group, self._found[tq_id])
-        turn = self._keeper.contest.turn(key, tq_id, ahead=0, groups=groups, shares=shares)
+        contest, _ = self._keeper.contest_for(self._found[tq_id])
+        turn = contest.turn(key, tq_id, ahead=0, shares=shares)
         judged = self._split(tq_id, room, turn, judge)
         return self._behind(tq_id, room, judged) if room < waiting else judged
 

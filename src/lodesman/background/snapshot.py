@@ -121,8 +121,6 @@ class SnapshotKeeper:
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
         self.at: float | None = None
         """When the last refresh was; None before the first."""
-        self.competing: dict[str, tuple[str, Mapping[str, int] | None]] = {}
-        """VO -> version of its configuration, and the queues that can run waiting jobs of each group, as last judged."""
         self._db = db
         self.task_queues = KnownQueues(db, self.left_out, "the snapshot: task queues")
         self.startable: list[Waiting] = []
@@ -137,6 +135,7 @@ class SnapshotKeeper:
         self.starts = StartsOfLate(db)
         self._vo_slots: dict[tuple[str, str, float], VOSlots] = {}
         self._apart: Collection[int] = frozenset()
+        self._where: Mapping[str, tuple[str, Mapping[int, int]]] = {}
         self._known_pools = KnownPools(db)
         self.pools = PoolMap()
         """The SubmitPools as of the last refresh."""
@@ -186,7 +185,7 @@ class SnapshotKeeper:
         for _, key, jobs in waiting:
             groups[key.vo, key.group] += jobs
         self.startable = self.task_queues.startable(waiting)
-        self.contest = Contest(self.startable, self.sharing(), self._apart)
+        self.contest = self._contest()
         iteration = self.snapshot.iteration
         with left.item("the director's last iteration"):
             found = iteration_after(self._db, iteration.number if iteration else 0)
@@ -198,25 +197,28 @@ class SnapshotKeeper:
             director=self.ask_director(), polling_seconds=self.polling_seconds, left_out=self.left_out.named(),
         )  # fmt: skip
 
-    def set_apart(self, task_queues: Collection[int]) -> None:
-        """Nothing could start jobs of these task queues: from now on they compete with no others."""
-        if task_queues != self._apart:
-            self._apart = task_queues
-            self.contest = Contest(self.startable, self.sharing(), task_queues)
-
-    def groups_beside(self, group: str, found: Exclusions) -> tuple[Mapping[str, int], bool]:
-        """The waiting jobs of each group of the VO whose jobs can run where such a job of a group can; and whether it is
-        known where they can run. If not, they are all groups.
+    def know_who_competes(
+        self, where: Mapping[str, tuple[str, Mapping[int, int]]], apart: Collection[int]
+    ) -> None:
+        """From now on task queues compete by this. `where`: by VO the version of its configuration, and the queues that can
+        run the jobs of each task queue. `apart`: nothing could start jobs of these: they compete with no others.
         """
-        config, eligible = found.config, found.eligible
-        version, competing = self.competing.get(config.vo, ("", None))
-        known = competing if version == config.version else None
-        of_vo: Mapping[str, int] = self.contest.jobs.get(config.vo, {})
-        if known is None:
-            return of_vo, False
-        return {
-            name: jobs for name, jobs in of_vo.items() if name == group or known.get(name, 0) & eligible
-        }, True
+        if (where, apart) != (self._where, self._apart):
+            self._where, self._apart = where, apart
+            self.contest = self._contest()
+
+    def _contest(self) -> Contest:
+        where = {vo: masks for vo, (_, masks) in self._where.items()}
+        return Contest(self.startable, self.sharing(), self._apart, where)
+
+    def contest_for(self, found: Exclusions) -> tuple[Contest, bool]:
+        """Those of its VO who compete with a job for the queues that can run it; and whether it is known where they can run.
+        If not, they are all of the VO.
+        """
+        config = found.config
+        if self._where.get(config.vo, ("",))[0] != config.version:
+            return self.contest, False
+        return self.contest.beside(config.vo, found.eligible), True
 
     def vo_slots(self, config: VOConfig, now: float) -> VOSlots | None:
         """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration recently."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import ceil, sqrt
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -171,18 +172,26 @@ class Turn(NamedTuple):
 
 
 FIRST: Final = Turn()
+Waiting = tuple[int, TaskQueueKey, int]
+"""A task queue, its key, and its waiting jobs."""
+_MOST_KINDS: Final = 1_000
+_MOST_RIVALS: Final = 300_000
+"""Of so many kinds of task queues at most, and so many in all contests together, each kind has a contest of its own."""
 
 
 class Contest:
     """The task queues with waiting jobs that compete, as the lottery sees them. `sharing`: groups whose owners are not
-    distinguished; `apart`: task queues that nothing could start now: they take no start from others.
+    distinguished; `apart`: task queues that nothing could start now: they take no start from others. `where`: by VO, the
+    queues that can run the jobs of each task queue, as a mask; one that is not in it may run anywhere.
     """
 
     def __init__(
-        self, waiting: Sequence[tuple[int, TaskQueueKey, int]] = (), sharing: Container[str] = (),
-        apart: Container[int] = (),
+        self, waiting: Sequence[Waiting] = (), sharing: Container[str] = (), apart: Container[int] = (),
+        where: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        self._sharing = sharing
+        self._waiting = [one for one in waiting if one[0] not in apart]
+        self._sharing, self._where = sharing, where
+        self._beside: dict[str, dict[int, Contest]] = {}
         self.jobs: dict[str, Counter[str]] = {}
         """The waiting jobs of each group, by VO."""
         # (VO, group) -> owner -> rank, and the weight of its task queues so far.
@@ -193,24 +202,59 @@ class Contest:
         self._sums: dict[tuple[str, str], list[float]] = {}
         # Groups that compete -> group -> its part, and those of the groups before it.
         self._parts: dict[frozenset[str], dict[str, tuple[float, float]]] = {}
-        for tq_id, key, jobs in waiting:
-            if tq_id not in apart:
-                self.jobs.setdefault(key.vo, Counter())[key.group] += jobs
-                owners, owner = self._owners.setdefault((key.vo, key.group), {}), self._owner(key)
-                rank, before = owners.get(owner, (len(owners), 0.0))
-                self._own[tq_id] = before, jobs
-                owners[owner] = rank, before + priority_weight(key.user_priority)
+        for tq_id, key, jobs in self._waiting:
+            self.jobs.setdefault(key.vo, Counter())[key.group] += jobs
+            owners, owner = self._owners.setdefault((key.vo, key.group), {}), self._owner(key)
+            rank, before = owners.get(owner, (len(owners), 0.0))
+            self._own[tq_id] = before, jobs
+            owners[owner] = rank, before + priority_weight(key.user_priority)
 
     def _owner(self, key: TaskQueueKey) -> str:
         return "" if key.group in self._sharing else key.owner
 
-    def turn(
-        self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, groups: Mapping[str, int],
-        shares: Mapping[str, GroupShare],
-    ) -> Turn:  # fmt: skip
-        """The turn of a job in a task queue (None: a new one). `groups`: those of its VO that compete, with their waiting
-        jobs.
+    def beside(self, vo: str, queues: int) -> Contest:
+        """Of a VO, those whose jobs could run in one of these queues, given as a mask; all of them where it is not known who
+        can run where, or the task queues are of too many kinds.
         """
+        if vo not in self._where:
+            return self
+        known = self._beside.get(vo)
+        if known is None:
+            known = self._beside[vo] = self._narrow(vo)
+        found = known.get(queues)
+        if found is None and known:  # of a job that is not stored yet
+            where = self._where[vo]
+            found = Contest(
+                [one for one in self._waiting if one[1].vo == vo and where.get(one[0], -1) & queues],
+                self._sharing,
+            )
+        return self if found is None else found
+
+    def _narrow(self, vo: str) -> dict[int, Contest]:
+        """The contest of each mask of queues; empty if they are too many."""
+        where, kinds = self._where[vo], dict[int, list[int]]()
+        for number, (tq_id, key, _) in enumerate(self._waiting):
+            if key.vo == vo:
+                kinds.setdefault(where.get(tq_id, -1), []).append(number)
+        if len(kinds) > _MOST_KINDS:
+            return {}
+        rivals = {one: tuple(other for other in kinds if one & other) for one in kinds}
+        alike = {
+            some: sorted(chain.from_iterable(kinds[one] for one in some)) for some in set(rivals.values())
+        }
+        if sum(map(len, alike.values())) > _MOST_RIVALS:
+            return {}
+        found = {
+            some: Contest([self._waiting[number] for number in members], self._sharing)
+            for some, members in alike.items()
+        }
+        return {one: found[some] for one, some in rivals.items()}
+
+    def turn(
+        self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, shares: Mapping[str, GroupShare]
+    ) -> Turn:
+        """The turn of a job in a task queue (None: a new one)."""
+        groups: Mapping[str, int] = self.jobs.get(key.vo, {})
         part, older = self._parts_of({*groups, key.group}, shares)[key.group]
         owners = self._owners.get((key.vo, key.group), {})
         rank, total = owners.get(self._owner(key), (len(owners), 0.0))

@@ -25,6 +25,7 @@ from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.why import waiting_by_reason
 from lodesman.store.statement import ANY
 from lodesman.store.write.task_queues import store_reasons
+from lodesman.submission import find_exclusions
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 PLAN = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
@@ -373,16 +374,28 @@ Backend = "manual"
     assert judge.store() == {theirs: (MainReason.NO_ROOM, "no-backend")}  # in the same iteration
 
 
-def test_each_judgement_finds_where_groups_compete(judge, submit):
-    submit(group="physics", sites=("North",)), submit(group="bio", sites=("South",))
-    submit(group="bio", sites=("North",), owner="other")
+def test_each_judgement_finds_where_task_queues_compete(judge, submit):
+    north = submit(group="physics", sites=("North",))
+    south, both = submit(3, group="physics", sites=("South",)), submit(5, group="bio", owner="other")
+    judge.keeper.refresh(judge.now)
+    new = find_exclusions(keys(judge)[north], {}, judge.policy.vo_config("lab"))
+    assert judge.keeper.contest_for(new)[1] is False
     judge.store()
-    world = judge.policy.vo_config("lab")
-    version, masks = judge.keeper.competing["lab"]
-    north, south = (1 << world.table.bit(place) for place in (NORTH, SOUTH))
-    assert masks == {"physics": north, "bio": north | south}
-    other = Policy(load_resources([("s.toml", SHUT)])).vo_config("lab")
-    assert version == world.version != other.version
+
+    def beside(tq_id):
+        contest, known = judge.keeper.contest_for(judge.reasons._found[tq_id])
+        return known and contest.jobs["lab"]
+
+    assert beside(north) == {"physics": 1, "bio": 5}
+    assert beside(south) == {"physics": 3, "bio": 5}
+    assert beside(both) == {"physics": 4, "bio": 5}
+    judge.policy = Policy(load_resources([("s.toml", SHUT)]))
+    other = find_exclusions(keys(judge)[both], {}, judge.policy.vo_config("lab"))
+    assert judge.keeper.contest_for(other)[1] is False, "of another configuration"
+
+
+def keys(judge):
+    return {tq_id: key for tq_id, key, _ in judge.keeper.snapshot.waiting}
 
 
 def test_pilots_are_searched_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):

@@ -19,10 +19,7 @@ def queue(number, jobs, group="a", owner="ann", priority=1):
 
 def turns(*waiting, apart=()):
     contest = Contest(waiting, {"open"}, apart)
-    groups = contest.jobs.get("lab", {})
-    return {
-        number: contest.turn(key, number, ahead=0, groups=groups, shares=SHARES) for number, key, _ in waiting
-    }
+    return {number: contest.turn(key, number, ahead=0, shares=SHARES) for number, key, _ in waiting}
 
 
 def test_alone_a_task_queue_gets_every_start():
@@ -58,10 +55,9 @@ def test_owners_with_weights_get_their_parts_and_a_new_owner_one_of_its_own():
     shares = {"a": GroupShare(owner_weights={"ann": 2.5, "new": 0.5})}
     waiting = [queue(1, 100), queue(2, 100, owner="bob"), queue(3, 100, owner="bob", priority=3)]
     contest = Contest(waiting)
-    groups = contest.jobs["lab"]
 
     def turn(key, number):
-        return contest.turn(key, number, ahead=0, groups=groups, shares=shares)
+        return contest.turn(key, number, ahead=0, shares=shares)
 
     found = [turn(key, number) for number, key, _ in waiting]
     assert [one.part for one in found] == pytest.approx([2.5 / 3.5, 0.25 / 3.5, 0.75 / 3.5])
@@ -84,7 +80,7 @@ def test_jobs_that_nothing_could_start_compete_with_no_others():
 def test_a_new_task_queue_comes_last():
     contest = Contest([queue(1, 4), queue(2, 4)], ())
     _, key, _ = queue(3, 0)
-    turn = contest.turn(key, None, ahead=0, groups=contest.jobs["lab"], shares=SHARES)
+    turn = contest.turn(key, None, ahead=0, shares=SHARES)
     assert (round(turn.part, 3), round(turn.older, 3), turn.others) == (0.333, 0.667, 8)
     assert not turn.is_next(1)
 
@@ -111,3 +107,40 @@ def test_together_they_are_promised_what_there_is(queues, starts):
 @pytest.mark.parametrize(("part", "before"), [(1.0, 3), (0.5, 7), (0.001, 103)])
 def test_about_so_many_start_before_it(part, before):
     assert Turn(ahead=3, others=100 if part < 1 else 0, part=part).before == before
+
+
+# --- where they may run -------------------------------------------------------------------------------------------------
+
+WORLDS = st.lists(
+    st.tuples(st.integers(1, 5), st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(1, 9), st.integers(0, 15)),
+    max_size=9,
+)  # fmt: skip
+
+
+@given(WORLDS, st.integers(1, 15))
+def test_only_those_count_that_may_run_in_its_queues(queues, asked):
+    """Held against a contest of the rivals alone; who may run where is not known of the last one."""
+    waiting = [queue(n, jobs, group, owner, rank) for n, (jobs, group, owner, rank, _) in enumerate(queues)]
+    where = {n: mask for n, (*_, mask) in enumerate(queues[:-1])}
+    contest = Contest(waiting, {"open"}, (), {"lab": where})
+    for mask in {asked, *where.values()} - {0}:
+        rivals = Contest([one for one in waiting if where.get(one[0], -1) & mask], {"open"})
+        beside = contest.beside("lab", mask)
+        assert beside.jobs == rivals.jobs
+        for number, key, _ in waiting:
+            expected = rivals.turn(key, number, ahead=1, shares=SHARES)
+            assert beside.turn(key, number, ahead=1, shares=SHARES) == expected
+
+
+def test_where_it_is_not_known_who_may_run_where_all_count():
+    contest = Contest([queue(1, 4), queue(2, 4)], (), (), {"other": {}})
+    assert contest.beside("lab", 1) is contest
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_KINDS", 1), ("_MOST_RIVALS", 3)])
+def test_of_too_many_kinds_all_count(monkeypatch, limit, value):
+    waiting, where = [queue(1, 4), queue(2, 4), queue(3, 4)], {1: 0b01, 2: 0b11, 3: 0b10}
+    assert Contest(waiting, (), (), {"lab": where}).beside("lab", 0b01).jobs["lab"] == {"a": 8}
+    monkeypatch.setattr(f"lodesman.why.turns.{limit}", value)
+    contest = Contest(waiting, (), (), {"lab": where})
+    assert contest.beside("lab", 0b01) is contest
