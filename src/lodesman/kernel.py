@@ -27,6 +27,7 @@ _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
 _STATFS_BYTES = 256  # at least
 # Of a process that is forked and has executed no program (PF_FORKNOEXEC).
 _FORKED_ONLY = 0x40
+FIRST_LINE_BYTES = 256
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
 # Calls that the C library has no function for, by the number of the machine's kind.
 _KEYCTL, _IOPRIO_GET, _SCHED_GETATTR = range(3)
@@ -296,6 +297,14 @@ def has_executed(pid: int) -> bool:
     """Whether a child, which may have ended, became another program: the kernel marks one that did not."""
     flags = int(read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6])
     return not flags & _FORKED_ONLY
+
+
+def wants_interpreter_with_cr(head: bytes) -> bool:
+    """Whether a program that begins so is a script whose first line ends with CR LF: Linux wants an interpreter with CR
+    at the end of its name, or hands CR to it.
+    """
+    line, end, _ = head[:FIRST_LINE_BYTES].partition(b"\n")
+    return bool(end) and line.startswith(b"#!") and line.endswith(b"\r")
 
 
 def read_file(path: str) -> bytes:

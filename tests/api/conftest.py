@@ -285,14 +285,15 @@ class House:
         live = Live(self._writer, rng=random.Random(5), now=self.now, ticks=lambda: self.ticks)
         policy = policy_of(live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
+        self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.core = Core(
             writer=self._writer, live=live, policy=policy,
             quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
             job_classes=ClassRules(load_classes(self._writer, policy.vocabulary, JobClassSection())),
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(end_batch, live), verify=self._ask_verifier,
+            shelf=self.shelf,
         )  # fmt: skip
-        self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.side = ReadSide(
             db=database.reader(), policy=policy, shelf=self.shelf, clock=lambda: self.now,
             keeper=SnapshotKeeper(database.reader()), patience=0.0, ask_hot=self._ask_hot,

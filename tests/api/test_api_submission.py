@@ -570,6 +570,23 @@ def test_members_may_have_files_of_their_own(house):
     assert "part1.txt" in told["message"]
 
 
+@pytest.mark.parametrize("program", ["run.sh", "./run.sh", "%s.sh"])
+def test_an_uploaded_script_whose_interpreter_no_node_has_is_refused(house, program):
+    content = b"#!/bin/sh\r\necho\r\n"
+    house.upload(content)
+    sandboxes = {"in/run.sh": {"sha256": digest(content), "size": len(content)}}
+    job = {"Executable": program, "InputSandbox": ["in/run.sh"]} | (
+        {"Parameters": ["go", "run"]} if "%" in program else {}
+    )
+    told = error(house.submit(job, sandboxes=sandboxes), 400)
+    assert told["data"]["attribute"] == "Executable"
+    assert "the first line of in/run.sh ends with CR LF" in told["message"]
+    assert house.submit(job | {"Executable": "/bin/cat"}, sandboxes=sandboxes).status == 200
+    several = {"jobs": [{"Executable": "/bin/true"}, job], "sandboxes": sandboxes}
+    if "%" not in program:
+        assert error(house.call("POST", "/v1/jobs", several, token="ann"), 400)["data"]["job"] == 1
+
+
 @pytest.mark.parametrize("more", [{}, {"Parameters": 2}, {"Parameters": 2, "Arguments": "%s"}])
 def test_a_file_that_could_be_executed_can_be_on_the_node(house, more):
     """Also of members that are filled in, and after a change of the job."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import shlex
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-from lodesman.errors import InvalidRequest
+from lodesman.errors import InvalidJob, InvalidRequest
+from lodesman.kernel import FIRST_LINE_BYTES, wants_interpreter_with_cr
 
 _MOST_FILES = 100_000
 
@@ -100,6 +102,44 @@ def files_below(path: Path) -> Iterator[tuple[Path, str]]:
             if count > _MOST_FILES:
                 raise InvalidRequest(f"The folder {path} has more than {_MOST_FILES:,} files.")
             yield here / one, (here / one).relative_to(path).as_posix()
+
+
+def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) -> list[Any]:
+    """The entries of an InputSandbox, whose paths begin at `base`, with what is taken along: each once.
+
+    Raises InvalidRequest for two files of one name.
+    """
+    from lodesman.jobs.record import tidy
+
+    names = [tidy(name) if isinstance(name, str) and tidy(name) in taken else name for name in given]
+    for name in names:
+        one, other = taken.get(name), base / str(name)
+        if isinstance(one, Path) and other.is_file() and not other.samefile(one):
+            raise InvalidRequest(
+                f"{one} and the {other} of the InputSandbox are two files of one name.",
+                hint="Rename one of them.",
+            )
+    return list(dict.fromkeys([*names, *taken]))
+
+
+def check_programs(programs: Container[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
+    """Raises InvalidJob for a script that jobs execute and whose first line ends with CR LF: no node has its interpreter.
+    `piped`: it is from standard input.
+    """
+    plain = {PurePosixPath(name).name: path for name, path in inputs.items() if isinstance(path, Path)}
+    folders = (one for one in inputs.values() if isinstance(one, Folder))
+    for name, path in {**plain, **{name: path for one in folders for path, name in one.files}}.items():
+        if name in programs:
+            with path.open("rb") as file:
+                is_for_dos = wants_interpreter_with_cr(file.read(FIRST_LINE_BYTES))
+            if is_for_dos:
+                what = "the script" if piped else path
+                how = "sed 's/\\r$//'" if piped else f"sed -i 's/\\r$//' {shlex.quote(str(path))}"
+                raise InvalidJob(
+                    f"Executable: the first line of {what} ends with CR LF: no node has such an interpreter.",
+                    hint=f"Write it with line ends of Unix: {how}",
+                    attribute="Executable",
+                )
 
 
 def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:

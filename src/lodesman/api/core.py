@@ -45,6 +45,7 @@ from lodesman.store.hosts import records
 from lodesman.store.journal import Change, Command, Journal
 from lodesman.store.read.pilots import PilotRow, pilots_in_queues
 from lodesman.store.read.upkeep import stray_attempts
+from lodesman.store.shelf import Shelf
 from lodesman.store.transaction import Answer
 from lodesman.why.verdict import span
 
@@ -98,6 +99,7 @@ class Core:
     ticks: Callable[[], float] = time.monotonic
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     limits: LimitSection = field(default_factory=LimitSection)
+    shelf: Shelf | None = None
     # The server's verifier, and how the background process is asked to resolve a submission before it.
     jsv: JsvSection = field(default_factory=JsvSection)
     verify: Callable[[VerifyBody], Awaitable[Verified]] | None = None

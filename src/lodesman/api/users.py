@@ -68,13 +68,27 @@ async def _submit(
         if _takes_long(body, size):
             raise TakesLong
         prepared, notices = prepare(
-            body, who, core.policy, core.reader, core.job_classes.now, verified=verified, room=_LARGE - size
+            body,
+            who,
+            core.policy,
+            core.reader,
+            core.job_classes.now,
+            verified=verified,
+            room=_LARGE - size,
+            shelf=core.shelf,
         )
     except TakesLong:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(
-                prepare, body, who, core.policy, core.second_reader, core.job_classes.now, verified=verified
+                prepare,
+                body,
+                who,
+                core.policy,
+                core.second_reader,
+                core.job_classes.now,
+                verified=verified,
+                shelf=core.shelf,
             )
     core.principals.check(who)
     notices = [*notices, *_of_attempts(prepared, core.limits.attempts)]

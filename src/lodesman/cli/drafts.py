@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lodesman.access.files import FilePicker, Taken, folder
+from lodesman.access.files import FilePicker, Taken, check_programs, folder, joined_inputs
 from lodesman.answers import calls
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
@@ -239,7 +239,8 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
-        if wanted.form is None and data.lstrip()[:1] not in (b"[", b"{"):
+        is_named_so = Path(name).suffix.lower() in (".jdl", ".cfg", ".json")
+        if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
             fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
         raise
     if not wanted.attributes:
@@ -292,13 +293,21 @@ def _with_options(draft: _Draft, wanted: Wanted) -> Record:
     if draft.taken:
         given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
         others = given if isinstance(given, list) else [given]
-        record = overlaid(record, {"InputSandbox": list(dict.fromkeys([*others, *draft.taken]))})
+        record = overlaid(record, {"InputSandbox": joined_inputs(others, draft.taken, draft.base)})
     return record
 
 
 def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile:
     """A draft with all options, checked. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
-    from lodesman.jobs import ARRAY_LIMITS, input_names, locate, read_description, read_job, write_description
+    from lodesman.jobs import (
+        ARRAY_LIMITS,
+        input_names,
+        locate,
+        programs,
+        read_description,
+        read_job,
+        write_description,
+    )
     from lodesman.jobs.record import NO_POSITIONS
 
     parsed = draft.parsed
@@ -315,7 +324,7 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
-        _check_line_ends(description.spec.executable, inputs)
+        check_programs(programs(description.spec, description.members), inputs, piped=wanted.piped)
     except LodesmanError as fault:
         locate(fault, places)
         raise
@@ -341,21 +350,8 @@ def _local(name: str, base: Path) -> Taken:
         problem, hint = "is not a plain file", "Only plain files and folders can be sent."
     else:
         problem, hint = "does not exist", "Paths are relative to the directory of the description."
+        hint += " No ~ and no variable is read in them." if name[0] == "~" or "$" in name else ""
     raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")
-
-
-def _check_line_ends(executable: str, inputs: Mapping[str, Taken]) -> None:
-    """Raises InvalidJob for a script whose interpreter no node would find, since its first line ends as those of DOS do."""
-    for name, path in inputs.items():
-        if isinstance(path, Path) and PurePosixPath(name).name == executable.removeprefix("./"):
-            with path.open("rb") as file:
-                first = file.readline(256)
-            if first.startswith(b"#!") and first.endswith(b"\r\n"):
-                message = (
-                    f"Executable: the first line of {path} ends with CR LF: no node has such an interpreter."
-                )
-                hint = f"Write it with line ends of Unix: sed -i 's/\\r$//' {shlex.quote(str(path))}"
-                raise InvalidJob(message, hint=hint, attribute="Executable")
 
 
 def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:

@@ -25,12 +25,14 @@ from lodesman.commands.templates import Upload, payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
 from lodesman.jobs.record import NO_POSITIONS, PositionMap, Record, shown
+from lodesman.kernel import FIRST_LINE_BYTES, wants_interpreter_with_cr
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import JudgedJob, Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
+from lodesman.store.shelf import Shelf
 from lodesman.submission import Exclusions, JobDraft, ban_of_nothing, find_exclusions, optimize
 from lodesman.submission.native import hold_of
 
@@ -73,6 +75,8 @@ class Preparation:
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self.uploads: dict[str, Upload] = {}
+        self.shelf: Shelf | None = None
+        self._scripts: set[str] = set()
         self._config: VOConfig | None = None
         self._bans: set[str] = set()
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
@@ -154,6 +158,23 @@ class Preparation:
                 held=never,
                 hold=self.holds.get(offset, ""),
             )
+        if self.uploads and self.shelf is not None:
+            self._check_programs(description, self.shelf)
+
+    def _check_programs(self, description: jobs.Description, shelf: Shelf) -> None:
+        """Raises InvalidJob for an uploaded file that jobs execute, though no node has its interpreter."""
+        programs = jobs.programs(description.spec, description.members)
+        for name in jobs.input_names(description.spec, description.members):
+            if name in self._scripts or name.rpartition("/")[2] not in programs:
+                continue
+            self._scripts.add(name)
+            head = shelf.head(self.who.name, self.uploads[name].sha256, FIRST_LINE_BYTES)
+            if wants_interpreter_with_cr(head):
+                raise InvalidJob(
+                    f"Executable: the first line of {name} ends with CR LF: no node has such an interpreter.",
+                    hint="Write it with line ends of Unix, and upload it again.",
+                    attribute="Executable",
+                )
 
     def _check_project(self, project: str, offset: int) -> None:
         try:
@@ -279,17 +300,18 @@ def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
 
 def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
-    *, verified: Sequence[VerifiedJob] | None = None, room: int | None = None,
+    *, verified: Sequence[VerifiedJob] | None = None, room: int | None = None, shelf: Shelf | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
     job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
+    `shelf`: where input files lie.
 
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if there is `room` for this number of
     letters of job classes, TakesLong where they have more, or where members may be of many kinds, each to be held against
     all queues.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
-    work.few_kinds = room is not None
+    work.few_kinds, work.shelf = room is not None, shelf
     entries = entries_of(body)
     known = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""

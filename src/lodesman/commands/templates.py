@@ -49,14 +49,14 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
         memory_mb=spec.memory_mb,
         output_mb=spec.max_output_mb,
     )
-    inputs = []
-    for name in spec.input_sandbox:
+    inputs: dict[str, PayloadFile] = {}
+    for name in spec.input_sandbox:  # of members it may be there twice
         sha256, size, executable = uploads[name]
         is_folder = name.endswith("/")
         file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
         url = f"/v1/sandboxes/{sha256}"
-        inputs.append(PayloadFile(file, url, sha256, size, unpack=is_folder, executable=executable))
-    return AttemptWork(Payload(*_RUN(spec)), inputs, limits, spec.exclusive)
+        inputs.setdefault(file, PayloadFile(file, url, sha256, size, unpack=is_folder, executable=executable))
+    return AttemptWork(Payload(*_RUN(spec)), list(inputs.values()), limits, spec.exclusive)
 
 
 class StoredJob(NamedTuple):

@@ -93,6 +93,7 @@ class Server:
             died=self._writer_died,
             configuration=lambda: self._watch.state,
             limits=config.limits,
+            shelf=self._shelf,
             gates=bootstrap.gate_options(config),
             jsv=config.jsv,
             verify=lambda body: ask_verifier(self._pulse, bootstrap.service_token(config), body),
@@ -127,10 +128,10 @@ class Server:
         self._openness = writer.openness()
         if self._openness:
             log.warning("%s", self._openness)
-        shelf = Shelf(data / "sandboxes", limit_bytes=0)
+        self._shelf = Shelf(data / "sandboxes", limit_bytes=0)
         # Whether the pilots of this database have to end: it is not the one that ran here last.
-        self._is_other = incarnation.begin(writer, next_job=shelf.next_job())
-        note_uploads(writer, shelf)
+        self._is_other = incarnation.begin(writer, next_job=self._shelf.next_job())
+        note_uploads(writer, self._shelf)
         bootstrap.prepare(writer, self.config, now=time.time())
         return writer
 

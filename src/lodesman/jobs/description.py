@@ -7,7 +7,7 @@ is an attribute of another system that would change what the job means (`foreign
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from lodesman.jobs.record import (
     fault_at,
     find_problem,
     shown,
+    tidy,
 )
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
 from lodesman.jobs.values import Mistake
@@ -56,7 +57,9 @@ _JDL_START = re.compile(
 )
 # No name of JDL begins so: it is meant as a list of JSON.
 _JSON_LIST = re.compile(r"\[\s*+\{")
-_READ_BY_SHELLS = re.compile(r"^~|\$[A-Za-z_{(]")
+# Fields in whose paths no shell reads anything.
+_PATHS = ("executable", "std_input", "std_output", "std_error", "output_sandbox")
+_READ_BY_SHELLS = re.compile(r"^~|\$[A-Za-z_{(]|`")
 _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
 
@@ -154,8 +157,7 @@ def read_job(
     if "executable" not in fields:
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
-    if "executable" in given:
-        kept += _notices_of_program(given["executable"][1], fields, places)
+    kept += _notices_of_files(given, fields, places)
     if unknown:
         fields["extra"] = unknown
     whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
@@ -204,20 +206,41 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
             raise wrong
 
 
-def _notices_of_program(name: str, fields: Mapping[str, Any], places: PositionMap) -> list[Notice]:
-    """A notice of a program that is written as a shell would read it. Raises InvalidJob for a file of the sandbox that has
-    its arguments behind it.
+def _notices_of_files(
+    given: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap
+) -> list[Notice]:
+    """Notices of a program and of files that are written as a shell would read them. Raises InvalidJob for a file of the
+    sandbox that has its arguments behind it.
     """
-    program = str(fields.get("executable", ""))
     taken = {path.rstrip("/").rpartition("/")[2] for path in fields.get("input_sandbox", ())}
-    first = program.split(maxsplit=1)[0].removeprefix("./") if program.strip() else ""
-    if first != program and first in taken and program.removeprefix("./") not in taken:
-        message = f"is {shown(program)}, and the file of the InputSandbox is {shown(first)}"
-        raise invalid(name, message, places, right="the file alone; what follows it belongs in Arguments")
-    if program in taken or not _READ_BY_SHELLS.search(program):
-        return []
-    message = f"{shown(name)} is {shown(program)}: no variable and no ~ is read in it. /bin/sh -c reads them, in Arguments."
-    return [Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0)))]
+    notices = []
+    for field in _PATHS:
+        if field not in given:
+            continue
+        name, value = given[field][1], fields.get(field, ())
+        paths = {value} if isinstance(value, str) else set(value)
+        words = (_odd_path(path, field, taken, name, places) for path in sorted(paths - taken) if path)
+        if message := next(filter(None, words), ""):
+            notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
+    return notices
+
+
+def _odd_path(path: str, field: str, taken: Collection[str], name: str, places: PositionMap) -> str:
+    """What is said of a path that means something else to a shell, '' if nothing is. Raises as `_notices_of_files`."""
+    is_program, first, *rest = field == "executable", *path.split(maxsplit=1)
+    is_name = first == path or tidy(path) in taken
+    if is_program and not is_name and tidy(first) in taken:
+        message = f"is {shown(path)}, and the file of the InputSandbox is {shown(tidy(first))}"
+        right = (
+            f"the file alone; {shown(rest[0])} belongs in Arguments" if rest else "its name without blanks"
+        )
+        raise invalid(name, message, places, right=right)
+    if _READ_BY_SHELLS.search(path):
+        how = " /bin/sh -c reads them, in Arguments." if is_program else ""
+        return f"{shown(name)} is {shown(path)}: no variable and no ~ is read in it.{how}"
+    if is_program and not is_name:
+        return f"{shown(name)} is {shown(path)}: all of it is the name of a program. Its words belong in Arguments."
+    return ""
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:

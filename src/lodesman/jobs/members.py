@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
-from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown, text_of
+from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown, text_of, tidy
 from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
 _MOST_VARYING_INPUTS: Final = 10_000
+_MOST_PROGRAMS: Final = 10_000
 _PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
 _DECIMAL = Context(prec=50, traps=[])
 _FIELD_NAMES = JobSpec.__struct_fields__
@@ -256,3 +257,13 @@ def input_names(
     indexes = (index for start, stop in runs or ((0, members.count),) for index in range(start, stop))
     filled = (compiled.fill(scope.member(index, 0, compiled.tokens)) for index in indexes)
     return tuple(dict.fromkeys(name for names_of_one in filled for name in names_of_one))
+
+
+def programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
+    """What the members execute, as paths below their directories; of more than 10,000 what the first ones do."""
+    compiled = None if members is None else Scope(members).compile(spec.executable)
+    found: Iterable[str] = (spec.executable,)
+    if members is not None and compiled is not None:
+        scope, several = Scope(members), range(min(members.count, _MOST_PROGRAMS))
+        found = (compiled.fill(scope.member(index, 0, compiled.tokens)) for index in several)
+    return frozenset(tidy(name) for name in found if name)

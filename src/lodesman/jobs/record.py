@@ -195,3 +195,9 @@ def name_problem(name: Any) -> str:
     if len(name) > NAME_LENGTH:
         return f"an attribute name of {len(name)} characters; at most {NAME_LENGTH}"
     return "a control character in an attribute name" if _BAD_IN_NAME.search(name) else ""
+
+
+def tidy(path: str) -> str:
+    """A path without `.` and doubled slashes; a slash at its end stays, which stands for a folder."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return f"{'/' * path.startswith('/')}{'/'.join(parts)}{'/' * (path.endswith('/') and bool(parts))}"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lodesman.jobs.record import INT_MAX, INT_MIN, shown
+from lodesman.jobs.record import INT_MAX, INT_MIN, shown, tidy
 
 Reader = Callable[[Any], Any]
 
@@ -233,8 +233,8 @@ def _input(value: Any) -> str:
 
 
 def files(*, absolute: bool) -> Reader:
-    """A list of files; two may not end in the same name if they come from anywhere (`absolute`). One that is there twice is
-    one.
+    """A list of files; two may not end in the same name if they come from anywhere (`absolute`). A path that is there twice
+    counts once, also if it is written in another way.
     """
 
     def read(value: Any) -> tuple[str, ...]:
@@ -242,18 +242,24 @@ def files(*, absolute: bool) -> Reader:
         paths = tuple(
             dict.fromkeys([_input(part) if absolute else _path(part) for part in found if part != ""])
         )
-        seen: set[str] = set()
-        for path in paths if absolute and len(paths) > 1 else ():
-            last = path.rstrip("/").rpartition("/")[2]
-            if last in seen:
-                raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
-            seen.add(last)
+        if absolute and len(paths) > 1:
+            paths = _named_once(paths)
         patterns = sum(1 for path in paths if _PATTERN.search(path)) if len(paths) > _PATTERNS_MAX else 0
         if patterns > _PATTERNS_MAX and not absolute:
             raise Mistake(f"has {patterns} patterns; at most {_PATTERNS_MAX} (and any number of names)")
         return paths
 
     return read
+
+
+def _named_once(paths: Iterable[str]) -> tuple[str, ...]:
+    """Each path as it is written first. Raises Mistake for two that end in the same name."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        last = path.rstrip("/").rpartition("/")[2]
+        if tidy(seen.setdefault(last, path)) != tidy(path):
+            raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
+    return tuple(seen.values())
 
 
 def _path(value: Any, *, absolute: bool = False) -> str:

@@ -165,6 +165,12 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
     if _is_inside(own, directory) and own.is_file():
         # Other clients than ours may not say that it may be executed.
         own.chmod(own.stat().st_mode | 0o700)
+        with own.open("rb") as program:
+            if kernel.wants_interpreter_with_cr(program.read(kernel.FIRST_LINE_BYTES)):
+                raise NotStarted(
+                    f"The first line of the executable {name[:200]!r} ends with CR LF: no node has such an interpreter. "
+                    "Write it with line ends of Unix."
+                )
         return str(own)
     found = None if "/" in name else shutil.which(name, path=path)
     if found is None:

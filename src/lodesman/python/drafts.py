@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from lodesman.access.files import FilePicker, Taken
+from lodesman.access.files import FilePicker, Taken, check_programs, joined_inputs
 from lodesman.errors import InvalidRequest, SyntaxFault
-from lodesman.jobs import ARRAY_LIMITS, Record, input_names, read_description, read_job
+from lodesman.jobs import ARRAY_LIMITS, Record, input_names, programs, read_description, read_job
 from lodesman.jobs.overlay import overlaid
 
 _A_COMMAND: Final = "A text names a description; a command is a list of words: ['/bin/echo', 'hello']."
@@ -92,14 +92,15 @@ def checked(record: Record, options: Options, base: Path, taken: Mapping[str, Ta
     record = overlaid(record, options.attributes)
     if added:
         given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
-        names = [*(given if isinstance(given, list) else [given]), *added]
-        record = overlaid(record, {"InputSandbox": list(dict.fromkeys(names))})
+        others = given if isinstance(given, list) else [given]
+        record = overlaid(record, {"InputSandbox": joined_inputs(others, added, base)})
     description = read_job(record, whole=False)
     inputs: dict[str, Taken] = {}
     for name in input_names(description.spec, description.members):
         inputs[name] = added[name] if name in added else base / name
         if name not in added and not (base / name).is_file():
             raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
+    check_programs(programs(description.spec, description.members), inputs)
     return Draft(record=record, inputs=inputs)
 
 

@@ -30,6 +30,14 @@ class Shelf:
         """The place of an input file. Owners' names may hold any character, so their hash is the folder."""
         return self.root / "in" / hashlib.sha256(owner.encode()).hexdigest()[:32] / sha256
 
+    def head(self, owner: str, sha256: str, most: int) -> bytes:
+        """What an input file begins with; nothing of one that cannot be read."""
+        try:
+            with self.input_path(owner, sha256).open("rb") as file:
+                return file.read(most)
+        except OSError:
+            return b""
+
     def output_path(self, job_id: int, attempt: int) -> Path:
         """The place of an output archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"

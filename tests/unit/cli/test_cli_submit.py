@@ -189,6 +189,51 @@ def test_a_script_with_line_ends_of_dos_is_refused_before_it_is_sent(at, accepti
     assert at("submit", "run.sh" if is_script else "job.jdl").code == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Executable = ./run.sh\nInputSandbox = run.sh\n", []),
+        ('{"Executable": "run.sh", "InputSandbox": ["./run.sh", "run.sh"]}', []),
+        ('Executable = "%s.sh"; Parameters = {"run", "go"}; InputSandbox = {"%s.sh"};', []),
+        ('Executable = "bin/run.sh"; InputSandbox = {"bin/"};', []),
+        ('Executable = "bin/run.sh";', ["--files", "bin"]),
+        ("", ["--", "bin/run.sh"]),
+    ],
+)
+def test_a_script_that_jobs_execute_is_looked_at_wherever_it_comes_from(at, accepting, home, text, words):
+    (home / "bin").mkdir()
+    for name in ("run.sh", "go.sh", "bin/run.sh"):
+        (home / name).write_bytes(b"#!/bin/sh\r\n" if "run" in name else b"#!/bin/sh\n")
+    (home / "job").write_text(text)
+    done = at("submit", *words) if words[:1] == ["--"] else at("submit", *words, "job")
+    assert (done.code, sent(accepting)) == (1, [])
+    assert f"the first line of {'bin/' * ('bin' in text + str(words))}run.sh ends with CR LF" in done.err
+
+
+def test_a_file_that_is_named_twice_is_one_and_two_of_one_name_are_refused(at, accepting, home):
+    (home / "a.txt").write_text("a")
+    (home / "sub").mkdir()
+    (home / "sub/a.txt").write_text("another")
+    (home / "j.jdl").write_text('Executable = "/bin/cat"; InputSandbox = {"./a.txt", "a.txt"};')
+    (home / "sub/j.jdl").write_text((home / "j.jdl").read_text())
+    assert at("submit", "j.jdl", "--files", "a.txt").code == 0
+    assert list(sent(accepting)[0]["sandboxes"]) == ["a.txt"]
+    done = at("submit", "sub/j.jdl", "--files", "a.txt")
+    assert (done.code, "a.txt and the sub/a.txt of the InputSandbox are two files" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["~/a.txt", "$HOME/a.txt"])
+def test_a_path_of_a_shell_is_said_where_an_input_is_not_found(at, home, name):
+    (home / "j.jdl").write_text(f'Executable = "/bin/cat"; InputSandbox = "{name}";')
+    assert "No ~ and no variable is read in them." in at("submit", "j.jdl").err
+
+
+def test_a_script_that_is_only_an_input_may_have_any_line_ends(at, accepting, home):
+    (home / "run.sh").write_bytes(b"#!/bin/sh\r\n")
+    (home / "job").write_text('Executable = "/bin/cat"; Arguments = "run.sh"; InputSandbox = "run.sh";')
+    assert at("submit", "job").code == 0
+
+
 @pytest.mark.parametrize("words", [[], ["--json"], ["--dry-run"]])
 def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words):
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')

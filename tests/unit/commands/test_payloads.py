@@ -38,6 +38,14 @@ def test_an_input_file_arrives_under_its_plain_name(name):
     ]
 
 
+def test_a_file_that_is_named_twice_is_fetched_once():
+    names = ("a/x", "./a/x", "b/", "b/")
+    files = payload(
+        JobSpec(executable="x", input_sandbox=names), dict.fromkeys(names, Upload("0" * 64, 1))
+    ).input
+    assert [one.name for one in files] == ["x", "b/"]
+
+
 def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
     with pytest.raises(KeyError):
         payload(JobSpec(executable="x", input_sandbox=("a",)), {})

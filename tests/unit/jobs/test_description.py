@@ -338,25 +338,57 @@ def test_what_is_kept_for_grid_engine_is_no_unknown_attribute(name):
     assert description.spec.extra[name] == ["m=be"]
 
 
-@pytest.mark.parametrize("program", ["run.sh -x", "./run.sh -x y", " run.sh"])
-def test_a_program_of_the_sandbox_with_its_arguments_behind_it_is_refused(program):
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("run.sh -x", "Give the file alone; -x belongs in Arguments."),
+        ("./run.sh -x y", "Give the file alone; -x y belongs in Arguments."),
+        (" run.sh", "Give its name without blanks."),
+    ],
+)
+def test_a_program_of_the_sandbox_with_its_arguments_behind_it_is_refused(program, words):
     with pytest.raises(InvalidJob) as caught:
         read_job({"Executable": program, "InputSandbox": ["bin/run.sh"]})
     assert "the file of the InputSandbox is run.sh" in str(caught.value)
-    assert "belongs in Arguments" in caught.value.hint
+    assert caught.value.hint == words
 
 
 @pytest.mark.parametrize(
-    "program", ["$EXPROOT/bin/run", "/opt/${V}/run", "~/bin/run.sh", "~ann/run", "$(which x)"]
+    ("attribute", "path"),
+    [
+        ("Executable", "$EXPROOT/bin/run"),
+        ("Executable", "/opt/${V}/run"),
+        ("Executable", "~/bin/run.sh"),
+        ("Executable", "~ann/run"),
+        ("Executable", "$(which x)"),
+        ("Executable", "`which x`"),
+        ("StdInput", "$DATA/in"),
+        ("StdOutput", "out.$JOBID"),
+        ("StdError", "~/err"),
+        ("OutputSandbox", ["a", "$HOME/b", "~/c"]),
+    ],
 )
-def test_a_program_that_only_a_shell_would_find_has_a_notice(program):
-    (notice,) = read_job({"Executable": program}).warnings
-    assert (notice.attribute, "no variable and no ~ is read in it" in notice.message) == ("Executable", True)
+def test_a_path_that_only_a_shell_would_find_has_a_notice(attribute, path):
+    (notice,) = read_job({"Executable": "x", attribute: path}).warnings
+    assert (notice.attribute, "no variable and no ~ is read in it" in notice.message) == (attribute, True)
+
+
+@pytest.mark.parametrize("program", ["python fit.py", "/bin/echo hello", "/opt/my app/run", "run.sh -x"])
+def test_a_program_with_words_behind_it_has_a_notice(program):
+    (notice,) = read_job({"Executable": program, "InputSandbox": ["fit.py"]}).warnings
+    assert notice.message.startswith(f"Executable is {program}: all of it is the name of a program.")
 
 
 @pytest.mark.parametrize(
-    "program", ["run.sh", "./run.sh", "my run.sh", "/bin/a b", "a~", "cost$", "$HOME.sh", "%s"]
+    "program", ["run.sh", "./run.sh", "my run.sh", "./my run.sh", "a~", "cost$", "$HOME.sh", "%s"]
 )
 def test_other_programs_have_none(program):
     sandbox = ["run.sh", "x/my run.sh", "$HOME.sh"]
-    assert read_job({"Executable": program, "InputSandbox": sandbox}).warnings == ()
+    record = {
+        "Executable": program,
+        "InputSandbox": sandbox,
+        "StdInput": "",
+        "StdOutput": "",
+        "OutputSandbox": [""],
+    }
+    assert read_job(record).warnings == ()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs import Template, input_names, read_job
+from lodesman.jobs import Template, input_names, programs, read_job
 
 
 def described(*names, **more):
@@ -60,3 +60,24 @@ def test_they_are_the_files_of_the_members(names, varies):
     template = Template(spec, members)
     looked_up = {name for index in range(2) for name in template.expand(index, 0).input_sandbox}
     assert set(names_of(description)) == looked_up
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "found"),
+    [
+        ("./run.sh", {}, {"run.sh"}),
+        ("bin//%s.sh", {}, {"bin/%s.sh"}),  # of a single job percent signs mean nothing
+        ("%s.sh", {"Parameters": ["a", "./b"]}, {"a.sh", "b.sh"}),
+        ("x%j%n", {"Parameters": 2}, {"x00", "x01"}),
+        ("100%%", {"Parameters": 2}, {"100%"}),
+        ("/bin/sh", {"Parameters": 1_000_000, "Arguments": "%n"}, {"/bin/sh"}),
+    ],
+)
+def test_programs_of_all_members(program, more, found):
+    description = read_job({"Executable": program, **more})
+    assert programs(description.spec, description.members) == found
+
+
+def test_programs_of_the_first_of_many_members():
+    description = read_job({"Executable": "run%n", "Parameters": 1_000_000})
+    assert len(programs(description.spec, description.members)) == 10_000

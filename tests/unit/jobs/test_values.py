@@ -212,6 +212,9 @@ def test_input_files_may_come_from_anywhere_but_not_under_one_name():
     assert INPUT(["/home/me/a.dat", "b/c.dat"]) == ("/home/me/a.dat", "b/c.dat")
     assert "two files named 'a.dat'" in refused(INPUT, ["x/a.dat", "/y/a.dat"])
     assert INPUT(["a.dat", "b/", "a.dat", "b/"]) == ("a.dat", "b/"), "the same file is one"
+    assert INPUT(["./a.dat", "a.dat", "x//y/", "x/./y/"]) == ("./a.dat", "x//y/"), "as it is written first"
+    for two in (["a.dat", "x/../a.dat"], ["a.dat", "/a.dat"], ["b", "b/"]):
+        assert "two files named" in refused(INPUT, two)
     assert INPUT(["../a", "b/../../c/", "lfn"]) == ("../a", "b/../../c/", "lfn")
     for nothing in ("..", "a/..", "/", "../.", "a/../"):
         assert "names no file" in refused(INPUT, nothing)

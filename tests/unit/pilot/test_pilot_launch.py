@@ -90,6 +90,21 @@ def test_the_sandbox_goes_before_the_path(tmp_path):
     assert _find_executable("sh", tmp_path, "/bin") == str(tmp_path / "sh")
 
 
+@pytest.mark.parametrize("first", [b"#!/bin/sh\r\n", b"#!/usr/bin/env python3 -u\r\nprint()\r\n"])
+def test_a_script_whose_interpreter_no_node_has_is_named(tmp_path, first):
+    (tmp_path / "run.sh").write_bytes(first)
+    with pytest.raises(NotStarted, match=r"^The first line of the executable './run.sh' ends with CR LF"):
+        _find_executable("./run.sh", tmp_path, "/bin")
+
+
+@pytest.mark.parametrize(
+    "first", [b"#!/bin/sh\necho\r\n", b"echo\r\n", b"#!/bin/sh\r", b"#!" + b" " * 254 + b"\r\n", b""]
+)
+def test_other_programs_are_executed(tmp_path, first):
+    (tmp_path / "run.sh").write_bytes(first)
+    assert _find_executable("run.sh", tmp_path, "/bin") == str(tmp_path / "run.sh")
+
+
 @pytest.mark.parametrize(
     "name", ["", "nothing", "/nothing", "d", "d/x", "../../bin/sh", "out", "a\0b", "/dev/null"]
 )
