@@ -86,7 +86,7 @@ def test_an_ad_is_stored_and_its_gate_is_open(house, north):
     found = gate(house)
     assert found["ad"] == {
         "site": "North", "sequence": 1, "incarnation": "", "received_at": house.now, "lifetime_seconds": LIFETIME_S,
-        "is_too_old": False, "stamps": 2,
+        "is_too_old": False, "stamps": 2, "others": None,
         "numbers": {
             "max_jobs": 10, "max_submitting_jobs": 5, "current_jobs": 6, "current_submitting_jobs": 1,
             "current_pending_jobs": 1,
@@ -121,6 +121,42 @@ def test_what_was_sent_there_counts_until_an_ad_shows_it_or_it_ends(house, north
     assert house.call("POST", "/v1/service/ended", ended, token="service").status == 200
     found = gate(house)
     assert (found["room"], found["matched"], found["pilots"], found["shut"]) == (1, 0, 1, "")
+
+
+def test_an_ad_without_stamps_shows_pilots_by_its_counts(house, north):
+    """An ad as the seed has it. A pilot that runs counts once where the counts rose with it, else twice, as is said."""
+    plain = {"PilotStamps": None, "CurrentPendingJobs": None, "MaxSubmittingJobs": 3}
+    taken(house, north, ad(**plain))
+    house.now += 300.0
+    for _ in range(2):
+        house.pilot()
+    house.now += 1.0
+    assert taken(house, north, ad(2, **plain))["shut"].startswith("JobsMatchedSinceLastAdvertisement + ")
+    found = gate(house)
+    assert (found["matched"], found["room"], found["ad"]["others"]) == (2, 0, 7)
+    words = "its ad lists no PilotStamps, so 2 of 2 pilots count twice, until its counts have risen"
+    assert found["notice"].startswith(words)
+    assert words in found["shut"]
+    assert taken(house, north, ad(3, **{**plain, "CurrentJobs": 8}))["shut"] == ""
+    found = gate(house)
+    assert (found["matched"], found["notice"], found["ad"]["others"]) == (0, "", 7)
+    assert KnownAds().look(house.side.db)["North"].others == 7
+
+
+def test_the_reason_names_stamps_that_are_missing(house, backend, north):
+    director = house.director(backend)
+    taken(house, north, ad(PilotStamps=None, MaxSubmittingJobs=3))
+    house.now = backend.now = house.now + 1.0
+    for _ in range(2):
+        house.pilot()
+    house.now = backend.now = house.now + 1.0
+    taken(house, north, ad(2, PilotStamps=None, MaxSubmittingJobs=3))
+    job = house.submitted(*[{"Site": "North", "CPUTime": 500}] * 5)
+    director.tick(house.now)
+    house.side.director = director
+    house.side.keeper.refresh(house.now, rest=0.0)
+    found = house.get(f"/v1/jobs/{job}/why?queue=North/ce.north/short")
+    assert "its ad lists no PilotStamps, so 2 of 2 pilots count twice" in found["queue"]["gate"]
 
 
 def test_pilots_of_other_sites_do_not_count(house, north):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 
@@ -34,6 +34,7 @@ class Weather:
     running_s: float = 14_400.0
     known_ended_s: float = 60.0
     failed: float = 0.02
+    stamps: bool = True
 
 
 @dataclass(slots=True)
@@ -80,6 +81,7 @@ class _World:
         self.now = 0.0
         self.jobs: dict[str, _Job] = {}
         self.ad: SiteAd | None = None
+        self.others: int | None = None
         self.published = 0
         self.incarnation = 1
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -130,21 +132,24 @@ class _World:
             return
         if self.ad is None:
             return  # a site that never advertised has configured caps: here 0
-        rows = [
-            SiteMatch(
-                stamp=job.stamp, matched_at=job.matched_at, submitted_at=job.matched_at, ended=job.row_ended
-            )
-            for job in self.jobs.values()
-        ]
-        gate = SiteGate("FNAL", self.ad, mode=day.mode, matches=rows, now=self.now)
+        gate = self.gate(self.ad, day.mode)
         while gate.admits():
             gate.take()
             self.match()
 
+    def gate(self, ad: SiteAd, mode: GateMode) -> SiteGate:
+        rows = [
+            SiteMatch(stamp=job.stamp, matched_at=job.matched_at, submitted_at=job.matched_at, ended=job.row_ended,
+                      joined=job.state in {"running", "gone"})
+            for job in self.jobs.values()
+        ]  # fmt: skip
+        return SiteGate("FNAL", ad, mode=mode, matches=rows, now=self.now)
+
     def restart_server(self) -> None:
         """It remembers what is stored."""
         if self.ad is not None:
-            self.ad = read_site_ad(write_ad(self.ad.ad), site="FNAL", now=self.ad.received_at)
+            ad = read_site_ad(write_ad(self.ad.ad), site="FNAL", now=self.ad.received_at)
+            self.ad = replace(ad, others=self.others)
 
     # --- the site --------------------------------------------------------------------------------------------
 
@@ -191,7 +196,9 @@ class _World:
             MaxSubmittingJobs=self.day.max_submitting,
             CurrentJobs=states.count("running"),
             CurrentSubmittingJobs=states.count("submitting"),
-            PilotStamps="{" + ", ".join(f'"{stamp}"' for stamp in recent) + "}",
+            PilotStamps="{" + ", ".join(f'"{stamp}"' for stamp in recent) + "}"
+            if self.weather.stamps
+            else None,
         )
         copies = 2 if self.rng.random() < self.weather.doubled else 1
         for _ in range(copies):
@@ -202,6 +209,10 @@ class _World:
     def receive(self, text: str) -> None:
         new = read_site_ad(text, site="FNAL", now=self.now)
         if replaces(new, self.ad):
-            self.ad = new
+            follows = self.ad is not None and new.incarnation == self.ad.incarnation
+            if self.day.mode is GateMode.LEDGER:
+                follows = follows and not self.ad.is_too_old(self.now)
+                self.others = self.gate(new, self.day.mode).others(self.others if follows else None)
+            self.ad = replace(new, others=self.others)
             self.day.ads += 1
             self.cycle()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,12 +48,16 @@ weathers = st.builds(
     known_ended_s=st.sampled_from([0.0, 60.0, 2_000.0]),
     failed=st.sampled_from([0.0, 0.02, 0.5]),
 )
+# Without stamps the ends of pilots must be known when they have left the site's counts.
+plain = st.builds(replace, weathers, stamps=st.just(False), known_ended_s=st.just(0.0))
 
 
 @pytest.mark.slow
 @at_most(30)
 @given(
-    seed=st.integers(0, 1 << 30), weather=weathers, limits=st.tuples(st.integers(0, 12), st.integers(0, 5))
+    seed=st.integers(0, 1 << 30),
+    weather=weathers | plain,
+    limits=st.tuples(st.integers(0, 12), st.integers(0, 5)),
 )
 def test_in_ledger_mode_no_limit_is_exceeded_whatever_happens_to_the_ads(seed, weather, limits):
     day = SiteDay(
@@ -64,3 +70,17 @@ def test_in_ledger_mode_no_limit_is_exceeded_whatever_happens_to_the_ads(seed, w
     ).run()
     assert day.most_jobs <= limits[0]
     assert day.most_submitting <= limits[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("running_s", [3_600.0, 14_400.0])
+def test_a_site_that_lists_no_stamps_is_used_where_its_counts_rise_with_what_is_sent(running_s):
+    """Jobs of an hour: each of 10 pilots counted as being submitted for 900 s, so that a third of the site was used."""
+    uses = {}
+    for stamps in (True, False):
+        weather = Weather(running_s=running_s, late_s=30.0, stamps=stamps)
+        day = SiteDay(seed=3, mode=GateMode.LEDGER, hours=12.0, weather=weather).run()
+        assert day.most_jobs <= 100
+        assert day.most_submitting <= 10
+        uses[stamps] = day.use
+    assert uses[False] > 0.8 * uses[True], uses

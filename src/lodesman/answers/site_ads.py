@@ -70,13 +70,16 @@ class AdNumbers(Struct, omit_defaults=True):
 
 
 class AdEntry(Struct, kw_only=True):
-    """An ad as it is remembered for a day. `stamps`: how many of our pilots the site counted."""
+    """An ad as it is remembered for a day. `stamps`: how many of our pilots the site counted; `others`: jobs of others, if
+    it has no PilotStamps.
+    """
 
     received_at: float
     sequence: int
     incarnation: str
     stamps: int
     numbers: AdNumbers
+    others: int | None = None
 
 
 class SiteAdRow(AdEntry, kw_only=True):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from operator import attrgetter
+
+from msgspec import structs
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import Token
@@ -20,7 +23,7 @@ from lodesman.background.site_gates import GateReader, gate_in_full
 from lodesman.background.sites import exact_node
 from lodesman.broker.ad import SiteAd, read_site_ad
 from lodesman.commands.accounts import SITE, issue_site_token
-from lodesman.commands.site_ads import advertise, entry_of
+from lodesman.commands.site_ads import advertise, entry_of, others_before
 from lodesman.errors import NotFound
 from lodesman.resources import NodePath, gate_modes
 from lodesman.store.journal import Change
@@ -47,9 +50,13 @@ async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTak
     exact_node(tree, NodePath(site))
     async with core.one_ad:
         ad, entry = await asyncio.to_thread(_read, core, site, text)
+    gates = GateReader(db=core.reader, tree=tree, options=core.gates)
+    if not ad.lists_stamps:
+        others = gates.gate_of(site, ad, ad.received_at).others(others_before(core.reader, ad))
+        ad, entry = replace(ad, others=others), structs.replace(entry, others=others)
     await core.command(Change(advertise, ad, entry, text))
     core.announce(Waking.AD)
-    gate = GateReader(db=core.reader, tree=tree, options=core.gates).gate_of(site, ad, ad.received_at)
+    gate = gates.gate_of(site, ad, ad.received_at)
     async with core.one_ad:
         shut = await asyncio.to_thread(attrgetter("shut"), gate)
     return AdTaken(

@@ -108,7 +108,9 @@ def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
     for one in pilots:
         taken_at = one.joined_at if one.submitted_at is None else one.submitted_at
         site = one.submitted_to.site if one.sent_to else one.queue_id.site
-        found.setdefault(site, []).append(SiteMatch(one.stamp, one.created_at, taken_at))
+        found.setdefault(site, []).append(
+            SiteMatch(one.stamp, one.created_at, taken_at, joined=one.joined_at is not None)
+        )
     return found
 
 

@@ -66,14 +66,21 @@ class AdVersion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAd(AdVersion):
     """What a site published. `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters.
-    `rules`: what gates made of it, when they first needed it.
+    `others`: jobs of others, if it lists no stamps (`SiteGate.others`). `rules`: what gates made of it, when they first
+    needed it.
     """
 
     site: str
     ad: Ad = field(compare=False, repr=False)
     stamps: frozenset[str]
     stations: frozenset[str]
+    others: int | None = field(default=None, compare=False)
     rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def lists_stamps(self) -> bool:
+        """Whether it says which pilots of ours it counts, be it none."""
+        return "pilotstamps" in self.ad.entries
 
 
 def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:

@@ -20,20 +20,32 @@ from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import is_true, lower
 
 LEDGER_S: Final = 900.0
-"""An ad that comes this long after a pilot was submitted has counted it, or the site lists none."""
+"""An ad that comes this long after a pilot was submitted has counted it, or the site counts none."""
 _ROOM_STEPS: Final = 4 * MOST_STEPS
 _NOTHING: Final = MatchSide(EMPTY)
 
 
 class SiteMatch(NamedTuple):
     """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
-    certain; `ended`: it has left, or never came there.
+    certain; `ended`: it has left, or never came there; `joined`: it runs, and has said so.
     """
 
     stamp: str
     matched_at: float
     submitted_at: float | None = None
     ended: bool = False
+    joined: bool = False
+
+
+class _Ours(NamedTuple):
+    """Our pilots at a site that its ad does not list. `on_way`: it cannot have counted them; `taken`: the batch system had
+    them before the ad came, `recent`: of these for less than the ledger's time, `starting`: of those not running yet.
+    """
+
+    on_way: int = 0
+    taken: int = 0
+    recent: int = 0
+    starting: int = 0
 
 
 class SiteGate:
@@ -67,9 +79,18 @@ class SiteGate:
         self._is_void = not rules.requirements or ad.is_too_old(now)
         self._own: MatchSide | None = None
         self._whole: MatchSide | None = None
-        self.matched = _count(matches, ad, mode, ledger_s)
+        self._ours = _Ours()
         if mode is GateMode.STRICT:
+            self.matched = sum([one.matched_at >= ad.received_at for one in matches])
             self.notice = _notice(rules.counts)
+            return
+        self._ours = _ours(matches, ad, ledger_s)
+        self.matched = self._ours.on_way + (unshown := self._unshown(ad.others))
+        if unshown and not ad.lists_stamps:
+            self.notice = (
+                f"its ad lists no PilotStamps, so {unshown} of {self._ours.taken} pilots count twice, until its counts have "
+                f"risen by as many as were sent and these run, or until an ad that comes {ledger_s:,.0f} s after them"
+            )
 
     # --- decisions -----------------------------------------------------------------------------------------------
 
@@ -125,6 +146,17 @@ class SiteGate:
         """The clauses that the ad has; None if there is no ad."""
         return None if self.ad is None else self._rules
 
+    def others(self, before: int | None) -> int | None:
+        """How many jobs of others an ad counts that lists no stamps, at most: its counts without our pilots. `before`: what
+        the ad before it said. While that does not change, counts rise by as many pilots as were sent and are shown.
+        """
+        total = None if self.ad is None or self.ad.lists_stamps else self._counted()
+        if total is None:
+            return None
+        least = total - self._ours.taken
+        most = least + self._ours.recent
+        return most if before is None else min(max(before, least), most)
+
     # --- explanations --------------------------------------------------------------------------------------------
 
     @property
@@ -132,9 +164,10 @@ class SiteGate:
         """Why it takes nothing at all, '' if it does."""
         if self.ad is None:
             return ""
-        return self._whole_answer() or next(
-            (said(one) for one in self._own_clauses() if not is_true(one.value)), ""
-        )
+        if whole := self._whole_answer():
+            return whole
+        words = next((said(one) for one in self._own_clauses() if not is_true(one.value)), "")
+        return f"{words}; {self.notice}" if words and self.mode is GateMode.LEDGER and self.notice else words
 
     def refusal(self, request: Ad) -> str:
         """Why it does not take this request now, '' if it does."""
@@ -166,6 +199,20 @@ class SiteGate:
             return f"its ad is {self.now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
         return "" if self._rules.requirements else "its ad has neither Requirements nor limits"
 
+    def _counted(self) -> int | None:
+        """All jobs that the ad counts; None if that is no number."""
+        total = self._rules.first
+        return int(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None
+
+    def _unshown(self, others: int | None) -> int:
+        """The pilots that the batch system has taken and the ad may not show: if the jobs of `others` are known, as many as
+        its counts lack, and at least those that do not run yet.
+        """
+        total = None if others is None else self._counted()
+        if others is None or total is None:
+            return self._ours.recent
+        return max(self._ours.starting, min(self._ours.recent, others + self._ours.taken - total))
+
     def _is_open(self, matched: int, run: Run | None = None) -> bool:
         """Whether its own clauses are true after this number of matches."""
         if self._own is None:
@@ -179,15 +226,20 @@ class SiteGate:
             yield from explain(node, self.side.ad, run=run)
 
 
-def _count(matches: Iterable[SiteMatch], ad: SiteAd, mode: GateMode, ledger_s: float) -> int:
-    """The matches that are not in the numbers of the ad yet."""
-    since, stamps, count = ad.received_at, ad.stamps, 0
-    if mode is GateMode.STRICT:
-        return sum([one.matched_at >= since for one in matches])
-    for stamp, _, submitted_at, ended in matches:
-        if not (ended or stamp in stamps) and (submitted_at is None or since - submitted_at < ledger_s):
-            count += 1
-    return count
+def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _Ours:
+    since, stamps = ad.received_at, ad.stamps
+    on_way = taken = recent = starting = 0
+    for stamp, _, submitted_at, ended, joined in matches:
+        if ended or stamp in stamps:
+            continue
+        if submitted_at is None or submitted_at >= since:
+            on_way += 1
+            continue
+        taken += 1
+        if since - submitted_at < ledger_s:
+            recent += 1
+            starting += not joined
+    return _Ours(on_way, taken, recent, starting)
 
 
 def _notice(counts: Mapping[str, Value]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
@@ -73,16 +74,25 @@ class KnownAds:
             return {site: ad for site, (_, ad) in self._known.items()}
 
 
+def others_before(db: Reader, ad: SiteAd) -> int | None:
+    """The jobs of others as the ad before it had them; None if that says nothing any more."""
+    found = newest_ad(db, ad.site)
+    if found is None or found[0].incarnation != ad.incarnation or found[0].is_too_old(ad.received_at):
+        return None
+    return found[2]
+
+
 def stored_ad(db: Reader, site: str) -> SiteAd | None:
     """The newest ad of a site; None if it never advertised."""
     found = newest_ad(db, site)
     return None if found is None else _read(site, *found)
 
 
-def _read(site: str, version: AdVersion, text: str) -> SiteAd:
+def _read(site: str, version: AdVersion, text: str, others: int | None) -> SiteAd:
     """A stored ad. One that this release cannot read has no attributes, so the gate is shut."""
     try:
-        return read_site_ad(text, site=site, now=version.received_at, lifetime_s=version.lifetime_s)
+        ad = read_site_ad(text, site=site, now=version.received_at, lifetime_s=version.lifetime_s)
+        return replace(ad, others=others)
     except LodesmanError as fault:
         log.warning("a stored ad cannot be read", extra={"site": site, "fault": fault.message})
         nothing: frozenset[str] = frozenset()

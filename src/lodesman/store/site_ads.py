@@ -23,7 +23,7 @@ _ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', 
 _DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
 ORDER BY received_at DESC, id DESC LIMIT ?"""
 # A pilot of a forwarding node runs elsewhere than it was sent.
-_LIVE = f"""SELECT site, sent_to, stamp, created_at, coalesce(submitted_at, joined_at)
+_LIVE = f"""SELECT site, sent_to, stamp, created_at, coalesce(submitted_at, joined_at), joined_at IS NOT NULL
 FROM pilot {by_index("pilot_live")} WHERE ended_at IS NULL AND (sent_to <> '' OR ? IN ('', site))"""
 _ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
 WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
@@ -42,10 +42,10 @@ def ad_versions(db: Reader) -> dict[str, AdVersion]:
     return {site: _version(*rest) for site, *rest in db.execute(f"SELECT site, {_VERSION} FROM site_ad")}
 
 
-def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str] | None:
-    """Which ad a site has, and its text as it came; None if it never advertised."""
-    row = db.execute(f"SELECT {_VERSION}, text FROM site_ad WHERE site = ?", (site,)).fetchone()
-    return None if row is None else (_version(*row[:-1]), row[-1])
+def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None:
+    """Which ad a site has, its text as it came, and the jobs of others; None if it never advertised."""
+    row = db.execute(f"SELECT {_VERSION}, text, entry FROM site_ad WHERE site = ?", (site,)).fetchone()
+    return None if row is None else (_version(*row[:-2]), row[-2], _ENTRY.decode(row[-1]).others)
 
 
 def _version(sequence: int, incarnation: str, lifetime_s: float, received_at: float) -> AdVersion:
@@ -75,10 +75,10 @@ def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
     """The pilots that were sent to each site, or to one, and have not ended."""
     found: dict[str, list[SiteMatch]] = {}
-    for runs_at, sent_to, stamp, at, submitted_at in db.execute(_LIVE, (site,)):
+    for runs_at, sent_to, stamp, at, submitted_at, joined in db.execute(_LIVE, (site,)):
         name = msgspec.json.decode(sent_to)[0] if sent_to else runs_at
         if site in ("", name):
-            one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at)
+            one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at, joined=bool(joined))
             found.setdefault(name, []).append(one)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -451,3 +452,57 @@ def test_a_match_is_not_released_by_the_clock_but_by_an_ad_that_has_counted_it()
         assert not ledger(before, match("a", 0.0), now=now).admits()
     counted = site_ad(at=901.0, sequence=2, CurrentJobs=41, **{**full, "MaxJobs": 42})
     assert ledger(counted, match("a", 0.0), now=902.0).room(9) == 1
+
+
+# --- ads that list no stamps: the counts say what they show -------------------------------------------------------
+
+
+def pilots(count, at, *, joined=True):
+    return [SiteMatch(stamp=f"{at}-{n}", matched_at=at, submitted_at=at, joined=joined) for n in range(count)]
+
+
+def counting(total, *, at, others=None, **said):
+    """An ad that counts so many jobs in all; `others` as the ad before it had them."""
+    return replace(site_ad(at=at, CurrentJobs=total, CurrentSubmittingJobs=0, **said), others=others)
+
+
+@pytest.mark.parametrize(
+    ("total", "sent", "unshown", "others"),
+    [
+        (60, pilots(10, 5.0), 0, 50),  # risen by as many as were sent
+        (57, pilots(10, 5.0), 3, 50),
+        (50, pilots(10, 5.0), 10, 50),  # not risen
+        (60, pilots(10, 5.0, joined=False), 10, 50),  # they may still be submitted
+        (65, pilots(10, 5.0), 0, 55),  # jobs of others have come
+        (40, pilots(10, 5.0), 10, 40),  # and gone: at most as many as were sent are not shown
+        (55, [*pilots(5, -2_000.0), *pilots(5, 5.0)], 5, 50),
+        (60, [*pilots(10, 5.0), *pilots(2, 400.0)], 2, 50),  # sent after it came
+        (50, [], 0, 50),
+        (45, [], 0, 45),
+    ],
+)
+def test_an_ad_without_stamps_shows_the_pilots_by_which_its_counts_rose(total, sent, unshown, others):
+    gate = ledger(counting(total, at=300.0), *sent, now=400.0)
+    assert gate.others(50) == others
+    assert ledger(counting(total, at=300.0, others=others), *sent, now=400.0).matched == unshown
+
+
+def test_the_first_ad_without_stamps_may_show_none_of_the_newest_pilots():
+    sent = [*pilots(3, -2_000.0), *pilots(4, 5.0)]
+    gate = ledger(counting(60, at=300.0), *sent, now=300.0)
+    assert (gate.others(None), gate.matched) == (57, 4)
+    assert "4 of 7 pilots count twice" in gate.notice
+    assert gate.notice in ledger(counting(99, at=300.0), *sent, now=300.0).shut
+
+
+@pytest.mark.parametrize("said", [{"PilotStamps": "{}"}, {"PilotStamps": '{"x"}'}])
+def test_an_ad_that_lists_stamps_says_itself_what_it_shows(said):
+    gate = ledger(counting(60, at=300.0, **said), *pilots(4, 5.0), now=300.0)
+    assert (gate.others(50), gate.matched, gate.notice) == (None, 4, "")
+
+
+def test_without_a_number_of_all_jobs_each_new_pilot_counts():
+    ad = replace(site_ad(at=300.0, CurrentJobs="1/0"), others=50)
+    assert (ledger(ad).others(50), ledger(ad, *pilots(4, 5.0), now=300.0).matched) == (None, 4)
+    assert ledger(None).others(50) is None
+    assert strict(counting(60, at=300.0), *pilots(4, 5.0), now=300.0).notice == ""
