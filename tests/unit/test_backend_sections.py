@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lodesman.config import load_config
@@ -37,8 +39,8 @@ Backend = "arc"
 
 @pytest.fixture
 def load(tmp_path):
-    def load(text):
-        (tmp_path / "sites.toml").write_text(SITES)
+    def load(text, sites=""):
+        (tmp_path / "sites.toml").write_text(SITES + sites)
         path = tmp_path / "lode.toml"
         path.write_text(f'{text}\n[resources]\nfiles = ["sites.toml"]\n')
         return load_config(path)
@@ -144,3 +146,98 @@ required_time_left = 1200
         with pytest.raises(InvalidConfig) as refused:
             load(f"[backend.ce]\n{lines}\n")
         assert words in refused.value.message
+
+
+REFUSED = {
+    "slurm": (
+        "--clusters=other|--clusters other|-M other|-Mother|-sM other|--qos=a -M x|-A x -W|--wait|-W",
+        "--test-only|--test|--array=1-3|-a1-3|-a 1|--parsable|--job-name x|-J x|--output=/tmp/x|-o x|-e x|--error x",
+        "--wrap=true|--quiet|-Q|-QH|--hold|--uid=0|--partition x|-p x|--nodes=2|-N2|--export=ALL|--requeue|--chdir=/",
+        "-D /|--version|-V",
+    ),
+    "gridengine": (
+        "-sync y|-now y|-terse|-t 1-3|-N x|-o x|-e x|-j n|-S /bin/sh|-C x|-r y|-q other.q|-pe smp 4|-h|-V|-w v|-w p",
+        "-verify|-clear|-@ file|-P a -sync y|-b y",
+    ),
+    "htcondor": (
+        "-name other|-n other|-remote other|-pool cm|-addr <x>|-terse|-spool|-queue 5|-interactive|-i|-dry-run x|-dump x",
+        "-verbose|-append 'x = 1' -name y|--name y",
+    ),
+    "arc": (
+        "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(output_files=('x' ''))",
+        "(runtimeenvironment='A') (executable='b')",
+    ),
+}
+TAKEN = {
+    "slurm": (
+        "--qos=pilots -A physics|-Aphysics|-A -M|--account M|--gres=gpu:1|--exclusive|--mem=4G|--time=60|-s|-x node1",
+        "--exclude node|--cluster-constraint=a|--export-file=x|--nodelist=a|--ntasks-per-node=1|--no-requeue|-C 'a&b'",
+        "--wait-all-nodes=0",
+    ),
+    "gridengine": ("-P physics|-l gpu=1|-p -5|-w e|-A team|-m n|-notify|-v A=b|-tc 5",),
+    "htcondor": ("-append '+Project = \"a\"'|-a 'x = 1'|-batch-name p|-disable|universe=docker",),
+    "arc": ("(runtimeenvironment='ENV/PROXY')|(nodeaccess=exclusive)|(priority=5)",),
+}
+
+
+def with_options(table):
+    """A configuration that has each of these options in a queue and, where there are such options, in a section; and by the
+    lines of both files the words there.
+    """
+    own, sites, lines = "", SITES, {}
+    for kind, some in table.items():
+        for number, words in enumerate("|".join(some).split("|")):
+            name, option = f"{kind}{number}", f' = """{words}"""\n'
+            own += f"[backend.{name}]\ntype = '{kind}'\n"
+            own += "url = 'https://ce/arex'\n" if kind == "arc" else f"submit_options{option}"
+            lines["lode.toml", own.count("\n")] = words
+            sites += (
+                f"[site.S.ce.{name}]\nBackend = '{name}'\n[site.S.ce.{name}.queue.q]\nSubmitOptions{option}"
+            )
+            lines["sites.toml", sites.count("\n")] = words
+    of_arc = {words for words in lines.values() if words.startswith("(")}
+    return (
+        own,
+        sites,
+        {at: words for at, words in lines.items() if at[0] == "sites.toml" or words not in of_arc},
+    )
+
+
+def test_options_that_would_hide_pilots_or_their_numbers_are_refused_by_name_where_they_stand(load):
+    own, sites, wanted = with_options(REFUSED)
+    with pytest.raises(InvalidConfig) as of_sections:
+        load(own)
+    with pytest.raises(InvalidConfig) as of_queues:
+        load(
+            "\n".join(line for line in own.split("\n") if "submit_options" not in line),
+            sites.removeprefix(SITES),
+        )
+    faults = [*of_sections.value.data["faults"], *of_queues.value.data["faults"]]
+    found = {(Path(one["source"]).name, one["line"]): one["message"] for one in faults}
+    assert found.keys() == wanted.keys()
+    for at, words in wanted.items():
+        assert "ubmit" in found[at]
+        assert any(word.split("=")[0].strip("(-") in found[at] for word in words.split()), (words, found[at])
+
+
+def test_other_options_are_taken(load):
+    own, sites, _ = with_options(TAKEN)
+    load(own, sites.removeprefix(SITES))
+
+
+def test_what_is_wrong_with_an_option_and_what_to_do_is_said(load):
+    sites = "[site.S.ce.c]\nBackend = 'slurm'\n[site.S.ce.c.queue.q]\nSubmitOptions = '--clusters=other'\n"
+    with pytest.raises(InvalidConfig) as caught:
+        load("", sites)
+    (fault,) = caught.value.data["faults"]
+    assert fault["message"] == (
+        "SubmitOptions of S/c/q (slurm): --clusters=other: pilots would be on another cluster than the one that is asked "
+        "about them; give that cluster a submit host of its own, as by Backend = slurm@HOST"
+    )
+    only = "[site.S.ce.c.queue.q]\nBackend = 'slurm'\n[site.S.ce.c.queue.q.vo.lab]\nSubmitOptions = '-W'\n"
+    with pytest.raises(InvalidConfig, match="-W: the command would answer only when the pilots have ended"):
+        load("", only)
+    for name in ("SLURM_CLUSTERS", "SBATCH_WAIT", "SQUEUE_PARTITION"):
+        with pytest.raises(InvalidConfig, match=name):
+            load(f"[backend.slurm.environment]\n{name} = 'x'")
+    load("[backend.slurm.environment]\nSLURM_CONF = '/etc/slurm/other.conf'\nSBATCH_ACCOUNT = 'a'")

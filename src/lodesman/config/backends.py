@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
 
+from lodesman.batch.submit_options import refused_options, refused_variables
 from lodesman.config.sections import Place, read_table
 from lodesman.resources import (
     LOCAL,
     MANUAL,
+    Effective,
+    Fault,
+    FilePosition,
+    QueueId,
     ResourceConfig,
     all_queues,
     backend_of,
     backend_type,
+    fold,
     names_backend,
     place_of,
+    queue_settings,
 )
 
 _MOST_PORT: Final = 65_535
 _CE_PORT: Final = 9619  # of the collector of an HTCondor-CE
+_OPTIONS: Final = fold("SubmitOptions")
 _ADDRESS: Final = "arc"  # is reached by an address; the others by their commands
 
 
@@ -93,18 +101,43 @@ def with_implied(
     """Together with those that queues name and that have no section, such as `slurm` or `slurm@login.example`; a name
     that cannot stand for one is left out.
     """
-    names = {name for name in _named(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
+    names = {name for name in queues_of_backends(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
     implied = {name: _implied(name, BackendSection()) for name in sorted(names)}
     return {name: one for name, one in implied.items() if not any(section_faults(name, one))} | dict(sections)
 
 
-def _named(resources: ResourceConfig) -> set[str]:
-    """The backends of all queues, as any VO sees them: the queues are gone through for those alone that may see others."""
+def queues_of_backends(resources: ResourceConfig) -> dict[str, QueueId]:
+    """The backends of all queues, as any VO sees them, each with the first of its queues."""
+    found: dict[str, QueueId] = {}
+    for queue, params in _as_any_vo(resources, names_backend):
+        found.setdefault(backend_of(params, resources.types), queue)
+    return found
+
+
+def queue_faults(sections: Mapping[str, BackendSection], resources: ResourceConfig) -> Iterator[Fault]:
+    """Submit options of queues that their batch systems cannot be given, each with its line."""
+    kinds = {name: one.type for name, one in sections.items()}
+    found: dict[Fault, None] = {}
+    for queue, params in _as_any_vo(
+        resources, lambda names: names_backend(names) or _OPTIONS in map(fold, names)
+    ):
+        if _OPTIONS not in params:
+            continue
+        settings, source = queue_settings(params, resources.types), params[_OPTIONS].source
+        for fault in refused_options(kinds.get(settings.backend, ""), settings.submit_options):
+            message = f"SubmitOptions of {'/'.join(queue)} ({settings.backend}): {fault}"
+            found.setdefault(Fault(message=message, source=source or FilePosition()))
+    return iter(found)
+
+
+def _as_any_vo(
+    resources: ResourceConfig, differs: Callable[[Iterable[str]], bool]
+) -> Iterator[tuple[QueueId, Mapping[str, Effective]]]:
+    """All queues, and again for each VO that sees parameters of its own by whose names some `differ`."""
     tree, types = resources.tree, resources.types
-    own = {vo for _, node in tree.nodes() for vo, params in node.overlays.items() if names_backend(params)}
-    return {
-        backend_of(params, types) for vo in ("", *own) for _, params in all_queues(tree, vo=vo, types=types)
-    }
+    own = {vo for _, node in tree.nodes() for vo, params in node.overlays.items() if differs(params)}
+    for vo in ("", *sorted(own)):
+        yield from all_queues(tree, vo=vo, types=types)
 
 
 def _implied(name: str, section: BackendSection) -> BackendSection:
@@ -144,9 +177,14 @@ def section_faults(name: str, section: BackendSection) -> Iterator[tuple[str, st
     if section.host and section.account:
         yield "account", "commands by SSH run as the user in `host`"
     try:
-        shlex.split(section.submit_options)
+        words = shlex.split(section.submit_options)
     except ValueError:
+        words = []
         yield "submit_options", "a quotation mark in submit_options is not closed"
+    for fault in refused_options(kind, words):
+        yield "submit_options", f"submit_options: {fault}"
+    for fault in refused_variables(kind, section.environment):
+        yield "environment", f"environment: {fault}"
 
 
 def _credential_faults(section: BackendSection) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
 from lodesman.commands.resolving import default_faults
 from lodesman.config import sections
-from lodesman.config.backends import BackendSection, read_backends, with_implied
+from lodesman.config.backends import BackendSection, queue_faults, read_backends, with_implied
 from lodesman.config.identities import read_identities, with_identities
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
@@ -243,6 +243,7 @@ class _ConfigReader:
         backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
         options = replace(options, identities=rules)
         self._check_pools(options, resources, backends)
+        self._faults += () if self._faults else queue_faults(backends, resources)
         if self._faults:
             raise refuse(self._faults)
         return ServerConfig(

@@ -1,0 +1,149 @@
+"""Options of submit commands that administrators cannot give: pilots would be sent where nobody asks for them, or the answer
+would not say what was submitted. Each is refused by name, with what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+_OTHER_CLUSTER: Final = (
+    "pilots would be on another cluster than the one that is asked about them; give that cluster a submit host of its own, "
+    "as by Backend = slurm@HOST"
+)
+_OTHER_SCHEDD: Final = (
+    "pilots would be at a schedd that is not asked about them; name it in a section [backend.NAME]"
+)
+_ACCOUNT: Final = (
+    "pilots would be of an account that is not asked about them; name it in a section [backend.NAME]"
+)
+_OWN: Final = "this server gives it itself; leave it out"
+_WAITS: Final = "the command would answer only when the pilots have ended; leave it out"
+_NOTHING: Final = "nothing would be submitted; leave it out"
+_HELD: Final = "no pilot would start until a person releases it; leave it out"
+_ANSWER: Final = "the answer would not say what was submitted; leave it out"
+_PROGRAM: Final = "another program would run instead of the pilot; leave it out"
+_OUTPUT: Final = "what pilots write would not be where it is read; leave it out"
+_VARIABLES: Final = "pilots would get the variables of the server; leave it out"
+
+
+def _table(of: Mapping[str, str]) -> Mapping[str, str]:
+    """Option -> why not."""
+    return {word: why for why, words in of.items() for word in words.split()}
+
+
+_SLURM: Final = _table(
+    {
+        _OTHER_CLUSTER: "clusters M",
+        _ACCOUNT: "uid",
+        _OWN: "parsable array a job-name J partition p requeue export propagate signal nodes N ntasks n cpus-per-task c",
+        _WAITS: "wait W",
+        _NOTHING: "test-only help h usage u version V",
+        _HELD: "hold H",
+        _ANSWER: "quiet Q",
+        _PROGRAM: "wrap",
+        _OUTPUT: "output o error e chdir D",
+    }
+)
+# As these begin, too, a shorter word for the others is none.
+_SLURM_HAS: Final = (
+    "account acctg-freq cluster-constraint comment constraint contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu",
+    "exclude exclusive export-file extra hint ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket nodefile",
+    "nodelist open-mode overcommit oversubscribe power prefer priority profile qos reboot reservation resv-ports",
+    "sockets-per-node spread-job switches thread-spec threads-per-core time time-min tmp tres-bind tres-per-task",
+    "use-min-nodes verbose wait-all-nodes wckey",
+)
+_SLURM_FLAGS: Final = "hHIkOQsuvVW"
+_SLURM_VARIABLES: Final = re.compile(r"(SLURM|SBATCH)_CLUSTERS|SBATCH_WAIT|(SQUEUE|SACCT)_\w+")
+
+_GRID_ENGINE: Final = _table(
+    {
+        _OWN: "terse t N S C r q pe b",
+        _WAITS: "sync now",
+        _NOTHING: "verify help",
+        _HELD: "h",
+        _ANSWER: "clear @",
+        _OUTPUT: "o e j",
+        _VARIABLES: "V",
+    }
+)
+_HTCONDOR: Final = _table(
+    {
+        _OTHER_SCHEDD: "name remote pool addr",
+        _OWN: "terse single-cluster spool queue",
+        _WAITS: "interactive",
+        _NOTHING: "dry-run dump help capabilities version",
+        _ANSWER: "verbose factory",
+    }
+)
+_HTCONDOR_HAS: Final = ("append batch-name batch-id disable debug unused password allow-crlf-script",)
+_ARC: Final = _table(
+    {
+        _OWN: "executable arguments queue count countpernode jobname executables inputfiles",
+        _NOTHING: "dryrun action",
+        _OUTPUT: "stdout stderr join outputfiles",
+    }
+)
+_RELATION: Final = re.compile(r"\(\s*([A-Za-z_]\w*)\s*[<>!]?=")
+
+
+def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
+    """Why these words cannot be options of the submit command of a type of batch system; sentences without a full stop."""
+    found: Iterator[tuple[str, str]] = iter(())
+    if kind == "slurm":
+        found = ((word, _like(name, _SLURM, _SLURM_HAS)) for word, name in _of_slurm(words))
+    elif kind == "gridengine":
+        found = _of_grid_engine(words)
+    elif kind == "htcondor":
+        dashed = (word for word in words if word.startswith("-"))
+        found = ((word, _like(word.lstrip("-"), _HTCONDOR, _HTCONDOR_HAS)) for word in dashed)
+    elif kind == "arc":
+        names = (match[1] for match in _RELATION.finditer(" ".join(words)))
+        found = ((name, _ARC.get(name.lower().replace("_", ""), "")) for name in names)
+    for word, why in found:
+        if why:
+            yield f"{word[:80]}: {why}"
+
+
+def refused_variables(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """The same of variables for the commands of a batch system."""
+    for name in environment if kind == "slurm" else ():
+        if _SLURM_VARIABLES.fullmatch(name):
+            yield f"{name[:80]}: the commands would answer for others than the pilots of this server; leave it out"
+
+
+def _like(name: str, refused: Mapping[str, str], others: Sequence[str]) -> str:
+    """Why an option is refused, also one that is shortened as its command allows; "" if it is not. `others`: lines."""
+    if name in refused or not name:
+        return refused.get(name, "")
+    if any(one.startswith(name) for line in others for one in line.split()):
+        return ""
+    return next((why for one, why in refused.items() if len(one) > 1 and one.startswith(name)), "")
+
+
+def _of_slurm(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each word that is an option, and its name; several letters may share a word, and the value of a letter is the rest of
+    its word or the next one.
+    """
+    is_value = False
+    for word in words:
+        if is_value or not word.startswith("-"):
+            is_value = False
+        elif word.startswith("--"):
+            yield word, word[2:].partition("=")[0]
+        else:
+            for at, letter in enumerate(word[1:], 2):
+                yield word, letter
+                if letter not in _SLURM_FLAGS:
+                    is_value = at == len(word)
+                    break
+
+
+def _of_grid_engine(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word, after in pairwise([*words, ""]):
+        if word == "-w" and after in ("v", "p"):
+            yield f"-w {after}", _NOTHING
+        elif word.startswith("-"):
+            yield word, _GRID_ENGINE.get(word[1:], "")
