@@ -97,6 +97,24 @@ def test_a_job_counts_once_and_each_of_its_attempts(house):
     assert (found["g", "ok"].jobs, found["g", "ok"].attempts) == (0, 1)
 
 
+@pytest.mark.parametrize("ahead", [0.0, 3 * 3_600.0, -2 * DAY])
+def test_the_time_of_a_payload_is_right_whatever_the_clock_of_its_node(house, ahead):
+    """Its start and its end may come together: a short job's, or all that a pilot kept while the server was away."""
+    house.submit()
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.clock += 60
+    times = {"started": house.clock + ahead - 5, "ended": house.clock + ahead - 2}
+    house.report(pilot, claimed, "Running", cause="", started=times["started"])
+    house.report(pilot, claimed, **times, wall_seconds=3.0)
+    ((started, ended),) = house.reader.execute("SELECT started_at, ended_at FROM attempt")
+    assert ended - started == pytest.approx(3.0)
+    assert house.clock - 60 <= started
+    assert ended <= house.clock
+    add_all(house)
+    assert used(house, "group")["g", "ok"].wall_ms == 3_000
+
+
 def test_what_is_not_known_is_not_measured(house):
     house.submit()
     pilot = house.pilot()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import os
 import stat
@@ -17,6 +18,8 @@ from lodesman.pilot.archives import GuardedReads, steers
 from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import DONE, FAILED, MB, OUTPUT_LIMIT, AssignedJob, PayloadReport
 
+# An archive of this size travels in the report.
+SMALL_OUTPUT_BYTES = 8192
 _TAIL_BYTES = 65_536
 _WILD = frozenset("*?[")
 # The files of an output lie in no more folders, one in the other.
@@ -96,6 +99,16 @@ def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> Paylo
         end = replace(end, state=FAILED, cause=OUTPUT_LIMIT)
     output = {"sha256": packed.sha256, "size": packed.size}
     return replace(end, message=" ".join(sentences), output=output)
+
+
+def enclosed(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | None]:
+    """The report with a small archive in it, or with that beside it. Raises OSError."""
+    output = end.output or {}
+    if output["size"] > SMALL_OUTPUT_BYTES:
+        return end, archive
+    content = base64.b64encode(archive.read_bytes()).decode()
+    archive.unlink()
+    return replace(end, output={**output, "content": content}), None
 
 
 def _planned(

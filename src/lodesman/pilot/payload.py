@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import os
@@ -31,7 +30,7 @@ from lodesman.pilot.launch import (
     remove_tree,
 )
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.output import pack, read_tail, report_output
+from lodesman.pilot.output import enclosed, pack, read_tail, report_output
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault, Reaper
 from lodesman.pilot.trial import TRUSTED_S, NodeTrial
@@ -39,9 +38,6 @@ from lodesman.pilot.warden import Launch, NeverStarted, NoInput
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
-
-# An archive of this size travels in the report.
-SMALL_OUTPUT_BYTES = 8192
 
 # Packing is no part of a payload's wall time; it ends after this time.
 _PACKING_S = 60.0
@@ -112,7 +108,9 @@ class PayloadRun:
         end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
             end = self._play()
-            self._ended = self._context.pilot.clock()
+            pilot, began = self._context.pilot, self.began
+            # The clock may have been set since its start.
+            self._ended = pilot.clock() if began is None else self._started + pilot.ticker() - began
             if end is not None and end.state == protocol.DONE:
                 since = self.committed() or self._started
                 self.uncommitted = self.job.cores * max(0.0, self._ended - since)
@@ -290,7 +288,7 @@ class PayloadRun:
         with self._lock:
             if self._stop is not None:
                 raise Aborted("The payload was stopped.")
-            started = pilot.clock()  # after its start it may have ended already
+            started, began = pilot.clock(), pilot.ticker()  # after its start it may have ended already
             try:
                 context.reaper.spawn(self.job.key, self._launch)
             except NoInput as fault:
@@ -301,7 +299,7 @@ class PayloadRun:
                 if isinstance(fault, NodeFault) or is_of_node(fault.errno):
                     raise
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
-            self.began = pilot.ticker()
+            self.began = began
         self._started = started
         running = PayloadReport(self.job.key, protocol.RUNNING, started=self._started)
         context.outbox.put(running, can_wait=True)
@@ -390,9 +388,4 @@ class PayloadRun:
             with contextlib.suppress(OSError):
                 target.unlink()
             return self._suspect(fault, protocol.PILOT_SHUTDOWN), None
-        end = report_output(end, packed, max_mb=self.job.limits.max_output_mb)
-        if packed.size > SMALL_OUTPUT_BYTES:
-            return end, target
-        content = base64.b64encode(target.read_bytes()).decode()
-        target.unlink()
-        return replace(end, output={**(end.output or {}), "content": content}), None
+        return enclosed(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)

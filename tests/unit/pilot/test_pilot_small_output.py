@@ -7,11 +7,13 @@ import hashlib
 import io
 import tarfile
 import time
+from dataclasses import replace
 
 import pytest
 
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import SMALL_OUTPUT_BYTES, PayloadContext, PayloadRun
+from lodesman.pilot.output import SMALL_OUTPUT_BYTES
+from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
 
@@ -55,6 +57,20 @@ def test_without_output_there_is_no_archive(play, folders, monkeypatch, script, 
     assert payload.leaves_nothing
     assert (item.report.state, item.report.output, item.report.tail, item.archive) == (state, None, "", None)
     assert folders() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [-3_600.0, 3_600.0])
+def test_how_long_it_ran_is_right_if_the_clock_is_set_meanwhile(context, make_context, make_job, shift):
+    runs = []
+    pilot = make_context(
+        clock=lambda: time.time() + (shift if runs and runs[0].began else 0.0), ticker=time.monotonic
+    )
+    runs.append(PayloadRun(make_job(1), replace(context, pilot=pilot)))
+    runs[0].run(lambda _: False, lambda _: None)
+    report = context.outbox._items[KEY, True].report
+    assert 0.0 < report.wall_seconds < 600.0
+    assert report.ended - report.started == pytest.approx(report.wall_seconds, abs=0.001)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.followed import Moved
-from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys, least
 from lodesman.store.ids import Ids
 from lodesman.store.read.upkeep import CHAIN
 from lodesman.store.statement import AT_MOST_ONE, ONE, Statement
@@ -38,12 +38,15 @@ _INSERT_ATTEMPT = Statement(
 )
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
+# Where the clock of a node is ahead, the report of the end has the better time: that of the start was cut. NULL only if
+# neither is known.
+_STARTED = least("coalesce(started_at, ?)", "coalesce(?, started_at)")
 # Triggers add up what the outputs of a user take.
 _END = Statement(
     sql=f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
     exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?,
     output_sha256 = coalesce(output_sha256, ?), output_size = coalesce(output_size, ?), message = ?, tail = ?,
-    started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL""",
+    started_at = {_STARTED} WHERE id = ? AND ended_at IS NULL""",
     key=(-1,),
     reads=("job", "submission"),
     fires="sandbox_usage",
@@ -271,7 +274,7 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
     values: tuple[Any, ...] = (
         end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
         end.max_rss_mb, end.output_sha256, None if end.output is None else len(end.output), end.message[:MAX_TEXT],
-        end.tail, end.started, attempt_id,
+        end.tail, end.started, end.started, attempt_id,
     )  # fmt: skip
     tx.later(_END, values)
     if end.output is not None:
