@@ -163,11 +163,10 @@ class Explainer:
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring, a mask."""
         config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
         served: PoolQueues | frozenset[QueueId] | None = None
-        evaluated = None
+        evaluated = read.evaluated_at(self.db, pool) if pool else None
         if pool:
             served = self.keeper.serving(self.db, pool)
             served = read.queues_of_pool(self.db, pool) if served is None else served
-            evaluated = read.evaluated_at(self.db, pool)
         exclusions = find_exclusions(key, requirements, config)
         found = tuple(self._misfits(exclusions))
         if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
