@@ -8,29 +8,12 @@ NAMES = ("Memory", "Cpus", "Arch", "Tags", "Load", "Nothing", "Nested", "Sum", "
 NUMBERS = ("0", "1", "2", "3", "7", "-4", "12", "0.5", "2.0", "-1.5", "1e2")
 TEXTS = ('"a"', '"A"', '"b"', '"x86_64"', '"X86_64"', '"1.10"', '"1.9"', '"12"', '"a, b,c"', '""', '"a b"')
 WORDS = ("true", "false", "undefined", "error")
-BINARY = (
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "==",
-    "!=",
-    "=?=",
-    "=!=",
-    "&&",
-    "||",
-    "&",
-    "|",
-    "^",
-    "?:",
-    "is",
-    "isnt",
-)
+BINARY = {
+    "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "=?=": 7, "=!=": 7, "is": 7, "isnt": 7,
+    "<": 8, "<=": 8, ">": 8, ">=": 8, "<<": 9, ">>": 9, ">>>": 9, "+": 10, "-": 10, "*": 11, "/": 11, "%": 11, "?:": 1,
+}  # fmt: skip
+"""How strongly they bind; ?: needs parentheses beside all others."""
+UNARY, ALONE = 12, 14
 OF_ONE = (
     "isUndefined",
     "isError",
@@ -75,22 +58,50 @@ OF_THREE = ("ifThenElse", "substr")
 
 
 def expression(draw: random.Random, depth: int = 3) -> str:
-    """A text that both can read. Numbers are small: what 64 bits do not hold is answered differently."""
+    """A text that both can read. Numbers are small: what 64 bits do not hold is answered differently. There are few
+    parentheses that need not be.
+    """
+    return _bound(draw, depth)[0]
+
+
+def _within(draw: random.Random, depth: int, least: int) -> str:
+    text, binds = _bound(draw, depth)
+    return text if binds >= least and draw.random() < 0.95 else f"({text})"
+
+
+def _bound(draw: random.Random, depth: int) -> tuple[str, int]:
+    """With how strongly its outermost operator binds."""
     kind = draw.random()
     if depth == 0 or kind < 0.25:
-        return _leaf(draw)
-    one, two = expression(draw, depth - 1), expression(draw, depth - 1)
+        return _leaf(draw), ALONE
+    below = depth - 1
     if kind < 0.65:
-        return f"({one} {draw.choice(BINARY)} {two})"
+        return _binary(draw, below)
     if kind < 0.72:
-        return f"({draw.choice('-!~+')}({one}))"
+        operand = _within(draw, below, UNARY)
+        return f"{draw.choice('-!~+')}{f'({operand})' if operand[0] in '-+.0123456789' else operand}", UNARY
     if kind < 0.78:
-        return f"({one} ? {two} : {expression(draw, depth - 1)})"
+        condition, yes, no = _within(draw, below, 2), expression(draw, below), _within(draw, below, 1)
+        return f"{condition} ? {yes} : {no}", 1
+    one, two = expression(draw, below), expression(draw, below)
     if kind < 0.82:
-        return f"{{{one}, {two}}}{draw.choice(('', '[0]', '[1]', f'[{_leaf(draw)}]'))}"
+        return f"{{{one}, {two}}}{draw.choice(('', '[0]', '[1]', f'[{_leaf(draw)}]'))}", ALONE
     if kind < 0.85:
-        return f"[x = {draw.choice(NUMBERS)}; y = x + {draw.choice(NUMBERS)}].{draw.choice('xyz')}"
-    return _call(draw, one, two)
+        return (
+            f"[x = {draw.choice(NUMBERS)}; y = x + {draw.choice(NUMBERS)}].{draw.choice('xyz')}",
+            ALONE,
+        )
+    return _call(draw, one, two), ALONE
+
+
+def _binary(draw: random.Random, below: int) -> tuple[str, int]:
+    operator = draw.choice([*BINARY])
+    binds = BINARY[operator]
+    if operator in {"<<", ">>", ">>>"}:
+        right = str(draw.randint(0, 63))
+    else:
+        right = _within(draw, below, ALONE if operator == "?:" else binds + 1)
+    return f"{_within(draw, below, ALONE if operator == '?:' else binds)} {operator} {right}", binds
 
 
 def _call(draw: random.Random, one: str, two: str) -> str:

@@ -46,10 +46,13 @@ _WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "undefined": UN
 _SPELLED: Final = {"is": "=?=", "isnt": "=!="}
 
 
-def parse_expression(text: str) -> Node:
-    """Read one expression and nothing after it. Raises SyntaxFault."""
+def parse_expression(text: str, *, stored: bool = False) -> Node:
+    """Read one expression and nothing after it. Raises SyntaxFault. `stored`: a text that a release may have written that
+    had ?: as the weakest operator.
+    """
     _check_length(text)
     parser = _Parser(text)
+    parser.is_stored = stored
     node = parser.expression(0)
     parser.expect_end("an expression")
     return node
@@ -96,6 +99,25 @@ def _old_form(text: str) -> dict[str, AdAttribute]:
     return entries
 
 
+def _readings(node: Node, side: str) -> tuple[str, str, str] | None:
+    """How an operation beside ?: looks, and what newer and older releases of HTCondor make of it."""
+    match node:
+        case Binary(operator="?:"):
+            return None
+        case Unary(operator=mark):
+            if side == "left":
+                return f"{mark}a ?: b", f"{mark}(a ?: b)", f"({mark}a) ?: b"
+            return f"a ?: {mark}b", "a fault", f"a ?: ({mark}b)"
+        case Conditional():
+            return "a ?: b ? c : d", "(a ?: b) ? c : d", "a ?: (b ? c : d)"
+        case Binary(operator=mark) | Logic(operator=mark):
+            if side == "left":
+                return f"a {mark} b ?: c", f"a {mark} (b ?: c)", f"(a {mark} b) ?: c"
+            return f"a ?: b {mark} c", f"(a ?: b) {mark} c", f"a ?: (b {mark} c)"
+        case _:
+            return None
+
+
 class _Parser:
     """One text being read; `token` is the next one."""
 
@@ -105,6 +127,9 @@ class _Parser:
         self.token = token_at(text, start, self.stop)
         self.nodes = 0
         self.nested = 0
+        self.is_stored = False
+        self.closed: Node | None = None
+        """What stood in the parentheses that were read last."""
 
     # --- tokens ----------------------------------------------------------------------------------------------
 
@@ -188,12 +213,26 @@ class _Parser:
             no = self.expression(binds - 1)
             depth = self.count(start, left, yes, no)
             return Conditional(condition=left, yes=yes, no=no, start=start, stop=no.stop, depth=depth)
-        right = self.expression(binds - (operator == "?:"))
+        if operator == "?:":
+            return self.default(left)
+        right = self.expression(binds)
         if operator in {"&&", "||"}:
             return self.logic(left, operator, right)
         depth = self.count(start, left, right)
         name = _SPELLED.get(operator, operator)
         return Binary(operator=name, left=left, right=right, start=start, stop=right.stop, depth=depth)
+
+    def default(self, left: Node) -> Node:
+        """`left ?: right`. Raises SyntaxFault if one of them is an operation without parentheses, but for another ?:."""
+        at = self.text.rfind("?:", left.stop, self.token.start)
+        readings = None if left is self.closed else _readings(left, "left")
+        right = self.expression(_BINARY["?:"] - 1)
+        readings = readings or (None if right is self.closed else _readings(right, "right"))
+        if readings and not self.is_stored:
+            hint = "HTCondor 25.14 reads {} as {}, 23.9 as {}: write the parentheses.".format(*readings)
+            raise fault_at(self.text, at, "?: beside another operator without parentheses", hint=hint)
+        depth = self.count(left.start, left, right)
+        return Binary(operator="?:", left=left, right=right, start=left.start, stop=right.stop, depth=depth)
 
     def logic(self, left: Node, operator: str, right: Node) -> Node:
         """A chain of one operator is one node, however long it is: `left` may be its beginning."""
@@ -229,9 +268,9 @@ class _Parser:
                 return self.unary(operator)
             case "(":
                 self.advance()
-                inner = self.expression(0)
+                self.closed = self.expression(0)
                 self.expect(")", "the expression in parentheses")
-                return inner
+                return self.closed
             case "{":
                 self.advance()
                 items, stop = self.until("}", "the list")

@@ -37,7 +37,7 @@ _IN_TEXT: Final = _ESCAPES | {ord('"'): '\\"'}
 _IN_NAME: Final = _ESCAPES | {ord("'"): "\\'"}
 # As the parser has them; what stands alone binds most.
 _STRENGTH: Final = {
-    "?": 1, "?:": 1, "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "=?=": 7, "=!=": 7,
+    "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "=?=": 7, "=!=": 7,
     "<": 8, "<=": 8, ">": 8, ">=": 8, "<<": 9, ">>": 9, ">>>": 9, "+": 10, "-": 10, "*": 11, "/": 11, "%": 11,
 }  # fmt: skip
 _PREFIX, _ALONE = 12, 14
@@ -85,11 +85,13 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a
         case Logic(operator=operator, operands=operands):
             binds = _STRENGTH[operator]
             return f" {operator} ".join(_within(one, binds + 1) for one in operands), binds
+        case Binary(operator="?:", left=left, right=right):
+            chained = isinstance(right, Binary) and right.operator == "?:"
+            second = write_expression(right) if chained else _within(right, _ALONE)
+            return f"{_within(left, _ALONE)} ?: {second}", 1
         case Binary(operator=operator, left=left, right=right):
             binds = _STRENGTH[operator]
-            to_the_right = operator == "?:"
-            first, second = _within(left, binds + to_the_right), _within(right, binds + (not to_the_right))
-            return f"{first} {operator} {second}", binds
+            return f"{_within(left, binds)} {operator} {_within(right, binds + 1)}", binds
         case Conditional(condition=condition, yes=yes, no=no):
             return f"{_within(condition, 2)} ? {write_expression(yes)} : {_within(no, 1)}", 1
         case FunctionCall(name=name, arguments=arguments):

@@ -112,7 +112,7 @@ class Expression:
 @lru_cache(maxsize=1_024)
 def expression_of(text: str, request: str = "") -> Expression:
     """The expression of a text as it is stored. Raises SyntaxFault."""
-    return _read(text, parse_ad(request) if request else EMPTY)
+    return _read(parse_expression(text, stored=True), text, parse_ad(request) if request else EMPTY)
 
 
 def read_expression(text: str, request: Ad) -> Expression:
@@ -120,12 +120,12 @@ def read_expression(text: str, request: Ad) -> Expression:
     if len(text) > MOST_CHARACTERS:
         message = f"an expression of {len(text):,} characters; at most {MOST_CHARACTERS:,}"
         raise fault_at(text, MOST_CHARACTERS, message)
-    return _read(text, request)
-
-
-def _read(text: str, request: Ad) -> Expression:
     node = parse_expression(text)
     _check(node, text)
+    return _read(node, text, request)
+
+
+def _read(node: Node, text: str, request: Ad) -> Expression:
     by_key: dict[str, ExpressionClause] = {}
     for one in clauses(node):
         clause = _clause(one, request)

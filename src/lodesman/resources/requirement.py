@@ -118,10 +118,7 @@ def _expression(name: str, value: object, request: Ad | None) -> Requirement:
         right = 'Give one expression as a text, as in "Memory >= 4000 && member(\\"gpu\\", Tag)".'
         raise _invalid(name, "it is not a text", right)
     try:
-        if request is None:
-            found = expression_of(texts[0], texts[1] if stored else "")
-        else:
-            found = read_expression(texts[0], request)
+        found = expression_of(*texts) if request is None else read_expression(texts[0], request)
     except SyntaxFault as fault:
         where = {"expression_line": fault.data["line"], "expression_column": fault.data["column"]}
         hint = fault.hint or "docs/how-to/users.md says what an expression may have."

@@ -60,7 +60,7 @@ def test_a_call_that_is_always_an_error_is_refused_by_name(attribute, why, colum
     text = f'[Name = "FNAL"; UpdateSequenceNumber = 0;\nExtra = {attribute}]'
     with pytest.raises(SyntaxFault, match=why) as refused:
         read_site_ad(text, site="FNAL", now=0.0)
-    assert (refused.value.line, refused.value.column) == (2, 9 + column)
+    assert (refused.value.data["line"], refused.value.data["column"]) == (2, 9 + column)
 
 
 def test_the_end_of_an_ad():

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.kits.classad_kit import ad_text, expression
+from tests.kits.table import hold_all
 
 from lodesman.classad import parse_ad, parse_expression, write_ad, write_expression
 from lodesman.classad.nodes import Logic, clauses, walk
@@ -151,3 +152,40 @@ def test_what_is_written_reads_as_the_same():
         assert write_expression(parse_expression(text)) == text
         ad = write_ad(parse_ad(ad_text(draw)))
         assert write_ad(parse_ad(ad)) == ad
+
+
+BESIDE = {
+    "TARGET.Memory ?: 0 > 1000": "a ?: b > c as (a ?: b) > c, 23.9 as a ?: (b > c)",
+    "2 * undefined ?: 3": "a * b ?: c as a * (b ?: c), 23.9 as (a * b) ?: c",
+    "a || b ?: c": "a || b ?: c as a || (b ?: c), 23.9 as (a || b) ?: c",
+    "a ?: b && c": "a ?: b && c as (a ?: b) && c, 23.9 as a ?: (b && c)",
+    "a ?: b is c": "a ?: b =?= c as (a ?: b) =?= c, 23.9 as a ?: (b =?= c)",
+    "!a ?: b": "!a ?: b as !(a ?: b), 23.9 as (!a) ?: b",
+    "a ?: -b": "a ?: -b as a fault, 23.9 as a ?: (-b)",
+    "a ?: b ? c : d": "a ?: b ? c : d as (a ?: b) ? c : d, 23.9 as a ?: (b ? c : d)",
+    "(a + b) * c ?: d": "a * b ?: c as a * (b ?: c), 23.9 as (a * b) ?: c",
+    "a ?: (b + c) * d": "a ?: b * c as (a ?: b) * c, 23.9 as a ?: (b * c)",
+    "{f(a + b ?: c)}": "a + b ?: c as a + (b ?: c), 23.9 as (a + b) ?: c",
+}
+ALONE = (
+    "a ?: b", "(a ?: b) + c", "a ?: (b + c)", "(a + b) ?: c", "(!a) ?: b", "-3 ?: -4", "a ?: b ?: c", "(a ?: b) ?: c",
+    "x ? a ?: b : c", "x ? a : b ?: c", "a.b ?: c[0]", "f(a) ?: {1, 2}", "(a || b) ?: (c || d)", "((a)) ?: ((b))",
+)  # fmt: skip
+
+
+def check_beside(case):
+    text, readings = case
+    with pytest.raises(SyntaxFault, match=r"\?: beside another operator without parentheses") as refused:
+        parse_expression(text)
+    assert refused.value.hint == f"HTCondor 25.14 reads {readings}: write the parentheses."
+    assert text[refused.value.data["column"] - 1 :].startswith("?:")
+    again = write_expression(parse_expression(text, stored=True))
+    assert write_expression(parse_expression(again)) == again
+
+
+def test_a_default_beside_another_operator_needs_parentheses():
+    """Releases of HTCondor read it differently, in silence."""
+    hold_all(BESIDE.items(), check_beside)
+    for text in ALONE:
+        again = write_expression(parse_expression(text))
+        assert write_expression(parse_expression(again)) == again
