@@ -13,6 +13,7 @@ import pytest
 
 from lodesman.jobstatus.applying import OLD_S, Applier
 from lodesman.jobstatus.remembering import VacateMemory
+from lodesman.jobstatus.saying import in_words, still_there_in_words
 from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault
 from lodesman.jobstatus.surveying import JobPart, Look, read_by_command, read_shown, survey, with_status
 from lodesman.jobstatus.vacate.candidates import Candidate, Terms
@@ -24,13 +25,17 @@ START = 1_800_000_000.0
 
 
 class Cluster:
-    """Jobs, what they publish, and a clock that moves only when someone waits. `leaves`: of drained jobs, when they go."""
+    """Jobs, what they publish, and a clock that moves only when someone waits. `leaves`: of drained jobs, when they go;
+    `lingers`: how long a job that is made to go holds its cores.
+    """
 
     def __init__(self) -> None:
         self.now = START
         self.jobs: dict[str, Candidate] = {}
         self.statuses: dict[str, Status] = {}
         self.leaves: dict[str, float] = {}
+        self.lingers = 0.0
+        self.until: dict[str, tuple[float, Candidate]] = {}
         self.before_listing: list[Callable[[], object]] = []
         self.stubborn: set[str] = set()
         self.done: list[str] = []
@@ -53,7 +58,11 @@ class Cluster:
         self.jobs = {
             job: one for job, one in self.jobs.items() if self.leaves.get(job, self.now + 1) > self.now
         }
-        return list(self.jobs.values())
+        return [*self.jobs.values(), *(one for ends, one in self.until.values() if ends > self.now)]
+
+    def end(self, job):
+        """It leaves; its cores are free later."""
+        self.until[job] = self.now + self.lingers, replace(self.jobs.pop(job), leaving=True)
 
     def can_drain(self, job):
         return True
@@ -73,7 +82,7 @@ class Cluster:
         if job in self.stubborn:
             raise SiteFault("It is not allowed.")
         if what == "kill":
-            del self.jobs[job]
+            self.end(job)
 
     def wait(self, seconds):
         self.now += max(seconds, 0.01)
@@ -254,6 +263,74 @@ def test_what_does_not_go_in_the_end_is_missing(cluster):
     )  # fmt: skip
     assert applier.run(plan).missing == ToFree(4)
     assert 120 <= cluster.now - START <= 125
+
+
+def gone_at(events):
+    return {one["job"]: one["time"] - START for one in events if one["event"] == "gone"}
+
+
+def test_cores_are_free_when_the_batch_system_says_so_and_not_when_the_kill_is_sent(cluster):
+    """Slurm's COMPLETING, Grid Engine's dr: nothing else starts on these cores before KillWait and the epilog are over."""
+    cluster.lingers = 30.0
+    for job in "ab":
+        cluster.add(job, 10)
+    lacking, events = applied(cluster, 8)
+    assert (lacking, cluster.done) == (None, ["kill a", "kill b"])
+    assert [one["event"] for one in events] == ["plan", "kill", "kill", "gone", "gone", "end"]
+    assert all(30 <= at <= 31 for at in gone_at(events).values())
+
+
+def test_a_job_that_is_leaving_by_itself_is_no_candidate_and_its_cores_are_waited_for(cluster):
+    cluster.lingers = 40.0
+    for job, cost in (("a", 10), ("b", 20), ("c", 30)):
+        cluster.add(job, cost)
+    cluster.before_listing = [lambda: None, lambda: cluster.end("a")]
+    lacking, events = applied(cluster, 8)
+    assert (lacking, cluster.done) == (None, ["kill b"])
+    assert [one["event"] for one in events] == ["plan", "left", "kill", "gone", "gone", "end"]
+    assert set(gone_at(events)) == {"a", "b"}
+    assert min(gone_at(events).values()) >= 40
+    cluster.add("d", 40)
+    cluster.end("c")
+    assert [one.job for one in survey(cluster, cluster.look_at, cluster.now)] == ["d"]
+
+
+def test_what_still_holds_its_cores_in_the_end_is_missing(cluster):
+    cluster.lingers = 10_000.0
+    cluster.add("a", 10)
+    lacking, events = applied(cluster, 4, terms=Terms(kill_s=60.0))
+    assert (lacking.missing, [one.job for one in lacking.victims]) == (ToFree(4), ["a"])
+    assert 180 <= events[-1]["time"] - START <= 185
+    assert list(still_there_in_words(lacking)) == [
+        "1 job made to go still holds its cores, by the batch system's own word: a."
+    ]
+
+
+def test_a_drain_that_is_late_is_killed_so_early_that_its_cores_are_free_in_time(cluster):
+    cluster.lingers = 30.0
+    cluster.add("slow", 5000, ends=START + 600)
+    cluster.add("dear", 10**5)
+    lacking, events = applied(cluster, 4, terms=Terms(within=1000, kill_s=30.0))
+    assert (lacking, cluster.done) == (None, ["drain slow", "kill slow"])
+    (kill,) = [one["time"] - START for one in events if one["event"] == "kill"]
+    assert kill == pytest.approx(970, abs=1)
+    assert 1000 <= gone_at(events)["slow"] <= 1002
+
+
+def test_what_a_kill_takes_counts_in_the_plan(cluster):
+    cluster.add("a", 50_000, ends=START + 650)
+    for kill_s, action, frees in (
+        (0.0, "drain", (650, 650)),
+        (30.0, "drain", (650, 680)),
+        (400.0, "kill", (0, 400)),
+    ):
+        terms = Terms(within=1000, kill_s=kill_s)
+        candidates = survey(cluster, cluster.look_at, cluster.now)
+        (victim,) = make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now).victims
+        assert (victim.action, victim.frees_expected, victim.frees_max) == (action, *frees)
+    assert "0s to 7m" in "\n".join(
+        in_words(make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now))
+    )
 
 
 def test_a_job_that_starts_anew_under_its_id_has_gone(cluster):

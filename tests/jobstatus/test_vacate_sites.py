@@ -71,7 +71,6 @@ def test_a_task_of_an_array_goes_alone():
 @pytest.mark.parametrize(
     "given",
     [
-        {"state": "COMPLETING"},
         {"state": "SUSPENDED"},
         {"start": "N/A"},
         {"job": "x"},
@@ -80,6 +79,37 @@ def test_a_task_of_an_array_goes_alone():
 )
 def test_squeue_leaves_out_what_holds_no_cores_or_is_not_known(given):
     assert slurm.read_squeue(record(**given), MARK, NOW) == []
+
+
+CONFIG = """Configuration data as of 2026-11-30T00:00:00
+EpilogMsgTime           = 2000 usec
+%s
+KillWait                = 30 sec
+UnkillableStepTimeout   = 60 sec
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ("Epilog                  = (null)\nPrologEpilogTimeout     = 65534", 30),
+        ("Epilog                  = (null)\nPrologEpilogTimeout     = 120", 30),
+        ("Epilog[0]               = /etc/slurm/epilog\nPrologEpilogTimeout     = 120", 150),
+        ("Epilog                  = /e\nEpilogTimeout           = 90 sec\nPrologTimeout = 5", 120),
+        ("Epilog                  = /e\nEpilogTimeout           = 65534", 30),
+        ("EpilogSlurmctld         = /e\nPrologEpilogTimeout     = 120", 30),
+    ],
+)
+def test_how_long_slurm_lets_a_killed_job_keep_its_cores(lines, seconds):
+    assert slurm.read_kill_wait(CONFIG % lines) == seconds
+    assert slurm.read_kill_wait("slurm_load_ctl_conf error") == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"cpus": "", "tres": "", "start": "N/A", "nodes": "n[1-"}])
+def test_a_job_that_completes_holds_its_cores_whatever_else_is_known_of_it(given):
+    (one,) = slurm.read_squeue(record(state="COMPLETING", **given), MARK, NOW)
+    assert (one.job, one.leaving) == ("9", True)
+    assert "--states=RUNNING,COMPLETING" in slurm.squeue_words(MARK)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +142,12 @@ def test_qstat_of_a_job_on_two_hosts_that_is_being_deleted_or_waits():
     wide = text.replace("all.q@vm", "all.q@vm2", 1)
     assert gridengine.read_qstat(wide)[0].nodes == ("vm2", "vm")
     first, rest = text[: (at := text.index("<JB_job_number>2"))], text[at:]
-    deleted = first.replace("<state>r</state>", "<state>dr</state>") + rest
-    assert {one.job for one in gridengine.read_qstat(deleted)} == {"2.1", "2.2"}
+    for state in ("dr", "dt", "dRr"):
+        deleted = first.replace("<state>r</state>", f"<state>{state}</state>") + rest
+        found = {one.job: one.leaving for one in gridengine.read_qstat(deleted)}
+        assert found == {"1": True, "2.1": False, "2.2": False}, "its slots are taken until it has ended"
+    unknown = deleted.replace("<JAT_start_time>", "<JAT_start_time>x", 1).replace("<slots>", "<slots>x", 1)
+    assert gridengine.read_qstat(unknown)[0].leaving
     waits = first + rest.replace("<state>r</state>", "<state>qw</state>")
     assert [one.job for one in gridengine.read_qstat(waits)] == ["1"]
 
@@ -147,6 +181,25 @@ def test_condor_q_with_expressions_and_limits():
         "",
         (),
     )
+
+
+@pytest.mark.parametrize(("status", "leaving"), [(2, False), (7, False), (3, True), (5, True), (6, True)])
+def test_a_job_of_htcondor_that_has_a_slot_and_does_not_run_is_leaving(status, leaving):
+    ad = {
+        "ClusterId": 5,
+        "ProcId": 2,
+        "JobStatus": status,
+        "RemoteHost": "slot1_1@n1",
+        "JobCurrentStartDate": 9,
+        "RequestCpus": 1,
+    }
+    (one,) = htcondor.read_condor_q(json.dumps([ad]))
+    assert (one.job, one.leaving) == ("5.2", leaving)
+    (one,) = htcondor.read_condor_q(json.dumps([{**ad, "JobCurrentStartDate": "/Expr(x)/", "JobStatus": 3}]))
+    assert one.leaving
+    del ad["RemoteHost"]
+    assert [one.leaving for one in htcondor.read_condor_q(json.dumps([ad]))] == ([] if leaving else [False])
+    assert "RemoteHost =!= UNDEFINED" in htcondor.CONDOR_Q[4]
 
 
 READERS = {

@@ -58,7 +58,7 @@ class Applier:
         )
         self.read_at = plan.made_at
         parts = list(_parts(plan))
-        ends = plan.made_at + plan.request.terms.within
+        ends = plan.made_at + plan.request.terms.drains_within
         lacking = self._carry_out_all(parts, ends) or self._watch(plan, ends)
         if lacking is None and self._overdue():
             # Drains that did not end in time: what is missing is made free now.
@@ -94,9 +94,10 @@ class Applier:
 
     def _refresh(self, planned: Sequence[Victim]) -> bool:
         """List the running jobs anew; whether they are the same as before, and what they publish was read lately: else all
-        are read again. What left by itself counts as free.
+        are read again. What leaves by itself counts as made to go.
         """
-        running, now = {one.job: one for one in self.door.running()}, self.clock()
+        there, now = {one.job: one for one in self.door.running()}, self.clock()
+        running = {job: one for job, one in there.items() if not one.leaving}
         is_old = not 0 <= now - self.read_at <= max(OLD_S, 10 * self.reading_s)
         for one in planned:
             if one.job not in running and one.job not in self.acted:
@@ -107,7 +108,10 @@ class Applier:
         ]
         went = [job for job in self.known if job not in running]
         for job in went:
-            del self.known[job]
+            if job not in there or job not in self.acted:
+                del self.known[job]
+                if job in self.acted_at:
+                    self._note("gone", job=job)
         came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
         looked = with_status(came, self.look_at, now)
         if came or is_old:
@@ -162,14 +166,16 @@ class Applier:
         return [one for one in self.acted.values() if one.action == DRAIN and one.job in self.known]
 
     def _watch(self, plan: VacatePlan, ends: float) -> VacatePlan | None:
-        """Wait until all that was made to go has gone; drains until the deadline, the rest for settle_s."""
-        until = self.clock() + self.settle_s
+        """Wait until the cores of all that was made to go are free; drains until the deadline, the rest for settle_s and
+        what a kill takes.
+        """
+        until = self.clock() + self.settle_s + plan.request.terms.kill_s
         while True:
             with suppress(SiteFault):  # it may answer the next time
-                running = {one.job: one for one in self.door.running()}
-                self.memory.update(running.values(), self.clock())
+                found = {one.job: one for one in self.door.running()}
+                self.memory.update([one for one in found.values() if not one.leaving], self.clock())
                 for job in [
-                    job for job in self.acted if job in self.known and self._has_gone(job, running.get(job))
+                    job for job in self.acted if job in self.known and self._has_gone(job, found.get(job))
                 ]:
                     del self.known[job]
                     self._note("gone", job=job)
@@ -181,11 +187,12 @@ class Applier:
                 return replace(plan, missing=ToFree(sum(one.cores for one in there)), victims=there)
             self.wait(min(self.poll_s, max(0.1, ends - now)) if drains else min(self.poll_s, 1.0))
 
-    def _has_gone(self, job: str, running: Candidate | None) -> bool:
-        """A job that waited again may have started anew under its id."""
-        if running is None:
-            return True
-        return running.started > self.known[job].started and running.started >= math.floor(self.acted_at[job])
+    def _has_gone(self, job: str, found: Candidate | None) -> bool:
+        """A job that waited again may have started anew under its id; one that is leaving holds its cores."""
+        if found is None or found.leaving:
+            return found is None
+        at = self.acted_at.get(job, 0.0)
+        return found.started > self.known[job].started and found.started >= math.floor(at)
 
     def _note(self, event: str, **facts: Any) -> None:
         line = json.dumps({"time": round(self.clock(), 3), "event": event, **facts}, default=list)
@@ -208,8 +215,9 @@ def _parts(plan: VacatePlan) -> Iterator[_Part]:
 
 
 def _at(request: VacateRequest, ends: float, now: float) -> VacateRequest:
-    """With the time that is left."""
-    return replace(request, terms=replace(request.terms, within=max(0.0, ends - now)))
+    """With the time that is left for drains."""
+    terms = request.terms
+    return replace(request, terms=replace(terms, within=max(0.0, ends - now) + terms.kill_s))
 
 
 def _is_needed(lack: ToFree) -> bool:

@@ -62,7 +62,8 @@ def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:
 
 
 def _victim(one: Victim) -> Iterator[str]:
-    expected = "now" if one.action == KILL else _range(one.frees_expected, one.frees_max)
+    is_now = one.action == KILL and not one.frees_max
+    expected = "now" if is_now else _range(one.frees_expected, one.frees_max)
     age = "-" if one.age is None else _time(one.age)
     flags = f" [{', '.join(one.flags)}]" if one.flags else ""
     owner, job = shown(one.owner), shown(one.job)
@@ -80,6 +81,14 @@ def missing_in_words(plan: VacatePlan) -> Iterator[str]:
     kinds = ((lacks.cores, "cores"), (lacks.memory_mb, "MB of memory"), (lacks.gpus, "GPUs"))
     found = ", ".join(f"{amount:,} {name}" for amount, name in kinds if amount > 0)
     yield f"Not enough: of {_jobs(plan.candidates)} that could go, {found or 'nothing'} would still be missing."
+
+
+def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
+    """The jobs that were made to go and have not let their cores go."""
+    if plan.victims:
+        names = ", ".join(shown(one.job) for one in plan.victims[:_NAMED])
+        holds = "holds its" if len(plan.victims) == 1 else "hold their"
+        yield f"{_jobs(len(plan.victims))} made to go still {holds} cores, by the batch system's own word: {names}."
 
 
 def _jobs(count: int) -> str:

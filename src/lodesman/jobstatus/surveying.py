@@ -50,7 +50,8 @@ LookAt = Callable[[Sequence[JobPart], float], Sequence[Look]]
 
 def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
     """All running jobs, with what they publish. Raises SiteFault."""
-    return with_status([replace(one, can_drain=door.can_drain(one)) for one in door.running()], look_at, now)
+    running = [replace(one, can_drain=door.can_drain(one)) for one in door.running() if not one.leaving]
+    return with_status(running, look_at, now)
 
 
 def with_status(jobs: Sequence[Candidate], look_at: LookAt, now: float) -> list[Candidate]:

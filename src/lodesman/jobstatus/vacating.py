@@ -16,7 +16,13 @@ from typing import Any, Callable, TextIO
 from lodesman.jobstatus import simulating
 from lodesman.jobstatus.applying import Applier
 from lodesman.jobstatus.remembering import VacateMemory
-from lodesman.jobstatus.saying import as_json, in_words, missing_in_words, unread_in_words
+from lodesman.jobstatus.saying import (
+    as_json,
+    in_words,
+    missing_in_words,
+    still_there_in_words,
+    unread_in_words,
+)
 from lodesman.jobstatus.sites.directories import DirectoriesDoor
 from lodesman.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault
 from lodesman.jobstatus.sites.gridengine import GridEngineDoor
@@ -157,6 +163,8 @@ def declare(found: argparse.ArgumentParser) -> None:
         help="how the directories of another machine are read: 'ssh {node} python3 /opt/jobstatus.pyz' (default: here)")
     add("--write-with", default="", metavar="COMMAND",
         help="what runs a line of the shell on another machine, to write there: 'ssh {node}' (default: here)")
+    add("--kill-wait", type=_span, metavar="T",
+        help="how long a job that is killed may keep its cores, epilog and all (default: what Slurm says; else 0)")
     add("--requeue", action="store_true", help="jobs that are killed wait again (Slurm and Grid Engine)")
     add("--json", action="store_true", dest="as_json", help="one JSON object")
     add("--apply", action="store_true", help="do it; without it, nothing is done")
@@ -199,7 +207,8 @@ def run(options: argparse.Namespace) -> int:
         candidates = survey(door, look_at, now)
         history = memory.update(candidates, now, candidates)
         candidates = [history.judged(one) for one in candidates]
-        request = replace(request, terms=replace(request.terms, sigmas=history.sigmas()))
+        kill_s = door.kill_s() if options.kill_wait is None else options.kill_wait
+        request = replace(request, terms=replace(request.terms, sigmas=history.sigmas(), kill_s=kill_s))
         plan = make_plan(candidates, request, now, _commands(door, request, now))
         sys.stdout.write(
             as_json(plan) if options.as_json else "".join(f"{line}\n" for line in in_words(plan))
@@ -233,7 +242,8 @@ def _apply(plan: VacatePlan, audit: Path, applier: Callable[[TextIO], Applier]) 
         lacking = applier(file).run(plan)
     if lacking is None:
         return DONE
-    sys.stderr.writelines(f"vacate: {line}\n" for line in missing_in_words(lacking))
+    words = list(still_there_in_words(lacking)) or missing_in_words(lacking)
+    sys.stderr.writelines(f"vacate: {line}\n" for line in words)
     return INFEASIBLE
 
 
@@ -278,7 +288,8 @@ def _commands(
     door: SiteDoor, request: VacateRequest, now: float
 ) -> Callable[[Candidate, str], Sequence[str]]:
     def commands(one: Candidate, action: str) -> Sequence[str]:
-        acts = door.kill(one) if action == KILL else door.drain(one, now + request.terms.within, now)
+        ends = now + request.terms.drains_within
+        acts = door.kill(one) if action == KILL else door.drain(one, ends, now)
         return [str(act) for act in acts]
 
     return commands

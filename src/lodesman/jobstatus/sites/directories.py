@@ -69,6 +69,10 @@ class DirectoriesDoor:
         """If it has Job Features."""
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
 
+    def kill_s(self) -> float:
+        """Nobody says."""
+        return 0.0
+
     def running(self) -> list[Candidate]:
         """All jobs with both directories. Raises SiteFault."""
         paths = (self.places.jobstatus, self.places.jobfeatures)

@@ -101,7 +101,10 @@ class SiteDoor(Protocol):
         """Whether this job can be asked to end."""
 
     def running(self) -> list[Candidate]:
-        """The jobs that hold cores now, by the batch system's own record. Raises SiteFault."""
+        """The jobs that hold cores now, by the batch system's own record, those that are leaving, too. Raises SiteFault."""
+
+    def kill_s(self) -> float:
+        """For how many seconds a job that is killed may keep its cores, as far as the batch system says."""
 
     def kill(self, job: Candidate) -> list[Act]:
         """How this job is ended now."""

@@ -54,12 +54,13 @@ def _running(root: ET.Element) -> Iterator[ET.Element]:
 
 
 def _job(one: ET.Element) -> Candidate | None:
-    """None for one that waits, is being deleted, or whose slots or start are not known."""
+    """None for one that waits, or whose slots or start are not known. One that is being deleted is leaving."""
     number, tasks = one.findtext("JB_job_number") or "", one.findtext("tasks") or ""
     slots = one.findtext("granted_pe") or one.findtext("slots") or ""
     started = _time(one.findtext("JAT_start_time") or "")
     queue = one.findtext("queue_name") or ""
-    if "d" in (one.findtext("state") or "") or not queue or started is None or not slots.isdigit():
+    leaving = "d" in (one.findtext("state") or "")
+    if not queue or (not leaving and (started is None or not slots.isdigit())):
         return None
     if not number.isdigit() or not (tasks.isdigit() or not tasks):
         raise SiteFault(f"qstat lists a job without a number: {shown(number)} {shown(tasks)}")
@@ -71,11 +72,12 @@ def _job(one: ET.Element) -> Candidate | None:
         job=f"{number}.{tasks}" if tasks else number,
         owner=one.findtext("JB_owner") or "",
         nodes=(queue.rpartition("@")[2],),
-        cores=int(slots),
-        memory_mb=memory * int(slots),  # asked for by slot
-        gpus=max(gpus, default=0) * int(slots),
-        started=started,
-        batch_ends=None if limit is None else started + limit,
+        cores=(cores := int(slots) if slots.isdigit() else 0),
+        memory_mb=memory * cores,  # asked for by slot
+        gpus=max(gpus, default=0) * cores,
+        started=started or 0.0,
+        batch_ends=None if limit is None else (started or 0.0) + limit,
+        leaving=leaving,
     )
 
 
@@ -109,6 +111,10 @@ class GridEngineDoor:
     def can_drain(self, job: Candidate) -> bool:
         """If it has Job Features."""
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
+
+    def kill_s(self) -> float:
+        """`qdel` kills at once; what jobs with -notify, or an epilog, may take, Grid Engine does not say of them."""
+        return 0.0
 
     def running(self) -> list[Candidate]:
         """All jobs that have slots. Raises SiteFault."""

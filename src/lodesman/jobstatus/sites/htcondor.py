@@ -15,10 +15,12 @@ ATTRIBUTES = (
     "CumulativeSuspensionTime",
 )  # fmt: skip
 CONDOR_Q = (
-    "condor_q", "-allusers", "-json", "-constraint", "JobStatus == 2 || JobStatus == 7",
+    "condor_q", "-allusers", "-json", "-constraint", "JobStatus == 2 || JobStatus == 7 || RemoteHost =!= UNDEFINED",
     "-attributes", ",".join(ATTRIBUTES),
 )  # fmt: skip
 _MOST = 10**15
+_RUNS = frozenset({2, 7})
+"""Running, or suspended on its slot. In any other state with a slot a job is removed, held, or sends its output."""
 
 
 def read_condor_q(text: str) -> list[Candidate]:
@@ -33,10 +35,13 @@ def read_condor_q(text: str) -> list[Candidate]:
 
 
 def _job(ad: Mapping[str, object]) -> Candidate | None:
-    """None for one whose number, cores or start are not known."""
+    """None for one whose number, cores or start are not known; that of one that is leaving is enough."""
     cluster, proc, started = (_whole(ad.get(name)) for name in ("ClusterId", "ProcId", "JobCurrentStartDate"))
     cores = _first(ad, "CpusProvisioned", "RequestCpus")
-    if cluster is None or proc is None or started is None or cores is None:
+    leaving = _whole(ad.get("JobStatus")) not in _RUNS
+    if leaving and cluster is not None and proc is not None and "RemoteHost" in ad:
+        return Candidate(f"{cluster}.{proc}", "", (), cores or 0, started or 0.0, leaving=True)
+    if leaving or cluster is None or proc is None or started is None or cores is None:
         return None
     host, owner = ad.get("RemoteHost"), ad.get("Owner")
     allowed = _whole(ad.get("AllowedJobDuration"))
@@ -73,6 +78,10 @@ class CondorDoor:
     def can_drain(self, job: Candidate) -> bool:
         """If it has Job Features."""
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
+
+    def kill_s(self) -> float:
+        """Jobs may have up to MachineMaxVacateTime of their nodes; most end at once."""
+        return 0.0
 
     def running(self) -> list[Candidate]:
         """All jobs that have slots. Raises SiteFault."""

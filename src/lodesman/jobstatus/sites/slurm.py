@@ -22,16 +22,18 @@ _TASK = re.compile(r"[0-9]{1,10}_[0-9]{1,10}")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _GPUS = "gres/gpu"
 _MOST_NODES = 100_000
+_SETTING = re.compile(r"^([A-Za-z]+(?:\[\d+\])?) *= (\S.*?) *$", re.MULTILINE)
+_NO_LIMIT = 65_534
 
 
 def squeue_words(mark: str) -> list[str]:
     """The command whose output `read_squeue` reads; the mark, which no field has in it, ends each."""
     fields = ",".join(f"{name}:0{mark}" for name in _FIELDS)
-    return ["squeue", "--all", "--array", "--states=RUNNING", f"--Format={fields}"]
+    return ["squeue", "--all", "--array", "--states=RUNNING,COMPLETING", f"--Format={fields}"]
 
 
 def read_squeue(text: str, mark: str, now: float) -> list[Candidate]:
-    """The running jobs. Raises SiteFault unless the list is whole."""
+    """The jobs that run or complete. Raises SiteFault unless the list is whole."""
     titles, *records = text.split(f"{mark}\n")
     if len(titles.split(mark)) != len(_FIELDS) or not records or records.pop():
         raise SiteFault(f"squeue printed no whole list, but: {shown(text.strip())}")
@@ -45,6 +47,8 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
     job, state, uid, user, cpus, nodes, start, end, used, tres, task = (one.strip() for one in fields)
     amounts = dict(one.split("=", 1) for one in tres.split(",") if "=" in one)
     cores, started = amounts.get("cpu", cpus), _whole(start)
+    if state == "COMPLETING" and job.isdigit():  # KillWait, or an epilog
+        return Candidate(job, user, (), int(cores) if cores.isdigit() else 0, started or 0.0, leaving=True)
     if state != "RUNNING" or not job.isdigit() or not cores.isdigit() or started is None:
         return None
     worked = _seconds(used)
@@ -61,6 +65,17 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
         batch_ends=_whole(end),
         suspended_seconds=0 if worked is None else max(0.0, now - started - worked),
     )
+
+
+def read_kill_wait(text: str) -> int:
+    """The seconds until SIGKILL, and those that an epilog may take; 65534 is none that is set."""
+    found = dict(_SETTING.findall(text))
+    epilogs = [name for name in found if re.fullmatch(r"Epilog(\[\d+\])?", name) and found[name] != "(null)"]
+    limits = [found[name] for name in ("EpilogTimeout", "PrologEpilogTimeout") if name in found]
+    limit = next((int(one.split()[0]) for one in limits if one.split()[0].isdigit()), _NO_LIMIT)
+    wait = found.get("KillWait", "").split()[:1]
+    seconds = int(wait[0]) if wait and wait[0].isdigit() else 0
+    return seconds + (limit if epilogs and limit < _NO_LIMIT else 0)
 
 
 def nodes_of(text: str) -> Iterator[str]:
@@ -123,8 +138,15 @@ class SlurmDoor:
         """Always."""
         return True
 
+    def kill_s(self) -> float:
+        """KillWait; and, if there is an epilog, the longest that it may take, if Slurm has such a limit."""
+        try:
+            return read_kill_wait(answer(("scontrol", "show", "config")))
+        except SiteFault:
+            return 0.0
+
     def running(self) -> list[Candidate]:
-        """All jobs that run. Raises SiteFault."""
+        """All jobs that run or complete. Raises SiteFault."""
         mark = f"~{secrets.token_hex(8)}~"
         text = answer(squeue_words(mark), {"SLURM_TIME_FORMAT": "%s"})
         return read_squeue(text, mark, time.time())

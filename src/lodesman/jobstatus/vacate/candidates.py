@@ -27,7 +27,8 @@ class Candidate:
     owner: the name of the account; uid: None if the account is not known here. started, batch_ends: UNIX seconds (None: no
     limit known). memory_mb, gpus: what the batch system takes back. age: seconds since the job last wrote (None: it never
     did). can_drain: there is a way to ask it. note: why its numbers cannot be read, or are not believed. task: its name as a
-    task of an array, where commands need that.
+    task of an array, where commands need that. leaving: it ends, and holds its cores until that is over; nothing else of it
+    need be known.
     """
 
     job: str
@@ -47,6 +48,7 @@ class Candidate:
     note: str = ""
     task: str = ""
     is_believed: bool = True
+    leaving: bool = False
 
     @property
     def priority(self) -> int:
@@ -95,13 +97,20 @@ class Confidence:
 @dataclass(frozen=True)
 class Terms:
     """How jobs are priced. within: seconds until the cores must be free; 0: now, so that nothing can drain. sigmas: how far
-    ends of an owner are from what was expected, as was learned; '': of all others.
+    ends of an owner are from what was expected, as was learned; '': of all others. kill_s: seconds for which a job that is
+    killed may keep its cores: what the batch system waits before SIGKILL, and the site's epilog.
     """
 
     within: float = 0.0
     confidence: Confidence = Confidence()
     silent_factor: float = SILENT_FACTOR
     sigmas: Mapping[str, float] = field(default_factory=dict)
+    kill_s: float = 0.0
+
+    @property
+    def drains_within(self) -> float:
+        """Seconds after which a job that has not ended by itself is killed, so that its cores are free in time."""
+        return max(0.0, self.within - self.kill_s)
 
     def sigma(self, owner: str) -> float:
         """For the risk that a job of this owner ends late."""
@@ -158,18 +167,19 @@ def price(one: Candidate, terms: Terms, rate: float | None, now: float) -> Price
 
 
 def _kill(one: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
+    most = math.ceil(terms.kill_s)
     if _is_priced(one):
-        return Price(KILL, _kill_waste(one, now), 0, 0, "loses what it has not committed")
+        return Price(KILL, _kill_waste(one, now), 0, most, "loses what it has not committed")
     why = one.note or ("its numbers are too old" if one.age is not None else "it publishes nothing")
     if rate is None:
-        return Price(KILL, one.cap(now), 0, 0, f"{why}: charged its full age")
+        return Price(KILL, one.cap(now), 0, most, f"{why}: charged its full age")
     charge = min(one.cap(now), round(rate * one.cores))
-    return Price(KILL, charge, 0, 0, f"{why}: charged {terms.silent_factor:g} of the median")
+    return Price(KILL, charge, 0, most, f"{why}: charged {terms.silent_factor:g} of the median")
 
 
 def _drain(one: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | None:
     """None: it cannot drain in time, or its numbers do not say."""
-    known, within = one.estimate, terms.within
+    known, within = one.estimate, terms.drains_within
     if known is None or not one.can_drain or one.is_silent or within <= 0 or known.draining_waste is None:
         return None
     if not terms.confidence.in_time(known, within):
@@ -179,6 +189,6 @@ def _drain(one: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | 
     waste = min([known.draining_waste, *(one.cores * left for left in lefts)])
     missed = terms.confidence.missed(known, within, terms.sigma(one.owner))
     cost = round((1 - missed) * waste + missed * (kill_cost + one.cores * within))
-    most = min([math.ceil(within), *lefts])
+    most = min([math.ceil(within), *lefts]) + math.ceil(terms.kill_s)
     reason = "ends by itself in time" + (f", but for a chance of {missed:.0%}" if missed >= 0.005 else "")
     return Price(DRAIN, cost, known.remaining_expected, most, reason)
