@@ -157,6 +157,22 @@ def test_why_of_a_queue_counts_what_limits_keep_from_starting_there(admin):
     assert (words in texts["North"], words in texts["South"]) == (True, False)
 
 
+def test_a_queue_gets_no_pilots_where_all_that_fits_is_limited(admin, backend):
+    configure(admin, RUNNING.replace("1", "0"))
+    director = admin.director(backend)
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
+    admin.submitted({**MERGE, "CPUTime": 500})
+    director.tick(admin.now)
+    for queue, reason in (("North/ce.north/short", "limited"), ("South/ce.south/long", "pilots-expected")):
+        why = admin.get(f"/v1/queues/why?path={queue}")
+        assert why["main_reason"] == reason
+        assert ("limits keep 1 of them from starting there now" in why["summary"]) is (reason == "limited")
+    admin.submitted({**USER, "CPUTime": 500})
+    director.tick(admin.now + 60.0)
+    why = admin.get("/v1/queues/why?path=North/ce.north/short")
+    assert (why["main_reason"], why["verdict"]) == ("pilots-expected", "now")
+
+
 def test_sites_are_listed_with_their_limit_on_all_jobs(admin):
     configure(admin, '\n[site."North".running_limit]\nMaxRunningJobs = 5\nJobType.Merge = 1\n')
     found = {one["site"]: one.get("max_running_jobs") for one in admin.get("/v1/sites", "eva")["sites"]}

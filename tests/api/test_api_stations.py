@@ -12,6 +12,7 @@ from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import keep
 from tests.api.test_api_site_ads import ad, taken
 
+from lodesman.answers.nodes import QueueId
 from lodesman.background.reasons import MainReasons
 from lodesman.background.site_matching import matches_of
 from lodesman.resources import load_resources
@@ -336,3 +337,28 @@ def test_the_pending_reason_counts_no_idle_pilot_at_a_site_that_does_not_adverti
     judged = MainReasons(house.side.db, house.side.keeper, unfit=lambda: grid.keeper.unfit)
     (found,) = judged.judge(house.side.policy, house.now).values()
     assert found.reason == house.get(f"/v1/jobs/{job}/why")["main_reason"] == "site-gate"
+
+
+def test_sites_are_not_blamed_where_the_batch_system_refuses(grid):
+    """One of three sites would take the pilots, and there they do not start."""
+    house = grid.house
+    house.side.keeper.ask_director = grid.director.now
+    grid.advertise("North", StationName='"cern"')
+    grid.advertise(
+        "South", Requirements='CurMatches < MaxJobs && TARGET.JobOwner == "bob"', StationName='"cern"'
+    )
+    job = grid.job('member(StationName, {"cern"})')
+    for _ in range(6):
+        grid.director.note_outcome(
+            QueueId("North", "c", "q"), accepted=False, reason="sbatch: not found", now=house.now
+        )
+        grid.sites_of(job)
+    told = grid.why(job)
+    assert told["main_reason"] == "pilots-do-not-start"
+    assert "sbatch: not found" in told["summary"]
+    (step,) = [one for one in told["chain"] if one["step"] == "site_gates"]
+    assert (step["holds"], step["queues"]) == (True, 2)
+    assert step["text"].startswith("2 of 3 eligible queues shut by the gates of their sites: ")
+    keeper = house.side.keeper
+    judged = MainReasons(house.side.db, keeper).judge(house.side.policy, house.now)
+    assert [one.reason for one in judged.values()] == ["pilots-do-not-start"]

@@ -89,6 +89,18 @@ def test_a_site_that_takes_no_such_pilots_is_named_with_what_it_asks(flow):
     assert words in found["summary"]
 
 
+def test_a_queue_of_a_site_that_takes_no_such_pilots_is_not_now(flow):
+    requirements = 'CurMatches < MaxJobs && TARGET.JobOwner == "bob"'
+    flow.advertise(1, MaxJobs=30, CurrentJobs=0, CurrentSubmittingJobs=0, Requirements=requirements)
+    for _ in range(6):
+        flow.iterate()
+    flow.director.iterated_at = flow.house.now
+    found = why(flow, QUEUE)
+    assert (found["verdict"], found["main_reason"]) == ("not now", "site-gate")
+    assert "keeps 1 of them from starting there now: 1 queue: the site and the pilots do" in found["summary"]
+    assert 'North: TARGET.JobOwner == "bob" is false: JobOwner = "ann"' in found["summary"]
+
+
 def test_a_gate_that_opens_is_in_the_way_no_more(flow):
     shut(flow)
     flow.advertise(2, MaxJobs=30, CurrentJobs=3, CurrentSubmittingJobs=0)

@@ -334,6 +334,8 @@ def held_against_what_happens(world):
             house.side.policy, house.now
         )
         assert judged[tq_id][0] == told["main_reason"]
+    if told["main_reason"] in ("limited", "over-limit", "site-gate"):
+        assert not [offer.queue for offer in world.offers if world.queue(offer.queue)["verdict"] == "now"]
     if told["verdict"] == "now":
         assert happens(world, job, tq_id)
     elif told["verdict"] == "not now":

@@ -232,6 +232,9 @@ class QueueReason(StrEnum):
     ENOUGH_PILOTS = "enough-pilots"
     NO_SUBMISSION_POOL = "no-submission-pool"
     NO_ROOM = "no-room-for-pilots"
+    LIMITED = "limited"
+    AT_MOST = "at-most"
+    SITE_GATE = "site-gate"
     PILOTS_EXPECTED = "pilots-expected"
     NOT_SERVED = "no-pool-serves-it"
 

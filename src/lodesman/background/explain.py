@@ -259,6 +259,8 @@ class Explainer:
             live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
             sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
             closings=self.keeper.mask(self.db).of(place, self.now),
+            full=frozenset(tq_id for tq_id, key, _ in self.keeper.snapshot.waiting if key.at_most)
+            - {tq_id for tq_id, _, _ in self.keeper.startable},
             snapshot=self.keeper.snapshot,
             now=self.now,
         )

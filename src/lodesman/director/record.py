@@ -33,6 +33,8 @@ _CLAMP_FIELDS = Clamp.__struct_fields__
 _CLAMP_VALUES = attrgetter(*_CLAMP_FIELDS)
 _LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
+OF_SITES = frozenset({RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED})
+"""Of these the CE queues are kept, too, as bits, where no pilot was placed."""
 MOST_ROWS = 20_000
 _MOST_ASKS = 10_000
 _MOST_EXAMPLES = 5_000
@@ -244,7 +246,9 @@ def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -
         words = [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
         shown[one.kind][str(one.queue_id)] = words
     return [
-        {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]} for one in outcome.refused
+        {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]}
+        | ({"queues": f"{one.mask:x}"} if one.kind in OF_SITES and not outcome.placed else {})
+        for one in outcome.refused
     ]
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, cast
 from msgspec import Struct, field
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.vocabulary import ClampName, PoolOutcome, RefusalKind
+from lodesman.answers.vocabulary import ClampName, PoolOutcome
 from lodesman.answers.why_queues import QueueClamp
-from lodesman.director.record import Stories, loads_of
+from lodesman.director.record import OF_SITES, Stories, loads_of
 from lodesman.director.target import COUNTING
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import SUBMISSION_POOLS, not_sent
@@ -35,7 +35,6 @@ _GATES: Final = {
 """What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
 """Of submission pools that need not be full to take no pilots."""
-_OF_SITES: Final = frozenset({RefusalKind.UNMATCHED.value, RefusalKind.NOT_ADMITTED.value})
 _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
@@ -142,13 +141,13 @@ class RecordedIteration:
         }
         """Task queue -> (submission pool, outcome) where none took its pilots, and none was asked for since."""
         unmatched = {} if before is None else before.unmatched
-        self.unmatched: dict[int, list[str]] = {
-            tq: words for tq, words in unmatched.items() if tq in rows and not rows[tq][self._asked]
+        self.unmatched: dict[int, Unmatched] = {
+            tq: found for tq, found in unmatched.items() if tq in rows and not rows[tq][self._asked]
         }
-        """Task queue -> what sites had against its pilots where none was placed for that, and none was asked for since."""
+        """Task queue -> what sites had against its pilots where none was placed, and none was asked for since."""
         for tq_id, ask in self._stories.asks.items():
-            if not ask["placed"] and (words := _of_sites(ask)):
-                self.unmatched[tq_id] = words
+            if not ask["placed"] and (found := _of_sites(ask)).queues:
+                self.unmatched[tq_id] = found
         for tq_id, refusal in self._stories.no_pool.items():
             self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
         self._capacities: dict[tuple[str, str], Capacity] = {}
@@ -213,10 +212,10 @@ class RecordedIteration:
         return Gate(str(name), str(text))
 
     def gated(self, tq_id: int | None, config: VOConfig, eligible: int) -> int:
-        """The queues where sites take no pilots for a task queue: all eligible ones if no site took any."""
-        if tq_id in self.unmatched:
-            return eligible
-        return self.capacity(config).gated
+        """The eligible queues where sites take no pilots for a task queue."""
+        return eligible & (
+            self.unmatched.get(tq_id or _NO_TASK_QUEUE, NOT_ASKED).queues | self.capacity(config).gated
+        )
 
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
@@ -261,16 +260,27 @@ def _expected(record: Mapping[str, Any]) -> float:
     return float(min(most, max(target, sum(means))))
 
 
-def _of_sites(ask: Mapping[str, Any]) -> list[str]:
-    """What sites had against the pilots of a task queue, if any site did."""
-    found = []
+class Unmatched(NamedTuple):
+    """The queues whose sites had something against the pilots of a task queue, and what."""
+
+    queues: int = 0
+    words: Sequence[str] = ()
+
+
+NOT_ASKED: Final = Unmatched()
+
+
+def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
+    """What sites had against the pilots of a task queue; an older release did not keep in which queues."""
+    queues, found = 0, []
     for refusal in ask.get("refused", ()):
-        if refusal["kind"] in _OF_SITES:
+        if refusal["kind"] in OF_SITES:
+            queues |= int(refusal.get("queues", "0"), 16)
             words = [
                 f"{name.partition('/')[0]}: {'; '.join(why)}" for name, why in refusal["examples"].items()
             ]
             found.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
-    return found
+    return Unmatched(queues, found)
 
 
 def _left(room: Mapping[str, Any]) -> int:

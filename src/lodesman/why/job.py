@@ -269,13 +269,12 @@ def _site_gates(facts: JobFacts) -> JobStep:
     """What the sites say that advertise themselves, as of the director's last iteration."""
     if facts.capacity is None:
         return JobStep("site_gates", None, facts.undecided(), facts.decided_age)
-    shut, words = facts.capacity.gated & facts.eligible, _sites(facts)
+    shut, words = facts.gated & facts.eligible, _sites(facts)
     queues = counted(facts.eligible.bit_count(), "eligible queue")
     text = f"{shut.bit_count()} of {queues} shut by the gates of their sites"
-    holds = not facts.unmatched and (not facts.eligible or bool(facts.fitting & ~shut))
     return JobStep(
         "site_gates",
-        holds,
+        not facts.eligible or bool(facts.eligible & ~shut),
         f"{text}: {words}" if words else text,
         facts.decided_age,
         queues=shut.bit_count(),

@@ -18,7 +18,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.submission import Exclusions
 from lodesman.why import actors
-from lodesman.why.facts import Capacity, Failing, Gate, SnapshotFacts
+from lodesman.why.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
 from lodesman.why.verdict import (
     OF_LIMITS,
@@ -186,8 +186,12 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def unmatched(self) -> Sequence[str]:
-        """What sites had against its pilots, if none was placed for that; else nothing."""
-        return () if self.decision is None else self.decision.unmatched.get(self.task_queue or 0, ())
+        """What sites had against its pilots, if none was placed; else nothing."""
+        return (
+            ()
+            if self.decision is None
+            else self.decision.unmatched.get(self.task_queue or 0, NOT_ASKED).words
+        )
 
     @cached_property
     def gated(self) -> int:

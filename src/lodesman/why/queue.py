@@ -21,8 +21,9 @@ from lodesman.matching.offers import PRIVATE_ONLY, WithoutPilots
 from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.why import actors, verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
+from lodesman.why.gates import gate_steps, unstarted
 from lodesman.why.survey import Survey, ruled_out, suggestion
-from lodesman.why.verdict import counted, last_pilots, span
+from lodesman.why.verdict import counted
 
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
@@ -36,6 +37,7 @@ _SUMMARIES: Final = {
     QueueReason.NOT_OPEN: "{denied}",
     QueueReason.NO_WORK: "No job waits that could be run there{lost}",
     QueueReason.MANUAL: "{work}; pilots there are started manually, by files of lode pilot file",
+    **dict.fromkeys((QueueReason.LIMITED, QueueReason.AT_MOST, QueueReason.SITE_GATE), "{work}, but {kept}"),
     QueueReason.NOT_DECIDED: "{work}; {undecided}",
     QueueReason.DIRECTOR_OFF: "{work}; the director sends no pilots: its target is 0",
     QueueReason.ENOUGH_PILOTS: "{work}; for all of them enough pilots wait or are idle already",
@@ -44,6 +46,11 @@ _SUMMARIES: Final = {
     QueueReason.PILOTS_EXPECTED: (
         "{work}, and it has free capacity: pilots may be sent at the director's next iteration"
     ),
+}
+_KEPT: Final = {
+    QueueReason.LIMITED: "limits keep",
+    QueueReason.AT_MOST: "AtMost of their submissions keeps",
+    QueueReason.SITE_GATE: "what the site advertises keeps",
 }
 _NEVER_SENT: Final = "No pilot will ever be sent there: {possible}"
 """The summary for all other reasons."""
@@ -56,7 +63,7 @@ class QueueFacts(SnapshotFacts):
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
     `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
-    `limited`: the task queues that limits keep from starting there.
+    `limited`: the task queues that limits keep from starting there; `full`: those whose submissions let no more jobs start.
     """
 
     place: QueueId
@@ -73,6 +80,7 @@ class QueueFacts(SnapshotFacts):
     sent: Sequence[answers.SentPilot]
     closings: Sequence[Closing]
     limited: frozenset[int] = frozenset()
+    full: frozenset[int] = frozenset()
 
     @cached_property
     def decided(self) -> QueueDecision | None:
@@ -84,7 +92,40 @@ class QueueFacts(SnapshotFacts):
         """What the last iteration did for the task queues that fit; None if that was long ago."""
         if self.decision is None or self.survey is None:
             return None
-        return self.decision.demands(self.survey.fitting, self.snapshot.director.full)
+        return self.decision.demands(self.startable, self.snapshot.director.full)
+
+    @cached_property
+    def kept(self) -> list[tuple[QueueReason, frozenset[int]]]:
+        """The task queues that could be run there and may not start there now, by what keeps them from it."""
+        fitting = frozenset(() if self.survey is None else self.survey.fitting)
+        bit = None if self.offer is None else self.offer.bit
+        unmatched = {} if self.decision is None or bit is None else self.decision.unmatched
+        away = frozenset(tq_id for tq_id, one in unmatched.items() if one.queues >> (bit or 0) & 1)
+        found = []
+        by = {QueueReason.LIMITED: self.limited, QueueReason.AT_MOST: self.full, QueueReason.SITE_GATE: away}
+        for reason, some in by.items():
+            if there := fitting & some:
+                found.append((reason, there))
+                fitting -= there
+        return found
+
+    @cached_property
+    def startable(self) -> list[int]:
+        """The task queues that could be run there and may start."""
+        kept = {tq_id for _, some in self.kept for tq_id in some}
+        return [] if self.survey is None else [one for one in self.survey.fitting if one not in kept]
+
+    @property
+    def kept_text(self) -> str:
+        """What keeps how many task queues from starting there, in words; '' for nothing."""
+        words = []
+        for reason, some in self.kept:
+            text = f"{_KEPT[reason]} {len(some)} of them from starting there now"
+            if reason is QueueReason.SITE_GATE and self.decision is not None:
+                told = self.decision.unmatched[min(some)].words
+                text += f": {'; '.join(told)}" if told else ""
+            words.append(text)
+        return "; ".join(words)
 
     @cached_property
     def server_fault(self) -> str:
@@ -110,7 +151,7 @@ class QueueFacts(SnapshotFacts):
     @property
     def unstarted(self) -> str:
         """That its last pilots did not start, and why; '' if it is not so."""
-        return _unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
+        return unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
 
     @property
     def fails(self) -> bool:
@@ -146,9 +187,10 @@ class QueueFacts(SnapshotFacts):
         elif self.gate is not None:
             capacity = _UNLIMITED if self.gate.room is None else self.gate.room
         sends = self.decision is None or self.decision.sends
-        found = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends)
+        kept = max(self.kept, key=lambda one: len(one[1]))[0] if self.kept and not self.startable else None
+        found = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends, kept=kept)
         shut = bool(self.closings) or any(name in _ORDERED for name, _ in self.limits)
-        return QueueReason.NO_ROOM if shut and found is QueueReason.NO_WORK else found
+        return QueueReason.NO_ROOM if shut and found in (QueueReason.NO_WORK, kept) else found
 
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
@@ -199,15 +241,14 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
             f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
             f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
         )
-        shut = len(facts.limited.intersection(facts.survey.fitting))
-        text += f"; limits keep {shut} of them from starting there now" if shut else ""
+        text += f"; {facts.kept_text}" if facts.kept else ""
         lost = ruled_out(work)
         yield QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
         text = f"it serves {counted(facts.served, 'SubmitPool')}"
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
         yield _site_gate(facts)
-        yield from _free_capacity(facts) if facts.gate is None else _gate(facts.gate)
+        yield from _free_capacity(facts) if facts.gate is None else gate_steps(facts.gate)
     states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
     yield QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
     yield _lately(facts)
@@ -257,47 +298,6 @@ def _site_gate(facts: QueueFacts) -> QueueStep:
     return QueueStep("site_gates", True, "the gate of its site keeps no pilots from it", at)
 
 
-def _gate(gate: QueueGate) -> Iterator[QueueStep]:
-    shut = [one for one in gate.limits if one.shut] or gate.limits
-    # Those of single identities are said in any case.
-    shut += [one for one in gate.limits if one.clamp is ClampName.CREDENTIAL and one not in shut]
-    limits = "; ".join(f"{one.clamp.value}: {one.text}" for one in shut)
-    room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
-    text = f"free capacity for {room} now ({limits})"
-    yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
-    orders = (
-        one.text for one in gate.limits if actors.opener_of(one.clamp, one.text, ()) == actors.BREAKER_ORDERED
-    )
-    order = next(orders, "")
-    text = f"its breaker is {order}" if order else _breaker(gate.breaker)
-    yield QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
-    free = sum(not one.full for one in gate.submission_pools)
-    names = [
-        f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
-        for one in gate.submission_pools
-    ]
-    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} take pilots now"
-    yield QueueStep("submission_pools", free > 0, text, 0.0)
-
-
-def _breaker(breaker: answers.QueueBreaker) -> str:
-    """What became of the last pilots, and when the next one tries it."""
-    text = f"its breaker is {breaker.state.value}"
-    if breaker.state == "half-open":
-        text += ", and one pilot tries it now" if breaker.probing else ", and one pilot may try it"
-    elif breaker.retry_seconds is not None:
-        text += f", and one pilot tries it in {span(breaker.retry_seconds)}"
-    if not breaker.failures:
-        return text
-    return f"{text}; {_unstarted(breaker)}"
-
-
-def _unstarted(breaker: answers.QueueBreaker) -> str:
-    """How many of the last pilots did not start, and why."""
-    why = f": {breaker.reason}" if breaker.reason else ""
-    return f"{last_pilots(breaker.failures)} did not start{why}"
-
-
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
     """What the last iteration says, where no director runs."""
     decided = facts.decided
@@ -333,6 +333,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         denied="" if facts.denied is None else facts.denied.text,
         lost=lost if work is None else f"{lost}{suggestion(work)}",
         undecided=facts.undecided(" about it"),
+        kept=facts.kept_text,
         limits=limits or "there was no free capacity",
         possible="" if facts.offer is None else _possible(facts, facts.offer).text,
     )

@@ -190,17 +190,20 @@ def judge_offer(
 
 
 def judge_work(
-    offer: QueueOffer, fitting: int, demand: Counter[Demand] | None, capacity: int | None, *, sends: bool
-) -> QueueReason:
+    offer: QueueOffer, fitting: int, demand: Counter[Demand] | None, capacity: int | None, *, sends: bool,
+    kept: QueueReason | None = None,
+) -> QueueReason:  # fmt: skip
     """Why pilots are sent to a queue or not, in the order in which someone would have to act.
 
-    `fitting` task queues could run there; `demand` is None before the director's first iteration; `capacity` for
-    pilots is None if unknown, -1 if nothing limits it; `sends`: the director sends pilots at all.
+    `fitting` task queues could run there; `kept`: why none of them may start there now; `demand` is None before the
+    director's first iteration; `capacity` for pilots is None if unknown, -1 if nothing limits it; `sends`: the director
+    sends pilots at all.
     """
     found = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),
         (offer.backend == MANUAL, QueueReason.MANUAL),
+        (kept, kept or QueueReason.NO_WORK),
         (demand is None or capacity is None, QueueReason.NOT_DECIDED),
         (not sends, QueueReason.DIRECTOR_OFF),
         (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),
