@@ -260,6 +260,24 @@ env | grep -E "^LODE_(TOKEN|SERVER|JOB_ID|MEMORY_MB)" | sort
 """
 
 
+SLURM = """#!/bin/bash
+#SBATCH --job-name=part --array=4-8:4%1 --time=10
+#SBATCH --output=logs/%x_%A_%a.log
+echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT, $SLURM_CPUS_ON_NODE core, $SLURM_ARRAY_JOB_ID $SLURM_JOB_ID $1" >&2
+"""
+
+
+def test_a_script_of_slurm_runs_unchanged(shell: Shell) -> None:
+    (shell.folder / "part.sh").write_text(SLURM)
+    jobs = shell("submit", "--cpu-time", "5m", "part.sh", "%s").strip()
+    first, last = map(int, jobs.split("-"))
+    shell.wait(jobs, "Done")
+    shell("output", jobs, "--dir", "part")
+    for number, index in ((first, 4), (last, 8)):
+        log = shell.folder / "part" / str(number) / "logs" / f"part_{first}_{index}.log"
+        assert log.read_text() == f"{index} of 2, 1 core, {first} {number} %s\n"
+
+
 def test_commands_and_scripts_are_jobs_that_know_what_they_are(shell: Shell) -> None:
     (shell.folder / "data").mkdir()
     (shell.folder / "data" / "in.txt").write_text("taken")

@@ -21,7 +21,7 @@ POSITIONAL_ARGUMENTS = 5
 
 FORBIDDEN_WORDS = {"common", "handler", "helper", "manager", "util"}
 FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
-PURE = "broker cfg classad director gridengine jobclass jobs matching quota resources submission plan why".split()
+PURE = "broker cfg classad directives director gridengine jobclass jobs matching quota resources submission plan why".split()
 # Where waiting by the clock is the job (rule 3).
 MAY_SLEEP = ("advertise/", "daemon", "examples/demo/", "jobstatus/applying", "pilot/", "cli/", "batch/keeper")
 # What travels to worker nodes and sites.

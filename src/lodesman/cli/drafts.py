@@ -19,6 +19,7 @@ from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.cli.client_jsv import ClientRequest, client_request, name_client_jsv, stock
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
+from lodesman.cli.foreign_lines import as_asked, foreign_file
 from lodesman.cli.job_options import attribute_options
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
@@ -63,6 +64,10 @@ _OPTIONS = (
     click.option(
         "--ignore-unknown", is_flag=True, help="Keep attributes of other systems, which mean nothing here."
     ),
+    click.option(
+        "--ignore-foreign", is_flag=True,
+        help="Go on without what a script's lines #SBATCH, #$, #PBS, #BSUB ask for and cannot have here.",
+    ),
 )  # fmt: skip
 
 
@@ -76,12 +81,16 @@ def description_options(command: F) -> F:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given.
-    `piped`: the script is from standard input.
+    `piped`: the script is from standard input. `interpreter`, `literal`, `refused`: of its lines of batch systems.
     """
 
     command: tuple[str, ...] = ()
     script: str = ""
     piped: bool = False
+    interpreter: str = ""
+    literal: bool = False
+    refused: tuple[LodesmanError, ...] = ()
+    ignore_foreign: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
@@ -158,6 +167,9 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
     """Read and check every file; errors are gathered, so that one call shows all of them. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
+    if wanted.refused:
+        outcome.faults += [(_label(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused]
+        return []
     ready = []
     request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(_complexes, session))
     for name in files or wanted.command[:1]:
@@ -239,6 +251,8 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
+        if wanted.form is None and (other := foreign_file(data)):
+            raise other from None
         is_named_so = Path(name).suffix.lower() in (".jdl", ".cfg", ".json")
         if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
             fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
@@ -260,8 +274,6 @@ def _from_command(wanted: Wanted) -> _Draft:
     from lodesman.jobs.members import has_placeholder
     from lodesman.jobs.record import NO_POSITIONS
 
-    if not wanted.script and len(wanted.command) == 1:
-        _refuse_line(wanted.command[0])
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
     if wanted.script and not wanted.named_only:
         folder = Path() if wanted.piped else Path(wanted.script).parent
@@ -269,17 +281,15 @@ def _from_command(wanted: Wanted) -> _Draft:
     record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
     if len(wanted.command) > 1:
         record["Arguments"] = list(wanted.command[1:])
-    if "Parameters" in wanted.attributes and any(map(has_placeholder, wanted.command[1:])):
+    record = as_asked(record, interpreter=wanted.interpreter, literal=wanted.literal)
+    if (
+        "Parameters" in wanted.attributes
+        and not wanted.literal
+        and any(map(has_placeholder, wanted.command[1:]))
+    ):
         note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
     return _Draft(label=program, parsed=parsed, taken=picker.inputs())
-
-
-def _refuse_line(word: str) -> None:
-    """Raises InvalidRequest for a line of a shell that is given as the name of a program."""
-    if len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
-        hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
-        raise InvalidRequest("is one word with blanks in it, and no program is called so.", hint=hint)
 
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:

@@ -1,96 +1,98 @@
-"""What the lines of other systems in a script ask for (#SBATCH, #$, #PBS), as options of `lode submit`, where both mean the
-same. Times without a unit, but for the minutes of Slurm, partitions, files and what belongs to one site alone are left out.
-"""
+"""Scripts and files of other batch systems at the command line: their lines are said, and added to the options."""
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-Option = tuple[str, list[str]]
+import click
 
-_CLOCK: Final = re.compile(r"(?:[0-9]+-)?[0-9]+:[0-9]{2}:[0-9]{2}")
-_SIZE: Final = re.compile(r"([1-9][0-9]*)([KMGT]?)B?", re.IGNORECASE)
-_STEPS: Final = re.compile(r"[0-9]+-[0-9]+(?::[0-9]+)?")
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,3}")
-_SLURM: Final = {
-    "-J": "name", "--job-name": "name", "-c": "cores", "--cpus-per-task": "cores", "-n": "tasks", "--ntasks": "tasks",
-    "--mem": "memory", "--mem-per-cpu": "memory-per-core", "-t": "time", "--time": "time", "-a": "array",
-    "--array": "array",
-}  # fmt: skip
-_OTHERS: Final = {"-N": "name", "-t": "array", "-J": "array"}
-_RESOURCES: Final = {
-    "h_rt": "time", "walltime": "time", "ncpus": "cores", "ppn": "cores", "mem": "memory",
-}  # fmt: skip
-_RESOURCE: Final = re.compile(r"(?<![A-Za-z_])(h_rt|walltime|ncpus|ppn|mem)=([0-9]+(?::[0-9]+)*[a-zA-Z]*)")
+from lodesman.cli.tables import note
+from lodesman.errors import InvalidRequest, LodesmanError
+
+if TYPE_CHECKING:
+    from lodesman.jobs import Record
+
+HEAD_BYTES = 256 << 10
+_GO_ON = "Or go on without it: --ignore-foreign."
 
 
-def equivalent(mark: str, lines: Iterable[str]) -> str:
-    """The options for all lines with that mark together; '' if none means the same."""
-    asked: dict[str, str] = {}
-    read: Callable[[Option], Iterator[tuple[str, str]]] = _of_slurm if mark == "#SBATCH" else _of_others
-    for line in lines:
-        for option in _options(line, joined=mark == "#SBATCH"):
-            asked.update(read(option))
-    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in _meant(asked))
-
-
-def _options(line: str, *, joined: bool) -> Iterator[Option]:
-    """Each option with its values. `joined`: `-c4` is `-c 4`."""
+def head_of(path: str) -> str:
+    """The text whose lines are read for options; '' of what cannot be read."""
     try:
-        words = shlex.split(line, comments=True)
-    except ValueError:
+        with Path(path).open("rb") as file:
+            return file.read(HEAD_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def has_lines(text: str) -> bool:
+    """Whether a script has lines of a batch system."""
+    from lodesman.directives.scripts import translated
+
+    return translated(text, "script", {}) is not None
+
+
+def add_translation(ctx: click.Context, script: str, label: str) -> None:
+    """Add what the lines of batch systems in a script ask for to the options, which go first, and say it."""
+    from lodesman.directives.scripts import translated, unread_lines
+
+    text, params = head_of(script), ctx.params
+    found = translated(text, PurePosixPath(script).name, params.get("attributes") or {})
+    for number in unread_lines(text):
+        note(f"{label}:{number}: this line stands after the first command, where no batch system reads it.")
+    if found is None:
         return
-    found: list[Option] = []
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            found.append((name, [value] if equals else []))
-        elif word.startswith("-"):
-            found.append((word[:2], [word[2:]]) if joined and len(word) > 2 else (word, []))
-        elif found:
-            found[-1][1].append(word)
-    yield from found
+    refused = [
+        InvalidRequest(
+            f"{one.option.words} {one.reason}",
+            hint=f"{one.hint} {_GO_ON}".strip(),
+            line=one.option.line,
+            column=1,
+        )
+        for one in found.refusals
+    ]
+    if refused and params["ignore_foreign"]:
+        for one in found.refusals:
+            note(f"{label}:{one.option.line}: ignored: {one.option.words} {one.reason}")
+    if not refused or params["ignore_foreign"]:
+        for said in found.notes:
+            note(f"{label}: {said}")
+    params |= {
+        "attributes": dict(found.attributes), "hold": params["hold"] or found.hold, "interpreter": found.interpreter,
+        "job_class": params["job_class"] or found.job_class, "literal": found.literal,
+        "refused": () if params["ignore_foreign"] else tuple(refused),
+    }  # fmt: skip
 
 
-def _of_slurm(option: Option) -> Iterator[tuple[str, str]]:
-    name, values = option
-    if name in _SLURM and values:
-        yield _SLURM[name], values[0]
-        if _SLURM[name] == "time":  # a number alone is minutes
-            yield "minutes", values[0]
+def as_asked(record: Record, *, interpreter: str, literal: bool) -> Record:
+    """The record of a script: read by that program, if one is named; `literal`: its percent signs stand for themselves."""
+    from lodesman.directives.variables import escaped
+
+    if interpreter:
+        words: Any = record.get("Arguments", [])
+        record = {**record, "Executable": interpreter, "Arguments": [record["Executable"], *words]}
+    return dict(escaped(record)) if literal else record
 
 
-def _of_others(option: Option) -> Iterator[tuple[str, str]]:
-    """Grid Engine and PBS."""
-    name, values = option
-    if name == "-pe" and len(values) == 2:
-        yield "cores", values[1]
-    elif name == "-l":
-        for found in _RESOURCE.finditer(",".join(values)):
-            yield _RESOURCES[found[1]], found[2]
-    elif name in _OTHERS and values:
-        yield _OTHERS[name], values[0]
+def note_unread(command: Sequence[str]) -> None:
+    """Say that lines of a script are not read which is a word of a command: `lode submit -- sh job.sh`."""
+    for word in command[:2]:
+        if Path(word).is_file() and has_lines(head_of(word)):
+            note(f"{word} stands after --, so its lines of batch systems are not read: lode submit {word}.")
 
 
-def _meant(asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What of it means the same here."""
-    counts = [int(asked[one]) for one in ("cores", "tasks") if _COUNT.fullmatch(asked.get(one, ""))]
-    cores = counts[0] * counts[-1] if len(counts) == 2 else sum(counts)
-    if "name" in asked:
-        yield "name", asked["name"]
-    if cores:
-        yield "cores", str(cores)
-    if size := _SIZE.fullmatch(asked.get("memory", "")):
-        yield "memory", size[0]
-    elif size := _SIZE.fullmatch(asked.get("memory-per-core", "")):
-        yield "memory", f"{int(size[1]) * max(1, cores)}{size[2]}"
-    if _CLOCK.fullmatch(asked.get("time", "")):
-        yield "time", asked["time"]
-    elif "minutes" in asked and _COUNT.fullmatch(asked["minutes"]):
-        yield "time", f"{asked['minutes']}m"
-    array, _, at_once = asked.get("array", "").partition("%")
-    if _STEPS.fullmatch(array):
-        yield "array", f"{array}%{at_once}" if _COUNT.fullmatch(at_once) else array
+def foreign_file(data: bytes) -> LodesmanError | None:
+    """What to say of a file of HTCondor; None for any other one."""
+    from lodesman.directives.scripts import kind_of_file
+
+    kind = kind_of_file(data[:HEAD_BYTES].decode("utf-8", "replace"))
+    if not kind:
+        return None
+    hint = (
+        "Describe the job in JDL, or give its program: lode submit --array 0-9 --files in.txt -- ./prog %s."
+    )
+    if "DAG" in kind:
+        hint = "Submit its nodes one after the other, each with the ids of its parents: lode submit --after-ok 12-20."
+    return InvalidRequest(f"is {kind}, which is not read here.", hint=hint)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from lodesman.cli.foreign_lines import HEAD_BYTES, add_translation, foreign_file, has_lines, head_of
 from lodesman.cli.tables import note
 from lodesman.cli.taken_files import scratch_folder
 from lodesman.errors import LodesmanError
 
 STDIN = "-"
 _PIPED_NAME = "script"
-_HEAD_BYTES = 256 << 10
 _MARK = "#LODE"
-_ELSEWHERE = re.compile(r"#(?:SBATCH|PBS|\$|BSUB|COBALT)[ \t]+-")
-_OPTION = re.compile(r"--?[A-Za-z]")
 
 
 class JobCommand(click.Command):
@@ -57,7 +54,9 @@ class JobCommand(click.Command):
             raise click.UsageError("Name a description or a script, or a command after --.", ctx)
         ctx.params |= {"command": tuple(command), "script": script, "piped": piped}
         if script:
-            _add(ctx, self._of_script(ctx, script, "standard input" if piped else script))
+            label = "standard input" if piped else script
+            _add(ctx, self._of_script(ctx, script, label))
+            add_translation(ctx, script, label)
         return rest
 
     def _positionals(self, ctx: click.Context, words: list[str]) -> list[str]:
@@ -115,16 +114,22 @@ def _add(ctx: click.Context, others: dict[str, Any]) -> None:
 
 
 def is_script(name: str) -> bool:
-    """Whether a file is a job by itself: it begins with `#!`, or may be executed and is no description."""
+    """Whether a file is a job by itself: it begins with `#!`, has lines of a batch system, or may be executed and is no
+    description.
+    """
     path = Path(name)
     try:
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
+            head = file.read(HEAD_BYTES)
     except (OSError, ValueError):
         return False
     if head[:2] == b"#!" or not path.is_file():
         return head[:2] == b"#!"
-    return os.access(path, os.X_OK) and not _is_description(head)
+    return _looks_run(path, head) and not _is_description(head) and not foreign_file(head)
+
+
+def _looks_run(path: Path, head: bytes) -> bool:
+    return os.access(path, os.X_OK) or has_lines(head.decode("utf-8", "replace"))
 
 
 def _as_command(files: list[str]) -> str:
@@ -133,7 +138,7 @@ def _as_command(files: list[str]) -> str:
     if files[0] == STDIN:
         return ""
     if path.exists():
-        if not path.is_file() or _is_description(path.read_bytes()[:_HEAD_BYTES]):
+        if not path.is_file() or _is_description(path.read_bytes()[:HEAD_BYTES]):
             return ""
         what = f"{files[0]} is no description, and no script, since it does not begin with #!."
         words = f"{'python3' if path.suffix == '.py' else 'sh'} {words}"
@@ -160,36 +165,17 @@ def _is_description(head: bytes) -> bool:
     try:
         read_description(head, limits=ARRAY_LIMITS)
     except LodesmanError:
-        return len(head) == _HEAD_BYTES or head.lstrip()[:1] in (b"[", b"{")
+        return len(head) == HEAD_BYTES or head.lstrip()[:1] in (b"[", b"{")
     return True
 
 
 def _option_lines(script: str, label: str) -> Iterator[tuple[int, str]]:
     """Number and options of each `#LODE` line before the first command."""
-    with Path(script).open("rb") as file:
-        lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
-    in_head, has_own = True, False
-    others: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, 1):
+    in_head = True
+    for number, line in enumerate(head_of(script).splitlines(), 1):
         in_head = in_head and (not line.strip() or line.startswith("#"))
         if line.startswith(_MARK) and line[len(_MARK) :][:1] in ("", " ", "\t"):
             if in_head:
-                has_own = True
                 yield number, line[len(_MARK) :]
             else:
                 note(f"{label}:{number}: {_MARK} stands after the first command and is not read.")
-        elif in_head and _ELSEWHERE.match(line):
-            mark, options = line.split(maxsplit=1)
-            others.setdefault(mark, []).append(options)
-    if not has_own:
-        _note_others(label, others)
-
-
-def _note_others(label: str, others: Mapping[str, list[str]]) -> None:
-    """Say that lines of other systems are not read, and what says the same here. A script with `#LODE` lines is for both."""
-    for mark, lines in others.items():
-        from lodesman.cli.foreign_lines import equivalent
-
-        same = equivalent(mark, lines)
-        how = f"Here it is: {_MARK} {same}" if same else f"{_MARK} lines say the same (lode submit --help)."
-        note(f"{label}: {mark} lines are not read here. {how}")

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 from lodesman.access.files import FilePicker, Folder, Taken
+from lodesman.cli.foreign_lines import note_unread
 from lodesman.cli.tables import note
 from lodesman.cli.words import counted, size
 from lodesman.errors import InvalidRequest
@@ -60,6 +61,9 @@ def pick(
     command: Sequence[str], script: str, asked: Sequence[str], *, named_only: bool
 ) -> tuple[str, FilePicker]:
     """What a command takes along, said to the user, and the program as the job finds it. Raises InvalidRequest."""
+    if not script:
+        _refuse_line(command)
+        note_unread(command)
     picker = FilePicker()
     for word in asked:
         picker.add_word(word)
@@ -90,6 +94,14 @@ def pick(
         bytes_ = size(sum(Path(one).stat().st_size for one in new))
         note(f"The job takes along {', '.join(new[:5])}{', ...' if len(new) > 5 else ''} ({many}, {bytes_}).")
     return program, picker
+
+
+def _refuse_line(command: Sequence[str]) -> None:
+    """Raises InvalidRequest for a line of a shell that is given as the name of a program."""
+    word = command[0]
+    if len(command) == 1 and len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
+        hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
+        raise InvalidRequest("is one word with blanks in it, and no program is called so.", hint=hint)
 
 
 def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequence[str]) -> None:

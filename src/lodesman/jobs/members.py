@@ -1,8 +1,9 @@
 """The members of a parametric description: the value of member k, placeholders, and filling them in.
 
 `%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the
-count, `%j` the job id, `%(X)s` its value of `Parameters.X`, `%%` one percent sign. Anything else after a percent sign
-stays as it is. Filling is one pass: what a value brings in is not filled again.
+count, `%j` the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence is called so), `%(X)s` its
+value of `Parameters.X`, `%%` one percent sign. Anything else after a percent sign stays as it is. Filling is one pass: what
+a value brings in is not filled again.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ _MOST_VARYING_INPUTS: Final = 10_000
 _MOST_PROGRAMS: Final = 10_000
 _PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
 _DECIMAL = Context(prec=50, traps=[])
+_FIRST_JOB: Final = "FirstJob"
+JOB_TOKENS: Final = frozenset("jf")
+"""What is known only when a job has its number."""
 _FIELD_NAMES = JobSpec.__struct_fields__
 
-# A token names what is filled in: "s", "n", "j", or ":X" for the sequence X. With "=" before it the value
-# keeps its type.
+# A token names what is filled in: "s", "n", "j", "f" (the first job), or ":X" for the sequence X. With "=" before it the
+# value keeps its type.
 Member = Mapping[str, Any]
 _Filler = Callable[[Member], Any]
 # A member's number and job id -> what fills the token.
@@ -95,7 +99,7 @@ class Scope:
         self.width = len(str(members.count))
 
     def sequence(self, token: str) -> ValueSequence | None:
-        """The sequence behind a token; None for `%n` and `%j`."""
+        """The sequence behind a token; None for numbers of members and jobs."""
         token = token.removeprefix("=")
         if token == "s":
             return self.members
@@ -114,6 +118,8 @@ class Scope:
             width = self.width
             if token == "j":
                 return lambda _index, job_id: str(job_id)
+            if token == "f":
+                return lambda index, job_id: str(job_id - index)
             return lambda index, _job_id: str(index).zfill(width)
         if token[0] == "=":
             return lambda index, _job_id: value_at(sequence, index)
@@ -176,11 +182,13 @@ class Scope:
         if not pieces:
             return None
         form = "".join(pieces) + text[end:].replace("%", "%%")
-        if keep_type and tokens and form == f"%({token})s" and token not in "nj":
+        if keep_type and tokens and form == f"%({token})s" and token not in "njf":
             return Compiled(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
         return Compiled(fill=form.__mod__, tokens=frozenset(tokens))
 
     def _named(self, name: str) -> str:
+        if name == _FIRST_JOB and name not in self.members.named:
+            return "f"
         if name not in self.members.named:
             known = ", ".join(f"%({shown(known)})s" for known in list(self.members.named)[:8])
             raise Mistake(f"has %({shown(name)})s, which no sequence stands for (known: {known or 'none'})")

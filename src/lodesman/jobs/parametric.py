@@ -18,7 +18,7 @@ import msgspec
 from lodesman.answers.jobs import Notice
 from lodesman.errors import InvalidJob
 from lodesman.jobs.attributes import Attribute, invalid
-from lodesman.jobs.members import Compiled, Scope, value_at
+from lodesman.jobs.members import JOB_TOKENS, Compiled, Scope, value_at
 from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown, text_of
 from lodesman.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake, kind_of, whole
@@ -193,11 +193,14 @@ class _Splitter:
             self.fields[attribute.field] = attribute.read(value)
             return
         self.used |= {token.removeprefix("=") for token in compiled.tokens}
-        if attribute.field == "input_sandbox" and "j" in compiled.tokens:
-            raise Mistake("has %j, but a job has its number only after its files were uploaded")
+        of_job = next(
+            ("%j" if one == "j" else "%(FirstJob)s" for one in sorted(JOB_TOKENS & compiled.tokens)), ""
+        )
+        if attribute.field == "input_sandbox" and of_job:
+            raise Mistake(f"has {of_job}, but a job has its number only after its files were uploaded")
         if attribute.use in ("key", "limit"):
-            if "j" in compiled.tokens:
-                raise Mistake("has %j, but a job has its number only after this was checked")
+            if of_job:
+                raise Mistake(f"has {of_job}, but a job has its number only after this was checked")
             self.deferred[attribute.name] = value
             if attribute.use == "limit":
                 self.check_each(attribute, compiled)

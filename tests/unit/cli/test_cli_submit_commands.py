@@ -260,34 +260,6 @@ def test_a_wrong_line_of_a_script_is_named(at, accepting, home, line, says):
     assert accepting.asked == []
 
 
-@pytest.mark.parametrize(
-    ("mark", "lines", "same"),
-    [
-        ("#SBATCH", ["--job-name=fit -c4", "--mem=2G"], "--name fit --cores 4 --memory 2G"),
-        ("#SBATCH", ["-J 'my fit' # a name", "-n 2 -c 4", "--mem-per-cpu 500"], "--name 'my fit' --cores 8 --memory 4000"),
-        ("#SBATCH", ["--time=1-12:00:00", "--array=0-9:3%2"], "--time 1-12:00:00 --array 0-9:3%2"),
-        ("#SBATCH", ["-t 60", "-a 1-500%10"], "--time 60m --array 1-500%10"),
-        ("#SBATCH", ["--time=60:30", "-p long", "-t", "--mem=0", "-o out.%j --array=1,5", "--nodes=4"], ""),
-        ("#SBATCH", ["--job-name='x"], ""),
-        ("#$", ["-N fit -pe smp 4", "-l h_rt=01:00:00,h_vmem=4G", "-t 1-10 -cwd"],
-         "--name fit --cores 4 --time 01:00:00 --array 1-10"),
-        ("#$", ["-l h_rt=3600", "-q all.q", "-pe mpi"], ""),
-        ("#PBS", ["-N fit -J 1-3", "-l select=1:ncpus=4:mem=8gb,walltime=02:00:00"],
-         "--name fit --cores 4 --memory 8gb --time 02:00:00 --array 1-3"),
-    ],
-)  # fmt: skip
-def test_lines_of_other_systems_are_said_in_options_of_this_one(submitted, home, mark, lines, same):
-    head = "".join(f"{mark} {one}\n" for one in lines)
-    (home / "a.sh").write_text(f"#!/bin/sh\n{head}true\n{mark} --mem=1G\n")
-    job, said = submitted("a.sh")
-    assert (job.cores, job.name) == (1, "a.sh")
-    how = f"Here it is: #LODE {same}" if same else "#LODE lines say the same (lode submit --help)."
-    assert said == f"lode: a.sh: {mark} lines are not read here. {how}\n"
-    if same:  # and that is understood
-        (home / "a.sh").write_text(f"#!/bin/sh\n{head}#LODE {same}\ntrue\n")
-        assert submitted("a.sh")[1] == ""
-
-
 def test_files_beside_a_script_that_stay_here_are_named(submitted, home):
     for name in ("fit.py", "data.csv", "out.txt", "old.log", "taken.txt", "unnamed.txt", "commented.py"):
         (home / name).write_text("x")
@@ -319,11 +291,10 @@ def test_a_file_that_a_command_names_is_sent(submitted, home):
 
 
 def test_lines_that_are_not_read_are_said(submitted, home):
-    (home / "a.sh").write_text("#!/bin/sh\n#SBATCH --mem=4G\n##LODE --cores 4\ntrue\n#LODE --cores 2\n")
+    (home / "a.sh").write_text("#!/bin/sh\n##LODE --cores 4\ntrue\n#LODE --cores 2\n")
     job, said = submitted("a.sh", "--cores=3")
     assert job.cores == 1
-    assert "#SBATCH lines are not read" in said
-    assert "a.sh:5: #LODE stands after the first command and is not read" in said
+    assert "a.sh:4: #LODE stands after the first command and is not read" in said
     assert "--cores=3 stands after a.sh and goes to it" in said
 
 

@@ -237,6 +237,12 @@ def test_a_member_that_would_be_wrong_is_found_before_anything_is_stored(
         ({"Site": "S%j", "Parameters": 2}, "Site", "has %j"),
         ({"WallTime": "%j", "Parameters": 2}, "WallTime", "has %j"),
         ({"InputSandbox": ["a", "in_%j.dat"], "Parameters": 2}, "InputSandbox", "has %j"),
+        (
+            {"InputSandbox": "%(FirstJob)s", "Parameters": 2},
+            "InputSandbox",
+            "has %(FirstJob)s, but a job has its number",
+        ),
+        ({"Memory": "%(FirstJob)s", "Parameters": 2}, "Memory", "has %(FirstJob)s, but a job has its number"),
         ({"MaxAttempts": "%s", "Parameters": 2}, "MaxAttempts", "is the same for all members"),
         ({"OwnerGroup": "%s", "Parameters": 2}, "OwnerGroup", "is the same for all members"),
         ({"Arguments": "'%s", "Parameters": 2}, "Arguments", "never closed"),

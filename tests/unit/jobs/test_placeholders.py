@@ -42,6 +42,7 @@ def filled(value, index=7, job_id=4321, members=MEMBERS, **options):
         ("%s", "45"),
         ("%n", "007"),
         ("%j", "4321"),
+        ("%(FirstJob)s", "4314"),
         ("%(X)s", "x7"),
         ("%(mem)s", "1700"),
         ("%(half)s", "4.5"),

@@ -1,0 +1,87 @@
+"""Times, sizes and indexes as each batch system writes them. None: it is no such text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Final
+
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([kmgtp]?)(i?b|w?)", re.IGNORECASE)
+_POWERS: Final[dict[str, int]] = {unit: power for power, unit in enumerate(["", *"kmgtp"])}
+_STEPS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
+_MOST: Final = 1_000_000
+NO_LIMIT: Final = frozenset({"unlimited", "infinite", "infinity", "-1", "0"})
+
+
+def slurm_seconds(text: str) -> int | None:
+    """M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; 0 is no limit."""
+    if text.lower() in NO_LIMIT:
+        return 0
+    days, dash, rest = text.rpartition("-")
+    parts = _numbers(rest)
+    if not parts or len(parts) > 3 or (dash and not _DIGITS.fullmatch(days)):
+        return None
+    if dash:
+        hours, minutes, seconds = [*parts, 0, 0][:3]
+    else:
+        hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def pbs_seconds(text: str) -> int | None:
+    """Seconds, M:S, H:M:S or D:H:M:S, with a fraction that is dropped."""
+    parts = _numbers(text.partition(".")[0])
+    if not parts or len(parts) > 4:
+        return None
+    days, hours, minutes, seconds = [*[0] * (4 - len(parts)), *parts]
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def lsf_seconds(text: str) -> int | None:
+    """Minutes, or hours:minutes; a host behind a slash is one that times are measured by."""
+    parts = _numbers(text.partition("/")[0])
+    if not parts or len(parts) > 2:
+        return None
+    hours, minutes = [*[0] * (2 - len(parts)), *parts]
+    return (hours * 60 + minutes) * 60
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers between colons; none if there is anything else."""
+    parts = text.split(":")
+    return [int(one) for one in parts] if all(map(_DIGITS.fullmatch, parts)) else []
+
+
+def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
+    """MB of 2^20 bytes, rounded up; `usual` is the unit of a number without one. `b` and `w` (8 bytes) may stand alone."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        return None
+    unit = found[2].lower() or ("" if found[3] else usual)
+    number = Fraction(found[1]) * (1 << 10 * _POWERS[unit]) * (8 if found[3].lower() == "w" else 1)
+    return math.ceil(number * times / 2**20)
+
+
+def indexes(text: str) -> dict[str, Any] | None:
+    """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once."""
+    found = list(_ranges(text))
+    if not found or not all(found):
+        return None
+    if len(found) == 1:
+        (one,) = found
+        return {"Parameters": len(one), "ParameterStart": one.start, "ParameterStep": one.step}
+    return {"Parameters": list(dict.fromkeys(index for one in found for index in one))}
+
+
+def _ranges(text: str) -> Iterator[range]:
+    """Each range between commas; an empty one for what is none, or is beyond a million."""
+    for part in text.replace(" ", "").split(","):
+        match = _STEPS.fullmatch(part)
+        first, last, step = (
+            (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (0, 0, 0)
+        )
+        found = range(first, last + 1, step) if step else range(0)
+        yield found if len(found) <= _MOST else range(0)

@@ -1,0 +1,213 @@
+"""What the lines of one batch system ask for, as far as they were read: attributes, notes, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+
+class Obstacle(NamedTuple):
+    """Why an option cannot be had, as the end of a sentence that it begins, and what to do."""
+
+    reason: str
+    hint: str
+
+
+WHERE: Final = (
+    "it names a place or an account of another cluster: --site, --tag and --group say where and for whom"
+)
+MAIL: Final = "no mail is sent: lode wait, lode status"
+FOLDER: Final = "each job begins in an empty folder of its own, with the files that it takes along (--files)"
+SHELL: Final = "nothing of your shell's environment goes along: --set Environment=NAME=VALUE"
+PLACES: Final = "a job runs on one node, which places its processes itself"
+COUNTS: Final = "it changes nothing of what the job does"
+WEIGHT: Final = "--set Priority=N, 0 to 10, orders your own jobs"
+IDS: Final = Obstacle(
+    "names jobs of another batch system, which this server cannot know.",
+    "Give ids that lode submit printed: --after-ok 12-20, or --after.",
+)
+GPU: Final = Obstacle(
+    "asks for GPUs, which are not counted here yet.",
+    "A tag may name queues that have them: --tag NAME.",
+)
+NODES: Final = Obstacle(
+    "asks for several nodes; a job runs on one node.",
+    "If one node will do, ask for all cores there: --cores N.",
+)
+LATER: Final = Obstacle("says when it begins or ends.", "Submit it when it shall run, with at or cron.")
+RESOURCE: Final = Obstacle(
+    "is a resource of another cluster.",
+    "If this server has it (lode quota resources): --set Consumables=NAME=AMOUNT.",
+)
+PROPERTY: Final = Obstacle(
+    "asks for a property of nodes.",
+    "A tag may name it: --tag NAME; or --set Requirements=...",
+)
+SIGNAL: Final = Obstacle("asks for a signal before the end; there is none.", "")
+STAGED: Final = Obstacle("has files copied.", "Take files along: --files; bring them back: --keep.")
+ALONE: Final = Obstacle(
+    "asks for a node of its own, which no job gets.", "Ask for all cores of a node: --cores N."
+)
+ATTENDED: Final = Obstacle("asks for a terminal; jobs have none.", "")
+CHECKPOINT: Final = Obstacle("asks for checkpoints, which are not made here.", "")
+UNKNOWN: Final = Obstacle("is not known here.", "")
+UNREAD: Final = "cannot be read as that system would."
+
+
+class ScriptOption(NamedTuple):
+    """An option of a line, as it is written."""
+
+    line: int
+    words: str
+
+
+class LineRefusal(NamedTuple):
+    """What cannot be had: a predicate and what to do. `unless`: attributes that say it here."""
+
+    option: ScriptOption
+    reason: str
+    hint: str
+    unless: tuple[str, ...] = ()
+
+
+class ScriptRequest:
+    """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
+    that only mean something together.
+    """
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {}
+        self.files: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
+        self.notes: dict[str, list[str]] = {}
+        self.refusals: list[LineRefusal] = []
+        self.kept: dict[str, tuple[ScriptOption, str]] = {}
+        self.hold = False
+        self.job_class = ""
+        self.interpreter = ""
+        self.option = ScriptOption(0, "")
+
+    def note(self, reason: str) -> None:
+        """The option at hand has no effect, for that reason."""
+        self.notes.setdefault(reason, []).append(self.option.words)
+
+    def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
+        """The option at hand, or that one, cannot be had."""
+        self.refusals.append(LineRefusal(option or self.option, *obstacle, unless))
+
+    def put(self, name: str, value: object) -> None:
+        """An attribute with its value; None is a text that cannot be read."""
+        if value is None:
+            self.refuse(Obstacle(UNREAD, f"Say it in an option of lode submit, or as --set {name}=..."), name)
+        else:
+            self.attributes[name] = value
+
+    def array(self, found: Mapping[str, Any] | None, at_once: str = "") -> None:
+        """The indexes of an array, and how many of its jobs run at once."""
+        if found is None or (at_once and not at_once.isdecimal()):
+            self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
+            return
+        self.attributes.update(found)
+        if int(at_once or 0):
+            self.attributes["AtMost"] = int(at_once)
+
+    def count(self, name: str, usual: int = 0) -> int:
+        """A whole number that was kept; what is none is refused."""
+        option, text = self.kept.get(name, (self.option, ""))
+        if text and not (text.isdecimal() and len(text) < 9):
+            self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
+            return usual
+        return int(text or usual)
+
+    def variables(self, text: str, mark: str = ",") -> None:
+        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell."""
+        for part in filter(None, map(str.strip, re.split(rf"{mark}(?=\s*\w+(?:=|{mark}|\s*$))", text))):
+            name, equals, value = part.partition("=")
+            if equals:
+                self.environment[name] = value.strip("'\"")
+            elif part.upper() not in ("NONE", "NIL"):
+                self.note(SHELL)
+
+
+Handler = Callable[[ScriptRequest, str], None]
+
+
+def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Handler]]:
+    """By option, of groups of options: (how many words follow, names with blanks between) -> what they mean."""
+    return {name: (words, handler) for (words, names), handler in groups.items() for name in names.split()}
+
+
+def gives(name: str, read: Callable[[str], object] = str) -> Handler:
+    """The value is that of an attribute."""
+    return lambda asked, text: asked.put(name, read(text))
+
+
+def sets(name: str, value: object) -> Handler:
+    """An attribute has that value then."""
+    return lambda asked, _: asked.put(name, value)
+
+
+def keeps(name: str) -> Handler:
+    """The value means something only together with others."""
+
+    def keep(asked: ScriptRequest, text: str) -> None:
+        asked.kept[name] = asked.option, text
+
+    return keep
+
+
+def notes(reason: str) -> Handler:
+    """It has no effect here."""
+    return lambda asked, _: asked.note(reason)
+
+
+def refuses(obstacle: Obstacle, *unless: str) -> Handler:
+    """It cannot be had."""
+    return lambda asked, _: asked.refuse(obstacle, *unless)
+
+
+def stream(name: str) -> Handler:
+    """A file that a standard stream goes to."""
+
+    def put(asked: ScriptRequest, text: str) -> None:
+        asked.files[name] = text
+
+    return put
+
+
+def holds(asked: ScriptRequest, _text: str) -> None:
+    """The job is held until it is released."""
+    asked.hold = True
+
+
+def shell(asked: ScriptRequest, text: str) -> None:
+    """The program that reads the script; of several for hosts the first."""
+    asked.interpreter = text.partition(",")[0].partition("@")[0]
+
+
+def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
+    """The words of a line as a shell splits them; none if a quote is never closed, which is refused."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        asked.refuse(
+            Obstacle("has a quote that is never closed.", ""), option=ScriptOption(number, line.strip())
+        )
+        return []
+
+
+def read_short(
+    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str
+) -> None:
+    """The options of a line whose names begin with one dash; a value may follow without a blank."""
+    words = words_of(asked, number, line)
+    while words:
+        name = words.pop(0)
+        if name not in options and name[:2] in options and options[name[:2]][0]:
+            name, words = name[:2], [name[2:], *words]
+        follow, handler = options.get(name, (0, refuses(UNKNOWN)))
+        value, words = " ".join(words[:follow]), words[follow:]
+        asked.option = ScriptOption(number, f"{name} {value}".rstrip())
+        handler(asked, value)

@@ -1,0 +1,155 @@
+"""Lines #BSUB of LSF (bsub(1))."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lodesman.directives.amounts import indexes, lsf_seconds, megabytes
+from lodesman.directives.asked import (
+    ALONE,
+    ATTENDED,
+    CHECKPOINT,
+    COUNTS,
+    FOLDER,
+    GPU,
+    IDS,
+    LATER,
+    MAIL,
+    NODES,
+    PLACES,
+    PROPERTY,
+    RESOURCE,
+    SIGNAL,
+    STAGED,
+    UNREAD,
+    WEIGHT,
+    WHERE,
+    Obstacle,
+    ScriptRequest,
+    gives,
+    holds,
+    notes,
+    read_short,
+    refuses,
+    sets,
+    shell,
+    stream,
+    table,
+)
+
+_UNIT: Final = Obstacle("has no unit, and each cluster has its own.", "Say how much: --memory 4G.")
+_STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
+_CALLED: Final = Obstacle("has a command run before or behind it.", "Let the script call it.")
+_LIMIT: Final = "limits of one process and of files are not set here"
+_ARRAY: Final = re.compile(r"([^\[\]]*)\[([^\]]*)\](?:%([0-9]+))?")
+_SECTION: Final = re.compile(r"(\w+)\[([^\]]*)\]")
+
+
+def _name(asked: ScriptRequest, text: str) -> None:
+    found = _ARRAY.fullmatch(text)
+    if found:
+        asked.array(indexes(found[2]), found[3] or "")
+    elif "[" in text:
+        asked.array(None)
+    asked.put("JobName", (found[1] if found else text) or "array")
+
+
+def _cores(asked: ScriptRequest, text: str) -> None:
+    asked.kept["cores"] = asked.option, text.partition(",")[0]
+
+
+def _memory(asked: ScriptRequest, text: str) -> None:
+    if text.isdecimal():
+        asked.refuse(_UNIT, "Memory")
+    else:
+        asked.put("Memory", megabytes(text))
+
+
+def _minutes(asked: ScriptRequest, text: str) -> None:
+    asked.put("CPUTime", lsf_seconds(text))
+
+
+def _environment(asked: ScriptRequest, text: str) -> None:
+    asked.variables(text)
+
+
+def _requirements(asked: ScriptRequest, text: str) -> None:
+    """Sections as `span[hosts=1] rusage[mem=4000]`; others are refused."""
+    if _SECTION.sub("", text).strip():
+        asked.refuse(PROPERTY, "Tag", "Requirements")
+    for name, inner in _SECTION.findall(text):
+        if name == "span":
+            asked.kept["span"] = asked.option, inner.replace(" ", "")
+        elif name == "rusage":
+            for part in re.split(r"[,:]", inner):
+                _usage(asked, *part.replace(" ", "").partition("=")[::2])
+        elif name in ("order", "same", "affinity", "cu"):
+            asked.note(PLACES)
+        else:
+            asked.refuse(PROPERTY, "Tag", "Requirements")
+
+
+def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
+    """Memory that is reserved is in MB, and of the whole job unless a cluster says otherwise."""
+    if name == "mem":
+        asked.kept["reserved"] = asked.option, amount
+    elif "gpu" in name:
+        asked.refuse(GPU)
+    else:
+        asked.refuse(RESOURCE, "Consumables")
+
+
+_OPTIONS: Final = table({
+    (1, "-J"): _name,
+    (1, "-n"): _cores,
+    (1, "-W"): gives("WallTime", lsf_seconds),
+    (1, "-c"): _minutes,
+    (1, "-M"): _memory,
+    (1, "-R"): _requirements,
+    (1, "-env"): _environment,
+    (1, "-L -S"): shell,
+    (1, "-o -oo"): stream("StdOutput"),
+    (1, "-e -eo"): stream("StdError"),
+    (0, "-H"): holds,
+    (0, "-rn"): sets("MaxAttempts", 1),
+    (1, "-w -ti"): refuses(IDS, "After", "AfterOk"),
+    (1, "-gpu"): refuses(GPU),
+    (0, "-x"): refuses(ALONE),
+    (1, "-i -is"): refuses(_STDIN, "StdInput"),
+    (1, "-b -t"): refuses(LATER),
+    (1, "-E -Ep -a"): refuses(_CALLED),
+    (1, "-f -data"): refuses(STAGED),
+    (1, "-k"): refuses(CHECKPOINT),
+    (1, "-s -wa -wt"): refuses(SIGNAL),
+    (0, "-I -Ip -Is -IS -ISp -ISs -IX -XF"): refuses(ATTENDED),
+    (1, "-q -P -G -U -m -sla -app -Lp"): notes(WHERE),
+    (1, "-u"): notes(MAIL),
+    (0, "-B -N -Ne"): notes(MAIL),
+    (1, "-cwd -outdir"): notes(FOLDER),
+    (1, "-sp"): notes(WEIGHT),
+    (1, "-C -D -F -T -v -p -ul -hl"): notes(_LIMIT),
+    (1, "-g -Jd -We -eptl -ptl -notify -freq"): notes(COUNTS),
+    (0, "-K -r"): notes(COUNTS),
+    (1, "-pack"): refuses(Obstacle(UNREAD, "Submit each job apart.")),
+})  # fmt: skip
+
+
+def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+    """All lines, and what they mean together."""
+    for number, line in lines:
+        read_short(asked, _OPTIONS, number, line)
+    cores = asked.count("cores")
+    if cores:
+        asked.attributes["NumberOfProcessors"] = cores
+    if "span" in asked.kept:
+        option, span = asked.kept["span"]
+        each = span.removeprefix("ptile=")
+        if span != "hosts=1" and not (each.isdecimal() and int(each) >= max(cores, 1)):
+            asked.refuse(NODES, option=option)
+    if "reserved" in asked.kept:
+        asked.option, text = asked.kept["reserved"]
+        found = megabytes(text)
+        asked.put("Memory", None if found is None else max(found, asked.attributes.get("Memory", 0)))
+    if "StdOutput" in asked.files:  # one file for both, as there
+        asked.files.setdefault("StdError", asked.files["StdOutput"])

@@ -1,0 +1,160 @@
+"""Lines #PBS of PBS Professional, OpenPBS and Torque (qsub(1B))."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lodesman.directives.amounts import indexes, megabytes, pbs_seconds
+from lodesman.directives.asked import (
+    ALONE,
+    ATTENDED,
+    CHECKPOINT,
+    COUNTS,
+    FOLDER,
+    GPU,
+    IDS,
+    LATER,
+    MAIL,
+    NODES,
+    PLACES,
+    PROPERTY,
+    RESOURCE,
+    SHELL,
+    STAGED,
+    UNREAD,
+    WEIGHT,
+    WHERE,
+    Obstacle,
+    ScriptRequest,
+    gives,
+    holds,
+    keeps,
+    notes,
+    read_short,
+    refuses,
+    shell,
+    stream,
+    table,
+)
+
+_ATTRIBUTES: Final = {
+    "umask": notes(COUNTS), "block": notes(COUNTS), "group_list": notes(WHERE), "sandbox": notes(FOLDER),
+    "depend": refuses(IDS, "After", "AfterOk"), "stagein": refuses(STAGED), "stageout": refuses(STAGED),
+    "run_count": notes(COUNTS), "pwd": notes(FOLDER), "x": refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
+}  # fmt: skip
+
+
+def _tasks(asked: ScriptRequest, text: str) -> None:
+    steps, _, at_once = text.partition("%")
+    asked.array(indexes(steps), at_once)
+
+
+def _again(asked: ScriptRequest, text: str) -> None:
+    asked.put("MaxAttempts", {"y": 3, "n": 1}.get(text.lower()))
+
+
+def _checkpoint(asked: ScriptRequest, text: str) -> None:
+    if text != "n":
+        asked.refuse(CHECKPOINT)
+
+
+def _attributes(asked: ScriptRequest, text: str) -> None:
+    name = text.partition("=")[0]
+    _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(asked, text)
+
+
+def _variables(asked: ScriptRequest, text: str) -> None:
+    asked.variables(text)
+
+
+def _resources(asked: ScriptRequest, text: str) -> None:
+    for part in filter(None, text.split(",")):
+        name, _, amount = part.partition("=")
+        _resource(asked, name.strip(), amount.strip())
+
+
+def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
+    if name in ("walltime", "cput"):
+        asked.put("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
+    elif name in ("mem", "pmem", "ncpus", "procs"):
+        asked.kept[name] = asked.option, amount
+    elif name in ("select", "nodes"):
+        _chunk(asked, amount, "ncpus" if name == "select" else "ppn")
+    elif name == "place":
+        asked.refuse(ALONE) if "excl" in amount else asked.note(PLACES)
+    elif name in ("vmem", "pvmem", "pcput", "file", "nice"):
+        asked.note("limits of one process, of files and of address space are not set here")
+    elif "gpu" in name:
+        asked.refuse(GPU)
+    elif name in ("qos", "naccesspolicy", "nodeset"):
+        asked.note(WHERE)
+    else:
+        asked.refuse(RESOURCE, "Consumables")
+
+
+def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
+    """`1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes: one node, and what is asked of it."""
+    count, *parts = text.split(":") if text[:1].isdecimal() else ["1", *text.split(":")]
+    if "+" in text or count != "1":
+        asked.refuse(NODES)
+        return
+    for part in parts:
+        name, equals, amount = part.partition("=")
+        if name == cores:
+            asked.kept["ncpus"] = asked.option, amount
+        elif name == "mem":
+            asked.kept["mem"] = asked.option, amount
+        elif "gpu" in name and amount != "0":
+            asked.refuse(GPU)
+        elif name == "mpiprocs":
+            asked.environment["PBS_NP"] = amount
+        elif name == "ompthreads":
+            asked.environment["OMP_NUM_THREADS"] = amount
+        elif not equals or name in ("host", "vnode", "arch", "cpu_type"):
+            asked.refuse(PROPERTY, "Tag", "Requirements")
+        else:
+            asked.refuse(RESOURCE, "Consumables")
+
+
+_OPTIONS: Final = table({
+    (1, "-N"): gives("JobName"),
+    (1, "-J -t"): _tasks,
+    (1, "-l"): _resources,
+    (1, "-r"): _again,
+    (1, "-W"): _attributes,
+    (1, "-v"): _variables,
+    (1, "-S"): shell,
+    (1, "-o"): stream("StdOutput"),
+    (1, "-e"): stream("StdError"),
+    (1, "-j"): keeps("join"),
+    (1, "-c"): _checkpoint,
+    (0, "-h"): holds,
+    (1, "-a"): refuses(LATER),
+    (0, "-I -X"): refuses(ATTENDED),
+    (1, "-C"): refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
+    (1, "-q -A -P -u"): notes(WHERE),
+    (1, "-m -M"): notes(MAIL),
+    (1, "-d -w -D"): notes(FOLDER),
+    (0, "-V"): notes(SHELL),
+    (1, "-p"): notes(WEIGHT),
+    (1, "-k -R"): notes(COUNTS),
+    (0, "-z -f"): notes(COUNTS),
+    (0, "-n"): refuses(ALONE),
+})  # fmt: skip
+
+
+def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+    """All lines, and what they mean together."""
+    for number, line in lines:
+        read_short(asked, _OPTIONS, number, line)
+    cores = max(asked.count("ncpus"), asked.count("procs"))
+    if cores:
+        asked.attributes["NumberOfProcessors"] = cores
+    for name, times in (("pmem", cores or 1), ("mem", 1)):
+        if name in asked.kept:
+            asked.option, text = asked.kept[name]
+            asked.put("Memory", megabytes(text, "", times=times))
+    join = asked.kept.get("join", (None, "n"))[1]
+    if join in ("oe", "eo"):
+        kept, joined = ("StdOutput", "StdError") if join == "oe" else ("StdError", "StdOutput")
+        asked.files[joined] = asked.files.setdefault(kept, "std.out" if join == "oe" else "std.err")

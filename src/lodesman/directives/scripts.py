@@ -1,0 +1,263 @@
+"""A script's lines of batch systems: which there are, what they ask for, and what its job gets so that it runs unchanged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from lodesman.directives import gridengine, lsf, pbs, slurm
+from lodesman.directives.asked import LineRefusal, ScriptOption, ScriptRequest
+from lodesman.directives.variables import (
+    GRID_ENGINE,
+    LSF,
+    PBS,
+    SLURM,
+    ScriptFacts,
+    Tasks,
+    Words,
+    escaped,
+    file_name,
+)
+from lodesman.jobs.overlay import overlaid
+from lodesman.jobs.values import Mistake, environment
+
+Lines = list[tuple[int, str]]
+_DAY: Final = 86_400
+
+
+class _System(NamedTuple):
+    """A batch system, how its lines begin, whether it reads them behind the first command, and what reads them."""
+
+    name: str
+    mark: str
+    begins: re.Pattern[str]
+    reads_all: bool
+    read: Callable[[ScriptRequest, Lines], None]
+    words: Words
+
+
+_SYSTEMS: Final = (
+    _System("Slurm", "#SBATCH", re.compile(r"#SBATCH(?!\w)\s*(.*)"), False, slurm.read, SLURM),
+    _System("Grid Engine", "#$", re.compile(r"#\$\s*(-.*)"), True, gridengine.read, GRID_ENGINE),
+    _System("PBS", "#PBS", re.compile(r"\s*#PBS(?!\w)\s*(.*)"), False, pbs.read, PBS),
+    _System("LSF", "#BSUB", re.compile(r"#BSUB(?!\w)\s*(.*)"), True, lsf.read, LSF),
+)
+_OTHERS: Final = re.compile(r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|flux:|XBATCH))\s+\S|(#\s?@)\s*\w+\s*=")
+_INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
+
+
+class Translation(NamedTuple):
+    """What the lines of a script ask for. `attributes` of its description; `literal`: percent signs of the command stand for
+    themselves, since the command line asks for no array; `interpreter`: reads the script, '' if it names its own.
+    """
+
+    attributes: Mapping[str, Any]
+    refusals: tuple[LineRefusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    hold: bool = False
+    job_class: str = ""
+    interpreter: str = ""
+    literal: bool = False
+
+
+def translated(text: str, name: str, given: Mapping[str, Any]) -> Translation | None:
+    """The lines of batch systems in a script of that name; None without any. `given`: attributes that go first."""
+    found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
+    others = _other_lines(text)
+    if not found:
+        return Translation({}, refusals=tuple(others)) if others else None
+    asked = [_asked(system, lines) for system, lines in found]
+    first, (system, lines) = asked[0], found[0]
+    refusals = [
+        one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
+    ]
+    for each, (other, others_lines) in zip(asked[1:], found[1:], strict=True):
+        if each.attributes != first.attributes:
+            reason = (
+                f"and the other lines of {other.name} ask for something else than those of {system.name}."
+            )
+            refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
+    return _complete(first, system, text, name, given)._replace(refusals=(*refusals, *others))
+
+
+def _asked(system: _System, lines: Lines) -> ScriptRequest:
+    asked = ScriptRequest()
+    system.read(asked, lines)
+    return asked
+
+
+def _lines_of(text: str, system: _System) -> Lines:
+    found: Lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = system.begins.match(line)
+        if match:
+            found.append((number, match[1]))
+        elif line.strip() and not line.lstrip().startswith("#") and not system.reads_all:
+            break
+    return found
+
+
+def _other_lines(text: str) -> list[LineRefusal]:
+    """Lines of batch systems that are not read here, before the first command."""
+    found: list[LineRefusal] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            break
+        match = _OTHERS.match(line)
+        if match:
+            reason = "is a line of a batch system that is not read here."
+            found.append(
+                LineRefusal(ScriptOption(number, line.strip()), reason, "Say it in #LODE lines.", ())
+            )
+    return found
+
+
+def unread_lines(text: str) -> list[int]:
+    """Lines as those of Slurm or PBS that stand behind the first command, where these systems do not read them."""
+    found: list[int] = []
+    for system in _SYSTEMS:
+        if not system.reads_all:
+            read = {number for number, _ in _lines_of(text, system)}
+            lines = enumerate(text.splitlines(), 1)
+            found += [number for number, line in lines if system.begins.match(line) and number not in read]
+    return sorted(found)
+
+
+# --- what the job gets -------------------------------------------------------------------------------
+
+
+def _complete(
+    asked: ScriptRequest, system: _System, text: str, name: str, given: Mapping[str, Any]
+) -> Translation:
+    """All attributes together. A job that asks for its own number gets it as the only member of an array."""
+    merged = overlaid(dict(asked.attributes), given)
+    facts = ScriptFacts(
+        name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
+        pe=asked.attributes.get("PE", ""), tasks=_tasks(merged),
+    )  # fmt: skip
+    named = set(system.words.variables.findall(text))
+    variables, files = _variables(asked, system, facts, named), _files(asked, system, facts)
+    own: dict[str, Any] = asked.attributes | _cpu_time(merged)
+    needs_number = _has_number([*variables.values(), *files.values()])
+    literal = "Parameters" not in given and ("Parameters" in own or needs_number)
+    if literal:
+        given = escaped(dict(given))
+    if "Parameters" in merged or needs_number:
+        own = escaped(own)
+    else:
+        variables, files = _plain(variables), _plain(files)
+    others = _given_variables(given)
+    unset = sorted(named - variables.keys() - (others or {}).keys())
+    notes = tuple(_notes(asked, system, own | files, unset))
+    if needs_number and "Parameters" not in merged:
+        own |= {"Parameters": 1, "ParameterStart": 1, "ParameterStep": 1}
+    attributes = dict(overlaid(own | files, given))
+    if others is not None:
+        attributes["Environment"] = variables | others
+    interpreter = _interpreter(asked, text)
+    return Translation(attributes, (), notes, asked.hold, asked.job_class, interpreter, literal)
+
+
+def _variables(asked: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]) -> dict[str, str]:
+    """Those that every job gets, those that the script names, and those that its lines set."""
+    always, others = system.words.values(facts)
+    wanted = {name: value for name, value in others.items() if name in named}
+    said: dict[str, str] = escaped(asked.environment)
+    return wanted | always | said
+
+
+def _given_variables(given: Mapping[str, Any]) -> dict[str, str] | None:
+    """Variables that go first; None if they cannot be read, which is said where jobs are."""
+    try:
+        found: dict[str, str] = environment(given.get("Environment", {}))
+    except Mistake:
+        return None
+    return found
+
+
+def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
+    """The indexes of an array whose members have whole numbers."""
+    count = attributes.get("Parameters")
+    if isinstance(count, list):
+        numbers = [one for one in count if type(one) is int]
+        return (
+            Tasks(min(numbers), max(numbers), 1, len(count))
+            if numbers and len(numbers) == len(count)
+            else None
+        )
+    if not isinstance(count, int):
+        return None
+    first, step = attributes.get("ParameterStart", 0), attributes.get("ParameterStep", 1)
+    return Tasks(first, first + (count - 1) * step, step, count)
+
+
+def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
+    """The files of the standard streams; one whose name has no meaning here keeps the usual name."""
+    found: dict[str, str] = {}
+    for stream, pattern in asked.files.items():
+        name = file_name(pattern, system.words, facts.name, is_array=facts.tasks is not None)
+        if name is None:
+            asked.option = ScriptOption(0, pattern)
+            asked.note("a job's output has the usual name where it can have no such one: std.out, std.err")
+        else:
+            found[stream] = name
+    if len(set(asked.files.values())) == 1 and len(asked.files) > 1 and not found:
+        found = {"StdError": "std.out"}
+    return found
+
+
+def _has_number(texts: Iterable[str]) -> bool:
+    return any(mark in one.replace("%%", "") for one in texts for mark in ("%j", "%(FirstJob)s"))
+
+
+def _plain(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text.replace("%%", "%") for name, text in texts.items()}
+
+
+def _cpu_time(attributes: Mapping[str, Any]) -> dict[str, int]:
+    """A job with several cores or much time would meet the usual limit of a day of CPU time before its own."""
+    cores, wall = attributes.get("NumberOfProcessors", 1), attributes.get("WallTime") or _DAY
+    needed = cores * wall if isinstance(cores, int) and isinstance(wall, int) else 0
+    return {"CPUTime": needed} if needed > _DAY and "CPUTime" not in attributes else {}
+
+
+def _interpreter(asked: ScriptRequest, text: str) -> str:
+    """The program that a line names, if the script's own first line names another one."""
+    first = _INTERPRETER.match(text)
+    own = (first[2] if first[1].endswith("/env") and first[2] else first[1]) if first else ""
+    same = own.rpartition("/")[2] == asked.interpreter.rpartition("/")[2]
+    return "" if same else asked.interpreter
+
+
+def _notes(asked: ScriptRequest, system: _System, own: Mapping[str, Any], unset: list[str]) -> Iterable[str]:
+    """What the lines say here, what of them has no effect, and which variables the script does not get."""
+    said = ", ".join(f"{name}={value}" for name, value in own.items())
+    yield (
+        f"{system.mark} lines of {system.name} say {said}."
+        if said
+        else f"{system.mark} lines of {system.name} say nothing here."
+    )
+    for reason, words in asked.notes.items():
+        yield f"without effect: {', '.join(dict.fromkeys(words))}: {reason}."
+    if unset:
+        yield f"it names {', '.join(unset)}, which {'is' if len(unset) == 1 else 'are'} not set here."
+
+
+# --- files of HTCondor -------------------------------------------------------------------------------
+
+_QUEUE: Final = re.compile(r"^[ \t]*queue\b(?![ \t]*=)", re.MULTILINE | re.IGNORECASE)
+_SETTING: Final = re.compile(
+    r"^[ \t]*(?:executable|universe|arguments|transfer_\w+|request_\w+)[ \t]*=", re.MULTILINE | re.IGNORECASE
+)
+_NODE: Final = re.compile(
+    r"^[ \t]*(?:JOB|SUBDAG|SPLICE)[ \t]+\S+[ \t]+\S+|^[ \t]*PARENT[ \t].*\bCHILD\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def kind_of_file(text: str) -> str:
+    """What a file of HTCondor is: a submit file or a DAG; '' for any other text."""
+    if _QUEUE.search(text) and _SETTING.search(text):
+        return "a submit file of HTCondor"
+    return "a DAG of HTCondor (DAGMan)" if _NODE.search(text) else ""

@@ -1,0 +1,160 @@
+"""Scripts for Grid Engine's qsub in the shape of public repositories: what is submitted of each, or why it is not."""
+
+from tests.kits.scripts import Case, array, holds_all_cases, translation
+
+CASES = [
+    Case(
+        "an array with memory for each slot",
+        """
+        #!/bin/bash
+        #$ -N blast
+        #$ -cwd
+        #$ -t 1-100
+        #$ -tc 20
+        #$ -pe smp 4
+        #$ -l h_vmem=2G,h_rt=10:00:00
+        #$ -o logs/$JOB_NAME.$JOB_ID.$TASK_ID.out -j y
+        #$ -m ea -M me@example.org
+        blastn -num_threads $NSLOTS -query part.$SGE_TASK_ID.fa
+        """,
+        {
+            "JobName": "blast",
+            **array(1, 100),
+            "AtMost": 20,
+            "NumberOfProcessors": 4,
+            "PE": "smp",
+            "Memory": 8192,
+            "WallTime": 36_000,
+            "CPUTime": 144_000,
+            "StdOutput": "logs/blast.%(FirstJob)s.%s.out",
+            "StdError": "logs/blast.%(FirstJob)s.%s.out",
+        },
+        variables={"SGE_TASK_ID": "%s", "NSLOTS": "4", "SGE_TASK_LAST": "100"},
+        noted=("-cwd: each job begins in an empty folder of its own", "-m ea, -M me@example.org: no mail"),
+    ),
+    Case(
+        "the two usual spellings of times, and the interpreter",
+        """
+        #!/bin/sh
+        #$ -S /bin/bash
+        #$ -l h_rt=3600 -l s_rt=3500
+        #$ -V -q long.q@@big -P genomics
+        echo $SGE_TASK_ID
+        """,
+        {"WallTime": 3600, "JobGroup": "genomics"},
+        variables={"SGE_TASK_ID": "undefined"},
+        noted=("-V: nothing of your shell's environment", "-q long.q@@big: it names a place"),
+        interpreter="/bin/bash",
+    ),
+    Case(
+        "a job that waits for another by its name",
+        """
+        #!/bin/bash
+        #$ -S /bin/bash
+        #$ -hold_jid prepare,clean* -N step2
+        #$ -l h_rt=1:0:0,mem_free=500M
+        ./step2
+        """,
+        {"JobName": "step2", "WallTime": 3600, "Memory": 500},
+        refused={3: "-hold_jid prepare,clean* names jobs"},
+    ),
+    Case(
+        "all lines are read, also behind commands",
+        """
+        #!/bin/csh
+        echo begin
+        #$ -l h_rt=0:30:0
+        if (1) then
+        #$ -t 2-10:2
+        endif
+        """,
+        {"WallTime": 1800, **array(2, 10, 2)},
+    ),
+    Case(
+        "a GPU, a licence, a host, an architecture",
+        """
+        #$ -l gpu=1,matlab=1
+        #$ -l hostname=node12 -l arch=lx-amd64
+        ./run
+        """,
+        {},
+        refused={
+            1: ("-l gpu=1,matlab=1 asks for GPUs", "-l gpu=1,matlab=1 is a resource"),
+            2: "-l arch=lx-amd64 asks for a property",
+        },
+        noted=("-l hostname=node12: it names a place",),
+    ),
+    Case(
+        "slots over nodes of a parallel environment, a range of them",
+        """
+        #$ -pe mpi 16-32 -R y -l h_vmem=1.5G,virtual_free=1G
+        mpirun -np $NSLOTS -machinefile $PE_HOSTFILE ./a.out
+        """,
+        {"NumberOfProcessors": 16, "PE": "mpi", "Memory": 24_576, "CPUTime": 16 * 86_400},
+        variables={"NSLOTS": "16"},
+        noted=("-R y", "it names PE_HOSTFILE, which is not set here"),
+    ),
+    Case(
+        "variables, a job class, a hold, no second try",
+        """
+        #$ -v MODE=fast,LEVEL=3,HOME
+        #$ -jc app.large -h -r n
+        """,
+        {"MaxAttempts": 1},
+        variables={"MODE": "fast", "LEVEL": "3"},
+        noted=("HOME: nothing of your shell",),
+        job_class="app.large",
+        hold=True,
+    ),
+    Case(
+        "soft requests, checkpoints, a later begin, notice of the end",
+        """
+        #$ -hard -l h_rt=60 -soft -l fast=1 -hard -l h_vmem=1K
+        #$ -ckpt blcr -a 203001010800 -notify
+        #$ -w e -b n -terse
+        """,
+        {"WallTime": 60, "Memory": 1},
+        refused={
+            2: ("-ckpt blcr asks for checkpoints", "-a 203001010800 says when", "-notify asks for a signal")
+        },
+        noted=("soft requests are wishes",),
+    ),
+    Case(
+        "a folder by the number of the job, an output on a host",
+        """
+        #$ -o host1:/scratch/me/$JOB_ID.log -e /scratch/me/
+        mkdir /tmp/${JOB_ID}
+        """,
+        {"StdOutput": "%(FirstJob)s.log", **array(1, 1)},
+        variables={"JOB_ID": "%(FirstJob)s"},
+        noted=("/scratch/me/: a job's output has the usual name",),
+    ),
+    Case(
+        "values that cannot be read, and options that are not there",
+        """
+        #$ -l h_rt=soon,h_vmem=much -tc none -t 5-1
+        #$ -l h_rt=INFINITY -pe smp
+        #$ -nonsense
+        """,
+        {"PE": "smp"},
+        refused={
+            1: (
+                "-l h_rt=soon,h_vmem=much cannot be read",
+                "-l h_rt=soon,h_vmem=much cannot be read",
+                "-tc none cannot be read",
+                "-t 5-1 cannot be read",
+            ),
+            2: "-pe smp cannot be read",
+            3: "-nonsense is not known",
+        },
+    ),
+]
+
+
+def test_ten_scripts_of_grid_engine():
+    holds_all_cases(CASES)
+
+
+def test_words_of_a_text_are_no_variables():
+    found = translation("#$ -N trim\ntrimmomatic PE $QUEUE in.fq\n")
+    assert found.notes[-1] == "it names QUEUE, which is not set here."
