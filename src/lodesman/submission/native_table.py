@@ -50,10 +50,10 @@ cwd | | Each job has a directory of its own.
 dl | | There are no deadlines: kill it by then.
 e | StdError | A host in front of the path is dropped.
 h | Held | It is stored Held until it is released, whatever the letter but n: lode release JOB.
-hold_jid | | No job waits for another: submit it when the other has ended.
-hold_jid_ad | | No job waits for another: submit it when the other has ended.
+hold_jid | | After, or AfterOk, names jobs of this server by their ids.
+hold_jid_ad | | AfterOk = "12-511:index" names the jobs of an array by their ids.
 i | StdInput | A host in front of the path is dropped.
-j | | StdOutput and StdError are two files.
+j | | The same name for StdOutput and StdError joins the two.
 js | | Priority is the only order among your own jobs.
 l_hard | Consumables | name=amount of each resource but the following.
 l_hard h_rt | WallTime | In seconds; INFINITY and 0 are no limit.
