@@ -191,9 +191,13 @@ def test_a_file_system_with_one_kind_of_lock_has_one_kind(publication, tmp_path,
 # --- the reader -----------------------------------------------------------------------------------------------------------
 
 HOLD = """
-import fcntl, os, signal, sys
+import fcntl, os, signal, struct, sys
 descriptor = os.open(sys.argv[1], os.O_RDWR)
-fcntl.flock(descriptor, fcntl.LOCK_EX)
+if sys.argv[2] == "flock":
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+else:
+    command = {"fcntl": fcntl.F_SETLKW, "ofd": fcntl.F_OFD_SETLKW}[sys.argv[2]]
+    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
 if os.fork() == 0:
     signal.pause()
 print("held", flush=True)
@@ -201,16 +205,17 @@ signal.pause()
 """
 
 
-@pytest.fixture
-def writer(tmp_path, publication):
-    """A foreign writer with a forked child; both hold the lock."""
+@pytest.fixture(params=KINDS)
+def writer(request, tmp_path, publication):
+    """A foreign writer with a forked child; both hold the lock, but for that of fcntl, which belongs to a process."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path / "used_CPU"],
+        [sys.executable, "-c", HOLD, tmp_path / "used_CPU", request.param],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     assert process.stdout.readline() == "held\n"
+    process.kind = request.param
     yield process
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -224,6 +229,9 @@ def test_a_lock_that_is_not_given_back_ends_the_reading(writer, tmp_path, state)
     elif state != "runs":
         writer.kill()
         writer.wait()
+        if writer.kind == "fcntl":
+            assert read(tmp_path, wait_s=LONG_S).contents["used_CPU"] == b"10\n"
+            return
     with pytest.raises(Unreadable, match="locked") as fault:
         read(tmp_path, wait_s=SHORT_S)
     assert (fault.value.reason, fault.value.key) == ("locked", "used_CPU")
@@ -236,8 +244,9 @@ def test_the_end_of_the_holder_is_enough(writer, tmp_path):
     killer.join()
 
 
-def test_readers_do_not_wait_for_each_other(publication, tmp_path, reader):
-    with held(reader, "flock", tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_readers_do_not_wait_for_each_other(publication, tmp_path, reader, kind):
+    with held(reader, kind, tmp_path):
         assert read(tmp_path, wait_s=0).contents["used_CPU"] == b"10\n"
 
 

@@ -1,8 +1,9 @@
 """The channel on disk: a directory with one file for each key, and the lock on used_CPU that keeps the nine together.
 
-The writer takes both kinds of lock, flock(2) and then fcntl(2) by open file description, since readers use either and, on
-local file systems, the kinds do not see each other. used_CPU is never replaced, for others would go on locking the old
-file; it is written in place and padded, so that who reads it without a lock finds a whole value. The others are renamed.
+Writer and reader take both kinds of lock, flock(2) and then fcntl(2) by open file description, since others use either and,
+on local file systems, the kinds do not see each other. used_CPU is never replaced, for others would go on locking the old
+file; it is written in place and padded, so that who reads it without a lock hardly ever finds a torn value. The others are
+renamed.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT
             descriptor = folder.open(LOCK)
             if descriptor is None:
                 return Reading({}, {})
-            with _locked(descriptor, ends - time.monotonic()):
+            with _locked(descriptor, ends - time.monotonic(), folder.takes_both):
                 if _is_at(folder.descriptor, LOCK, descriptor):
                     return folder.read_all(descriptor)
     raise Unreadable("busy", LOCK)
@@ -233,8 +234,9 @@ def _opened(directory: Path, uid: int | None) -> Iterator[_Folder]:
 
 
 @contextmanager
-def _locked(descriptor: int, wait_s: float) -> Iterator[None]:
-    lock = Lock(descriptor, shared=True)
+def _locked(descriptor: int, wait_s: float, ranges: bool) -> Iterator[None]:
+    """By both kinds where they are two, since a foreign writer may take either."""
+    lock = Lock(descriptor, shared=True, ranges=ranges)
     try:
         if not lock.acquire(max(0.0, wait_s)):
             raise Unreadable("locked", LOCK)
@@ -255,6 +257,14 @@ class _Folder:
     descriptor: int
     uid: int
     device: int
+
+    @property
+    def takes_both(self) -> bool:
+        """Whether both kinds of lock are to be taken here: what a writer refuses may be read all the same."""
+        try:
+            return takes_both(self.descriptor)
+        except OSError:
+            return False
 
     def open(self, key: str) -> int | None:
         """A file that may be read; None: there is none of this name. Raises Unreadable."""
