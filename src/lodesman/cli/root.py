@@ -41,7 +41,8 @@ SECTIONS = {
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {
-        "convert": "drafts", "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "jobstatus",
+        "convert": "drafts", "import": "importing",
+        "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "jobstatus",
         "vacate": "jobstatus",
     },
 }  # fmt: skip
@@ -56,7 +57,7 @@ _ELSEWHERE = {
 }  # fmt: skip
 _MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 # Where Python has another use for the name of a command.
-_NAMES = {"class": "job_class"}
+_NAMES = {"class": "job_class", "import": "import_"}
 _SUGGESTION = re.compile(r"\((Did you mean .*\?)\)")
 # Set by the shell that asks for completions.
 _COMPLETES = "_LODE_COMPLETE"

@@ -1,0 +1,36 @@
+"""`lode import gridengine`: files that a server takes, and nothing written over another file."""
+
+import json
+
+from tests.unit.gridengine.test_dumps import DUMPS
+
+TAKEN = {name: text for name, text in DUMPS.items() if name != "sconf"}
+
+
+def test_the_files_are_a_good_configuration_and_are_not_written_twice(lode, tmp_path):
+    dumps, target = tmp_path / "dumps", tmp_path / "new"
+    dumps.mkdir()
+    for name, text in TAKEN.items():
+        (dumps / name).write_text(text)
+    words = ("import", "gridengine", str(dumps), "--to", str(target), "--site", "Cluster")
+    tried = lode(*words, "--dry-run")
+    assert (tried.code, target.exists()) == (0, False)
+    made = lode(*words)
+    assert made.code == 0
+    assert made.out == tried.out
+    assert "complex_values matlab=10" in made.out
+    assert f"lode quota add {target / 'quotas.rqs'}" in made.err
+    assert f"lode class add {target / 'classes'}/" in made.err
+    checked = lode("config", "check", str(target / "lode.toml"))
+    assert "Cluster (2 queues)" in checked.out, checked.err
+    (target / "sites.toml").write_text("mine")
+    again = lode(*words)
+    assert (again.code, (target / "sites.toml").read_text()) == (6, "mine")
+    assert "exists; nothing was written. Name another folder" in again.err
+
+
+def test_for_programs(lode, tmp_path):
+    (tmp_path / "sul").write_text("staff\n")
+    found = json.loads(lode("import", "gridengine", str(tmp_path), "--dry-run", "--json").out)
+    assert found["files"] == ["imported/lode.toml"]
+    assert found["left_out"][0]["setting"] == "staff"
