@@ -28,7 +28,7 @@ _LIMITS: Final = {
     "h_rt": ("WallTime", ComplexType.TIME), "h_cpu": ("CPUTime", ComplexType.TIME), "h_vmem": ("MaxRAM", ComplexType.MEMORY),
 }  # fmt: skip
 _TAKEN: Final = frozenset({"qname", "hostlist", "slots", "jc_list", *_LIMITS})
-_IN_CONF: Final = frozenset({"jsv_url", "jsv_allowed_mod", "default_jc", "enforce_jc"})
+_IN_CONF: Final = frozenset({"jsv_url", "jsv_allowed_mod", "default_jc", "enforce_jc", "enforce_project"})
 # Settings of a queue that change what its jobs may do or meet, and what does that here; all others are Grid Engine's own.
 _OF_QUEUES: Final = {
     "user_lists": "a rule for those who are not on it: limit users {NAMES} queues QUEUE to slots=0 (lode quota add)",
@@ -51,7 +51,6 @@ _OF_QUEUES: Final = {
     "d_rt": "jobs give WallTime; a job class can say a usual one",
 }
 _OF_CONF: Final = {
-    "enforce_project": "JobGroup is the project of a job; no configuration here asks for one",
     "max_u_jobs": "limit users {*} to slots=N limits what runs (lode quota add); what waits is not limited",
     "max_jobs": "limit to slots=N limits what runs (lode quota add); what waits is not limited",
     "user_lists": "users have tokens: lode user add, lode user disable",
@@ -263,10 +262,8 @@ def _configuration(files: Iterable[str], conf: Mapping[str, str]) -> Iterator[st
         yield '\n[resources]\nfiles = ["sites.toml"]\n'
     if any(one.startswith("gridengine/") for one in files):
         yield '\n[gridengine]\nfiles = ["gridengine/*"]\n'
-    default, enforced = (
-        conf.get("default_jc", "NONE"),
-        conf.get("enforce_jc", "false").lower() in ("true", "1"),
-    )
+        yield "enforce_project = true\n" if _is_true(conf, "enforce_project") else ""
+    default, enforced = conf.get("default_jc", "NONE"), _is_true(conf, "enforce_jc")
     if default.upper() != "NONE" or enforced:
         yield "\n[job_classes]\n"
         yield "" if default.upper() == "NONE" else f"default_jc = {_quoted(default)}\n"
@@ -275,6 +272,10 @@ def _configuration(files: Iterable[str], conf: Mapping[str, str]) -> Iterator[st
         yield f"\n[jsv]\nserver = {_quoted(conf['jsv_url'])}\n"
         if "jsv_allowed_mod" in conf:
             yield f"allowed_modifications = {_quoted(conf['jsv_allowed_mod'])}\n"
+
+
+def _is_true(conf: Mapping[str, str], name: str) -> bool:
+    return conf.get(name, "false").lower() in ("true", "1")
 
 
 def _quoted(text: str) -> str:

@@ -32,7 +32,7 @@ DUMPS = {
     "sprj.genomics": "name genomics\noticket 0\nfshare 0\nacl staff\nxacl NONE\n",
     "srqs": "{\n   name fair\n   enabled TRUE\n   limit users {*} to slots=10\n}\n",
     "sconf": "#global:\nmailer /usr/bin/mail\njsv_url script:/opt/jsv.sh\njsv_allowed_mod none\nmax_u_jobs 100\n"
-    "user_lists none\ndefault_jc app\nenforce_jc true\n",
+    "enforce_project true\nuser_lists none\ndefault_jc app\nenforce_jc true\n",
     "sjc.app": "jcname app\nvariant_list NONE\n",
     "sp.smp": "pe_name smp\nslots 999\nallocation_rule $pe_slots\n",
     "sul": "staff\nothers\n",
@@ -49,7 +49,7 @@ def test_each_dump_has_its_file():
     assert files["quotas.rqs"] == DUMPS["srqs"]
     assert tomllib.loads(files["lode.toml"]) == {
         "resources": {"files": ["sites.toml"]},
-        "gridengine": {"files": ["gridengine/*"]},
+        "gridengine": {"files": ["gridengine/*"], "enforce_project": True},
         "job_classes": {"default_jc": "app", "enforce_jc": True},
         "jsv": {"server": "script:/opt/jsv.sh", "allowed_modifications": "none"},
     }
