@@ -20,7 +20,7 @@ WHERE: Final = (
 )
 MAIL: Final = "no mail is sent: lode wait, lode status"
 FOLDER: Final = "each job begins in an empty folder of its own, with the files that it takes along (--files)"
-SHELL: Final = "nothing of your shell's environment goes along: --set Environment=NAME=VALUE"
+SHELL: Final = "nothing of your shell's environment goes along: --env NAME"
 PLACES: Final = "a job runs on one node, which places its processes itself"
 COUNTS: Final = "it changes nothing of what the job does"
 WEIGHT: Final = "--set Priority=N, 0 to 10, orders your own jobs"

@@ -100,7 +100,7 @@ _OPTIONS: Final = table({
     (1, "--input -i"): refuses(_STDIN, "StdInput"),
     (1, "--tmp"): refuses(_DISK, "Requirements"),
     (1, "--container --container-id"): refuses(_CONTAINER),
-    (1, "--export-file"): refuses(Obstacle(UNREAD, "Say each variable: --set Environment=NAME=VALUE."), "Environment"),
+    (1, "--export-file"): refuses(Obstacle(UNREAD, "Say each variable: --env NAME."), "Environment"),
     (1, "--bb --bbf"): refuses(STAGED),
     (-1, "--exclusive"): refuses(ALONE),
     (0, "--test-only"): refuses(_NO_RUN),
