@@ -163,4 +163,5 @@ def _pack(one: Folder, raw: IO[bytes]) -> None:
                 info = tarfile.TarInfo(name)
                 status = os.fstat(file.fileno())
                 info.size, info.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
+                info.mtime = max(0, int(status.st_mtime))
                 tar.addfile(info, file)

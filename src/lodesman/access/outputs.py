@@ -122,11 +122,16 @@ def _take(
     if source is None:
         _leave_out(out, member, "it is not a plain file")
         return
-    with _new_file(target / path) as sink:
+    with _new_file(target / path, member.mode) as sink:
         while chunk := source.read(_CHUNK):
             out.bytes += len(chunk)
             _check_size(out.bytes, most_bytes)
             sink.write(chunk)
+        sink.flush()
+        # No later than now: make would take it for newer than what is made of it.
+        changed = min(member.mtime, os.fstat(sink.fileno()).st_mtime)
+        if changed > 0:  # else it is not known
+            os.utime(sink.fileno(), (changed, changed))
     out.files += 1
 
 
@@ -155,12 +160,15 @@ def _make_directory(path: Path) -> None:
         raise DamagedArchive(f"The archive has {path.name} as a file and as a directory.") from None
 
 
-def _new_file(path: Path) -> IO[bytes]:
-    """A new file, not executable; an archive that has one name twice is refused, since one of the two would be lost."""
+def _new_file(path: Path, mode: int) -> IO[bytes]:
+    """A new file that its owner can read, with what else of the mode the umask allows; never setuid.
+
+    An archive that has one name twice is refused, since one of the two would be lost.
+    """
     _make_directory(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, flags, 0o600 | (mode & 0o777))
     except (FileExistsError, IsADirectoryError):
         raise DamagedArchive(f"The archive has {path.name} twice.") from None
     return os.fdopen(descriptor, "wb")

@@ -13,14 +13,15 @@ from lodesman.errors import LodesmanError, NotFound
 
 
 def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
-    """Digest and size of each file, and whether its owner may execute it. Raises OSError."""
+    """Digest and size of each file, whether its owner may execute it, and when it was changed. Raises OSError."""
     from lodesman.client import sha256_of
 
     found = {}
     for path in dict.fromkeys(paths):
         status = path.stat()
         is_program = bool(status.st_mode & stat.S_IXUSR)
-        found[path] = InputBody(sha256_of(path), status.st_size, executable=is_program)
+        changed = max(0, int(status.st_mtime))
+        found[path] = InputBody(sha256_of(path), status.st_size, executable=is_program, modified=changed)
     return found
 
 

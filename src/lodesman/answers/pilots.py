@@ -49,7 +49,9 @@ class Payload(Struct, omit_defaults=True):
 
 
 class PayloadFile(Struct, omit_defaults=True):
-    """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive; `executable`: it may be executed."""
+    """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive; `executable`: it may be executed;
+    `modified`: its time of change, in UNIX seconds (0: not known).
+    """
 
     name: str
     url: str
@@ -57,6 +59,7 @@ class PayloadFile(Struct, omit_defaults=True):
     size: int
     unpack: bool
     executable: bool = False
+    modified: int = 0
 
 
 class Limits(Struct):

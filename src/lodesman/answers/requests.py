@@ -159,9 +159,12 @@ class FileBody(Sent):
 
 
 class InputBody(FileBody):
-    """A file of an input sandbox that the caller uploaded before. `executable`: it may be executed where it came from."""
+    """A file of an input sandbox that the caller uploaded before. `executable`: it may be executed where it came from;
+    `modified`: its time of change there, in whole UNIX seconds (0: not known).
+    """
 
     executable: bool = False
+    modified: Count = 0
 
 
 class PlanJobBody(Sent):

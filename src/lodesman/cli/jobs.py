@@ -27,7 +27,8 @@ def remark(row: Job) -> str:
     if row.state == JobState.WAITING and row.main_reason:
         return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
     ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
-    return row.reason or (_ending(row) if ended else "")
+    lacking = (row.message or "") if row.state == JobState.DONE else ""  # what its output lacks
+    return row.reason or (_ending(row) if ended else lacking)
 
 
 def _ending(row: Job | Attempt) -> str:

@@ -13,6 +13,7 @@ import click
 from lodesman.access.outputs import Unpacked, download, lacks_output, wrote_nothing
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
+from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
 from lodesman.cli.faults import exit_code_of
 from lodesman.cli.session import Session, with_session
@@ -20,13 +21,13 @@ from lodesman.cli.tables import note, progress
 from lodesman.cli.words import counted, plain, size
 from lodesman.errors import LodesmanError, NotFound, Unauthorized, Unavailable
 
-_BAR_FROM = 5
+_BAR_FROM, _MOST_SHOWN = 5, 1_000
 
 
 @dataclass(slots=True, kw_only=True)
 class _Outputs:
     """Where outputs go, and what became of all jobs named: None where the directory was there already. Faults come with
-    the job, or the first of the jobs, that they are about.
+    the job, or the first of the jobs, that they are about. `remarks`: what an output lacks, by job.
     """
 
     session: Session
@@ -37,6 +38,7 @@ class _Outputs:
     jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
     without: int = 0
     faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
+    remarks: dict[int, str] = field(default_factory=dict)
 
 
 @click.command()
@@ -104,19 +106,25 @@ def _fetch(outputs: _Outputs, job: Job) -> None:
             outputs.faults.append((job.id, fault))
             return
     outputs.jobs.append((job.id, directory, done))
+    if len(outputs.remarks) < _MOST_SHOWN and done and not wrote_nothing(job):
+        said = (job.message or "") if job.state == JobState.DONE or not done.files else ""
+        if said or not done.files:
+            outputs.remarks[job.id] = said or "Nothing of it could be packed."
 
 
 def _show(outputs: _Outputs) -> None:
-    for job, directory, done in islice(outputs.jobs, 1_000):
+    for job, directory, done in islice(outputs.jobs, _MOST_SHOWN):
         if done is None:
             note(f"{directory} is there already; --force fetches it again.")
             continue
-        some = done.files or done.left_out
+        some = done.files or done.left_out or job in outputs.remarks
         what = f"{counted(done.files, 'file')}, {size(done.bytes)}" if some else "the job wrote nothing"
         click.echo(f"{plain(directory)}: {what}")
+        if job in outputs.remarks:
+            note(f"job {job}: {plain(outputs.remarks[job])}")
         for one in done.left_out[:5]:
             note(f"job {job}: {one['name']} was left out: {one['reason']}.")
-    if len(outputs.jobs) > 1_000:
+    if len(outputs.jobs) > _MOST_SHOWN:
         click.echo(f"In all {counted(len(outputs.jobs), 'job')}.")
     if outputs.without:
         note(f"{counted(outputs.without, 'job')} without output.")

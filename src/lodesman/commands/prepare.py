@@ -251,7 +251,9 @@ class Preparation:
                     hint="lode submit uploads local files by itself; other clients use POST /v1/sandboxes first.",
                     attribute="InputSandbox",
                 )
-            self.uploads[name] = Upload(announced.sha256, announced.size, announced.executable)
+            self.uploads[name] = Upload(
+                announced.sha256, announced.size, announced.executable, announced.modified
+            )
         return {name: self.uploads[name] for name in names}
 
 

@@ -281,7 +281,12 @@ def _reason(report: AttemptReport) -> str:
     }.get(report.cause, report.cause or report.state)
     if (report.cause, report.message) == (RETURNED, TAKEN_BACK):
         return TAKEN_BACK
-    message = report.message.removeprefix(f"The job ended with {words}").removeprefix("; ").rstrip(".")
+    message = (
+        report.message.removeprefix(f"The job ended with {words}")
+        .removeprefix("; ")
+        .removeprefix(". ")
+        .rstrip(".")
+    )
     said = message if report.cause == "exit" else report.message
     return f"{words}: {said}"[:MAX_TEXT] if said else words
 

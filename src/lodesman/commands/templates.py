@@ -34,6 +34,7 @@ class Upload(NamedTuple):
     sha256: str
     size: int
     executable: bool = False
+    modified: int = 0
 
 
 Uploads = Mapping[str, Upload]
@@ -51,11 +52,12 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     )
     inputs: dict[str, PayloadFile] = {}
     for name in spec.input_sandbox:  # of members it may be there twice
-        sha256, size, executable = uploads[name]
+        sha256, size, executable, modified = uploads[name]
         is_folder = name.endswith("/")
         file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
         url = f"/v1/sandboxes/{sha256}"
-        inputs.setdefault(file, PayloadFile(file, url, sha256, size, unpack=is_folder, executable=executable))
+        one = PayloadFile(file, url, sha256, size, is_folder, executable, 0 if is_folder else modified)
+        inputs.setdefault(file, one)
     return AttemptWork(Payload(*_RUN(spec)), list(inputs.values()), limits, spec.exclusive)
 
 
@@ -94,7 +96,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         "stations": stations,
     }
     uploads = {
-        one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False))
+        one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False), one.get("modified", 0))
         for one in given["input"]
     }
     return StoredJob(msgspec.convert(fields, JobSpec), uploads)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import os
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -24,9 +25,12 @@ _TAIL_BYTES = 65_536
 _WILD = frozenset("*?[")
 # The files of an output lie in no more folders, one in the other.
 _MOST_FOLDERS = 100
+_NOT_FOUND = "not found"
 _TOO_DEEP = f"files in more than {_MOST_FOLDERS} folders are left out"
 # The server takes no more; each is compared with each file.
 _MOST_PATTERNS = 100
+# The pilot made the streams for itself alone: whoever fetches them decides who may read them.
+_STREAM_MODE = 0o666
 # Where a stream is cut, this much of its end is kept.
 _CUT_STREAM_BYTES = 1 << 20
 # Results are mostly small or packed already: speed goes before the last per cent.
@@ -57,13 +61,17 @@ class Packed:
 def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> Packed:
     """Pack the output sandbox into `target`, a tar.gz: the streams always, files by name or pattern.
 
-    Raises OSError if that cannot be written, and Aborted as soon as `stopped` returns true.
+    The directory becomes readable, whatever the payload made of it. Raises OSError if the archive cannot be written, and
+    Aborted as soon as `stopped` returns true.
     """
+    with contextlib.suppress(OSError):
+        directory.chmod(0o700)
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
     streams = {name: _size(directory, name) for name in names}
     files, faults = _find(directory, job.output_sandbox, stopped)
     faults = {**{name: why for name, why in streams.items() if isinstance(why, str)}, **faults}
     whole, rest = _sizes(streams), _sizes({name: files[name] for name in files if name not in streams})
+    modes = dict.fromkeys(whole, _STREAM_MODE)
     plan, left_out = _planned(whole, rest, int(job.limits.max_output_mb * MB))
     cut = []
     with target.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packer:
@@ -73,13 +81,21 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
                 kept = space.for_member(name, size)
                 if kept < size and name not in whole:
                     left_out.append(name)
-                elif fault := _add(tar, directory / name, name, size=kept, stopped=stopped):
+                elif fault := _add(
+                    tar, directory / name, name, size=kept, mode=modes.get(name), stopped=stopped
+                ):
                     faults[name] = fault
                 elif kept < whole.get(name, 0):
                     cut.append(name)
-    missing = tuple(f"{name} ({why})" for name, why in faults.items())
+    missing = tuple(f"{_said(name)} ({why})" for name, why in faults.items())
     size = target.stat().st_size
     return Packed(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
+
+
+def _said(name: str) -> str:
+    """A name of a file for messages: at most 100 characters, none of which steers a terminal."""
+    text = name if len(name) <= 100 else f"{name[:97]}..."
+    return (ascii(text)[1:-1] if steers(text) else text).encode("utf-8", "replace").decode()
 
 
 def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:
@@ -168,8 +184,12 @@ class _ArchiveSpace:
         return spare - spare // 1024  # what cannot be compressed becomes a little longer
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str, *, size: int, stopped: Callable[[], bool]) -> str:
-    """Add the last `size` bytes of a file; returns why that is not possible. Raises Aborted and OSError."""
+def _add(
+    tar: tarfile.TarFile, path: Path, name: str, *, size: int, mode: int | None, stopped: Callable[[], bool]
+) -> str:
+    """Add the last `size` bytes of a file, with this mode or its own; returns why that is not possible. Raises Aborted and
+    OSError.
+    """
 
     def go_on(_: int) -> None:
         if stopped():
@@ -183,7 +203,7 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, *, size: int, stopped: Cal
         status = os.fstat(source.fileno())
         entry = tarfile.TarInfo(name)
         entry.size = min(size, status.st_size)
-        entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+        entry.mode = status.st_mode & 0o777 if mode is None else mode
         entry.mtime = int(status.st_mtime)
         source.seek(status.st_size - entry.size)
         tar.addfile(entry, cast("BinaryIO", GuardedReads(source, go_on)))
@@ -199,15 +219,21 @@ def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
     `*`, `?` and `[...]` do not cross `/` and do not match a leading dot; `**` is any number of directories,
     so at the end of a pattern it is all that is below.
     """
+    return len(pattern.parts) in _steps_after(path, pattern)
+
+
+def _steps_after(path: PurePosixPath, pattern: PurePosixPath) -> set[int]:
+    """The steps of the pattern that may come next behind the path; their number if it matches, none if nothing below it can.
+    Linear for every pattern.
+    """
     steps = pattern.parts
-    # The steps of the pattern that may come next, after each part of the path: linear for every pattern.
     at = _skip(steps, {0})
     for part in path.parts:
         if len(steps) in at:
-            return True
+            break
         after = {step + (steps[step] != "**") for step in at if _fits(part, steps[step])}
         at = _skip(steps, after)
-    return len(steps) in at
+    return at
 
 
 def _fits(part: str, step: str) -> bool:
@@ -227,7 +253,9 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
 def _find(
     directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
 ) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
-    """The files found, in order; and the patterns that give nothing to pack, each with the reason. Raises Aborted."""
+    """The files found, in order; and what gives nothing to pack, each with the reason: patterns, files and folders. Raises
+    Aborted.
+    """
     # A name may contain the characters of patterns and still be meant literally.
     goals: dict[PurePosixPath, list[str]] = {}
     wild: dict[str, PurePosixPath] = {}
@@ -238,12 +266,13 @@ def _find(
         except BadSandbox:
             faults[pattern] = "not a name inside the job's directory"
             continue
-        faults[pattern] = "not found"
+        faults[pattern] = _NOT_FOUND
         goals.setdefault(goal, []).append(pattern)
         if _WILD & set(pattern) and len(wild) < _MOST_PATTERNS:
             wild[pattern] = goal
     found: dict[str, _SizeOrFault] = {}
-    for path in _walk(directory) if goals else ():
+    locked: dict[PurePosixPath, str] = {}
+    for path in _walk(directory, locked) if goals else ():
         if stopped():
             raise Aborted("The output is not needed any more.")
         named = [name for place in (path, *path.parents) for name in goals.get(place, ())]
@@ -252,17 +281,32 @@ def _find(
             continue
         size = found[path.as_posix()] = _size(directory, path.as_posix())
         for name in named:
-            is_news = isinstance(size, int) and faults[name] != _TOO_DEEP
-            if is_news or size == _TOO_DEEP or faults[name] == "not found":
-                faults[name] = size if isinstance(size, str) else ""
-    return {name: found[name] for name in sorted(found)}, {name: why for name, why in faults.items() if why}
+            if size == _TOO_DEEP or faults[name] == _NOT_FOUND:
+                faults[name] = _TOO_DEEP if size == _TOO_DEEP else ""
+    locked = {one: why for one, why in locked.items() if _may_have(one, goals, wild.values())}
+    lost = {name: why for name, why in faults.items() if why}
+    odd = {name: why for name, why in found.items() if isinstance(why, str) and why != _TOO_DEEP}
+    barred = {one.as_posix(): why for one, why in locked.items()}
+    return {name: found[name] for name in sorted(found)}, {**lost, **dict(sorted({**odd, **barred}.items()))}
 
 
-def _walk(directory: Path) -> Iterator[PurePosixPath]:
-    """All entries except directories, without following links; what cannot be read is left out. Of a directory that lies too
-    deep only itself.
+def _may_have(folder: PurePosixPath, goals: Iterable[PurePosixPath], wild: Iterable[PurePosixPath]) -> bool:
+    """Whether something in a folder may be wanted."""
+    if any(folder == goal or folder in goal.parents or goal in folder.parents for goal in goals):
+        return True
+    return any(_steps_after(folder, goal) for goal in wild)
+
+
+def _walk(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePosixPath]:
+    """All entries except directories, without following links. Of a directory that lies too deep only itself. What cannot be
+    read comes into `locked`, with the reason.
     """
-    for root, directories, files in os.walk(directory):
+
+    def note(fault: OSError) -> None:
+        at = PurePosixPath(os.path.relpath(fault.filename, directory))
+        locked[at] = f"cannot be read: {fault.strerror}"
+
+    for root, directories, files in os.walk(directory, onerror=note):
         base = PurePosixPath(os.path.relpath(root, directory))
         if base == PurePosixPath():
             directories[:] = [name for name in directories if name != TEMPORARY]
@@ -285,7 +329,7 @@ def _size(directory: Path, name: str) -> _SizeOrFault:
         path = (directory / name).resolve(strict=True)
         status = path.stat()
     except FileNotFoundError:
-        return "a link to nothing" if os.path.islink(directory / name) else "not found"  # noqa: PTH114 - as in `_walk`
+        return "a link to nothing" if os.path.islink(directory / name) else _NOT_FOUND  # noqa: PTH114 - as in `_walk`
     except (OSError, RuntimeError, ValueError) as fault:
         return f"cannot be followed: {getattr(fault, 'strerror', None) or 'it leads in circles'}"
     if directory.resolve() not in path.parents:

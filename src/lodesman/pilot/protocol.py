@@ -66,7 +66,7 @@ class JoinReply:
 @dataclass(frozen=True)
 class SandboxFile:
     """One part of the input sandbox: a file called `name`, or an archive to unpack. `size` in bytes. `executable`: it may be
-    executed.
+    executed. `modified`: its time of change, in UNIX seconds (0: not known).
     """
 
     name: str
@@ -75,6 +75,7 @@ class SandboxFile:
     size: int = 0
     unpack: bool = False
     executable: bool = False
+    modified: int = 0
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,11 @@ def test_hostile_rows_are_harmless(at, listing):
             "signal, signal 11, core dumped",
         ),
         ({"state": "Done", "cause": "ok"}, ""),
+        (
+            {"state": "Done", "cause": "ok", "message": "Missing in the output: a."},
+            "Missing in the output: a.",
+        ),
+        ({"state": "Running", "message": "of before"}, ""),
     ],
 )
 def test_the_remark_explains_the_state_of_a_job(row, changes, shown):

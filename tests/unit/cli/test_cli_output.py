@@ -6,6 +6,7 @@ import io
 import os
 import random
 import tarfile
+import time
 from pathlib import PurePosixPath
 
 import pytest
@@ -62,11 +63,36 @@ def test_files_and_directories_come_out(unpacked):
     assert (done.files, done.bytes, done.left_out) == (3, 9, [])
 
 
-def test_no_file_becomes_a_program(unpacked):
+@pytest.mark.parametrize(
+    ("mode", "kept"),
+    [
+        (0o755, 0o755),
+        (0o6755, 0o755),
+        (0o600, 0o600),
+        (0o644, 0o644),
+        (0o666, 0o666),
+        (0o7777, 0o777),
+        (0, 0o600),
+    ],
+)
+def test_a_file_may_be_what_it_could_be_where_it_was_made_but_setuid(unpacked, mode, kept):
     program = tarfile.TarInfo("run.sh")
-    program.mode = 0o6755
+    program.mode = mode
     _, out = unpacked(archive(program))
-    assert (out / "run.sh").stat().st_mode & 0o7777 == 0o666 & ~_umask()
+    assert (out / "run.sh").stat().st_mode & 0o7777 == kept & ~_umask()
+
+
+@pytest.mark.parametrize(
+    ("modified", "kept"), [(1_000, 1_000), (0, None), (-5, None), (1 << 40, None), (float("nan"), None)]
+)
+def test_a_file_has_its_time_of_change_but_of_the_future(unpacked, modified, kept):
+    file, before = tarfile.TarInfo("data"), time.time()
+    file.mtime = modified
+    if isinstance(modified, float):
+        file.mtime, file.pax_headers = 5, {"mtime": "nan"}
+    _, out = unpacked(archive(file))
+    found = (out / "data").stat().st_mtime
+    assert found == kept if kept else before - 5 < found < time.time() + 5
 
 
 def _umask():
@@ -306,6 +332,25 @@ def test_a_job_that_wrote_nothing(at, outputs, home, state, cause):
     assert (result.code, result.out) == (0, "5: the job wrote nothing\n")
     assert list((home / "5").iterdir()) == []
     assert at("output", "5-6", "--dir", "more", "--json").json["jobs"][0]["files"] == 0
+
+
+def test_what_an_output_lacks_is_said_where_it_is_fetched(at, outputs, home):
+    empty = archive()
+    lacking = "Missing in the output: plots/a (a link that leads out of the job's directory)."
+    outputs.jobs[0].update(message=lacking)
+    for number, message in ((1, "Missing in the output: std.out (not found)."), (2, None)):
+        outputs.jobs[number].update(
+            output_sha256=hashlib.sha256(empty).hexdigest(),
+            output_size=len(empty),
+            message=message,
+            state="Failed",
+        )
+        outputs.on("GET", f"/v1/jobs/{number + 1}/output", empty)
+    result = at("output", "1-4")
+    assert result.out == "1: 1 file, 9 B\n2: 0 files, 0 B\n3: 0 files, 0 B\n4: 1 file, 9 B\n"
+    assert f"job 1: {lacking}\n" in result.err
+    assert "job 2: Missing in the output: std.out (not found).\n" in result.err
+    assert "job 3: Nothing of it could be packed.\n" in result.err
 
 
 @pytest.mark.parametrize(

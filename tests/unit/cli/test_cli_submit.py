@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 from typing import Any
 
 import pytest
@@ -60,6 +61,13 @@ def asked_about(server):
 def sent(server):
     """What was submitted."""
     return [one.json for one in server.of("POST", "/v1/jobs") if not one.json.get("dry_run")]
+
+
+def without_times(sandboxes):
+    """Files of an input sandbox, but for their times of change."""
+    return {
+        name: {word: file[word] for word in file if word != "modified"} for name, file in sandboxes.items()
+    }
 
 
 def test_one_job_prints_its_id_and_nothing_else(at, accepting, home):
@@ -152,7 +160,7 @@ def test_input_files_are_found_beside_the_description_and_uploaded_once(at, acce
     uploads = accepting.of("POST", "/v1/sandboxes")
     assert sorted(len(one.body) for one in uploads) == [10, 100]
     script = {"sha256": sha(b"#!/bin/sh\n"), "size": 10}
-    assert sent(accepting)[0]["sandboxes"] == {
+    assert without_times(sent(accepting)[0]["sandboxes"]) == {
         "run.sh": script, "copy.sh": script, f"{home}/data.bin": {"sha256": sha(b"\0" * 100), "size": 100},
     }  # fmt: skip
     assert at("submit", "jobs/a.jdl").code == 0
@@ -163,17 +171,19 @@ def test_an_empty_input_file_is_a_file(at, accepting, home):
     (home / "empty").write_bytes(b"")
     (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "empty"; ]')
     assert at("submit", "a.jdl").code == 0
-    assert sent(accepting)[0]["sandboxes"] == {"empty": {"sha256": sha(b""), "size": 0}}
+    assert without_times(sent(accepting)[0]["sandboxes"]) == {"empty": {"sha256": sha(b""), "size": 0}}
 
 
-def test_a_file_that_may_be_executed_is_sent_as_such(at, accepting, home):
-    for name, mode in (("run.sh", 0o755), ("data", 0o644)):
+def test_what_a_file_may_be_and_when_it_was_changed_is_sent(at, accepting, home):
+    for name, mode, at_ in (("run.sh", 0o755, 1_000.9), ("data", 0o644, -5.0)):
         (home / name).write_bytes(b"")
         (home / name).chmod(mode)
+        os.utime(home / name, (at_, at_))
     (home / "j.jdl").write_text('Executable = "run.sh"; InputSandbox = {"run.sh", "data"};')
     assert at("submit", "j.jdl").code == 0
     plain = {"sha256": sha(b""), "size": 0}
-    assert sent(accepting)[0]["sandboxes"] == {"run.sh": {**plain, "executable": True}, "data": plain}
+    script = {**plain, "executable": True, "modified": 1_000}
+    assert sent(accepting)[0]["sandboxes"] == {"run.sh": script, "data": plain}
 
 
 @pytest.mark.parametrize("is_script", [False, True])

@@ -1,6 +1,7 @@
 """`lode submit` without a description: commands, scripts with #LODE lines, options, and the files that go along."""
 
 import io
+import os
 import tarfile
 
 import pytest
@@ -460,10 +461,13 @@ def test_files_go_along_with_a_description_too(submitted, home):
 def test_a_description_may_name_a_folder(submitted, home, accepting):
     (home / "data").mkdir()
     (home / "data" / "x").write_text("x")
+    os.utime(home / "data" / "x", (1_000, 1_000))
     (home / "a.jdl").write_text('[ Executable = "x"; InputSandbox = {"data/"}; ]')
     assert submitted("a.jdl")[0].input_sandbox == ("data/",)
     assert list(sent(accepting)[0]["sandboxes"]) == ["data/"]
     assert members_of(accepting, home, accepting.of("POST", "/v1/sandboxes")) == {"data/x": (0o644, b"x")}
+    with tarfile.open(fileobj=io.BytesIO(accepting.of("POST", "/v1/sandboxes")[0].body)) as tar:
+        assert [one.mtime for one in tar] == [1_000]
 
 
 def test_what_cannot_be_packed_is_said(at, accepting, home):

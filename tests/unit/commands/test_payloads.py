@@ -46,6 +46,15 @@ def test_a_file_that_is_named_twice_is_fetched_once():
     assert [one.name for one in files] == ["x", "b/"]
 
 
+def test_a_file_arrives_as_it_was_where_it_came_from():
+    uploads = {
+        "run": Upload(SHA, 7, executable=True, modified=1_000),
+        "data/": Upload(SHA, 7, modified=1_000),
+    }
+    told = to_builtins(payload(JobSpec(executable="x", input_sandbox=("run", "data/")), uploads))["input"]
+    assert [(one.get("executable"), one.get("modified")) for one in told] == [(True, 1_000), (None, None)]
+
+
 def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
     with pytest.raises(KeyError):
         payload(JobSpec(executable="x", input_sandbox=("a",)), {})

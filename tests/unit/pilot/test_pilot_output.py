@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -90,7 +91,9 @@ def test_a_name_that_steers_a_terminal_is_not_packed(here, packed):
     write(here, **{"good": b"1", "new\nline": b"2", "d/\x1b[2J": b"3"})
     result, content = packed("good", "d", "new*")
     assert set(content) == {"std.out", "std.err", "good"}
-    assert result.missing == tuple(f"{name} (control characters in its name)" for name in ("d", "new*"))
+    assert result.missing == tuple(
+        f"{name} (control characters in its name)" for name in (r"d/\x1b[2J", r"new\nline")
+    )
 
 
 def test_missing_files_are_reported(here, packed):
@@ -115,8 +118,11 @@ def test_links(here, packed, tmp_path):
     result, content = packed("*", "up/secret")
     assert content["inside"] == b"real"
     assert b"secret" not in content.values()
-    # A pattern that found something is content; a name without a file is reported.
-    assert result.missing == ("up/secret (not found)",)
+    out = "a link that leads out of the job's directory"
+    assert result.missing == (
+        "up/secret (not found)", "gone (a link to nothing)", f"outside ({out})",
+        "self (cannot be followed: it leads in circles)", f"up ({out})",
+    )  # fmt: skip
 
 
 def test_files_that_exist_and_cannot_be_packed_are_reported(here, packed, tmp_path, monkeypatch):
@@ -138,10 +144,10 @@ def test_files_that_exist_and_cannot_be_packed_are_reported(here, packed, tmp_pa
     assert set(content) == {"std.out", "std.err", "r"}
     out = "a link that leads out of the job's directory"
     assert result.missing == (
-        f"p ({out})", "q (not a regular file)", f"up ({out})", "gone (a link to nothing)",
-        "circle (cannot be followed: it leads in circles)", f"[pq] ({out})",
-        "locked (cannot be read: Permission denied)",
+        "circle (cannot be followed: it leads in circles)", "gone (a link to nothing)", f"p ({out})",
+        "q (not a regular file)", f"up ({out})", "locked (cannot be read: Permission denied)",
     )  # fmt: skip
+    assert packed("?", "[pq]", "**", "p")[0].missing == packed("*", "p", "gone")[0].missing == result.missing
 
 
 def test_a_stream_that_became_something_else(here, packed, tmp_path):
@@ -165,14 +171,20 @@ def test_names_that_are_no_utf8(here, packed):
     assert packed("*")[1][name] == b"x"
 
 
-def test_modes_and_owners(here, packed, tmp_path):
-    write(here, run=b"", data=b"")
-    (here / "run").chmod(0o700)
+def test_modes_times_and_owners(here, packed, tmp_path):
+    modes = {"run": 0o755, "data": 0o644, "own": 0o600, "root": 0o6711}
+    for number, (name, mode) in enumerate(modes.items()):
+        write(here, **{name: b""})
+        (here / name).chmod(mode)
+        os.utime(here / name, (number, number))
+    (here / "std.out").chmod(0o600)
     packed("*")
     with tarfile.open(tmp_path / "out.tar.gz") as tar:
-        modes = {member.name: (member.mode, member.uid, member.uname) for member in tar}
-    assert modes["run"] == (0o755, 0, "")
-    assert modes["data"] == (0o644, 0, "")
+        found = {member.name: (member.mode, member.mtime, member.uid, member.uname) for member in tar}
+    assert [found[name] for name in modes] == [
+        (0o755, 0, 0, ""), (0o644, 1, 0, ""), (0o600, 2, 0, ""), (0o711, 3, 0, ""),
+    ]  # fmt: skip
+    assert found["std.out"][0] == 0o666, "the umask of its reader decides"
 
 
 def test_over_the_limit_only_the_ends_of_the_streams_are_kept(here, packed):
@@ -302,7 +314,9 @@ def test_a_folder_that_may_be_read_and_not_entered_ends_no_packing():
         "(top / 'd' / 'x').mkdir(parents=True)\n"
         "(top / 'd').chmod(0o400)\n"
         "(top / 'e').write_text('')\n"
-        "print(*_walk(top))\n"
+        "locked = {}\n"
+        "print(*_walk(top, locked))\n"
+        "print({str(name): why for name, why in locked.items()})\n"
         "(top / 'd').chmod(0o700)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(output.__file__).parents[2])}
@@ -310,7 +324,40 @@ def test_a_folder_that_may_be_read_and_not_entered_ends_no_packing():
         Path(place).chmod(0o777)
         command = [sys.executable, "-c", code, place]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "e\n", done.stderr
+    assert done.stdout == "e\n{'d/x': 'cannot be read: Permission denied'}\n", done.stderr
+
+
+@pytest.mark.slow
+def test_folders_that_nobody_can_read_are_named_and_that_of_the_job_is_opened():
+    code = """import json, os, sys
+from pathlib import Path
+from lodesman.pilot.output import pack
+from lodesman.pilot.protocol import AssignedJob, AttemptKey
+if os.geteuid() == 0: os.setuid(65534)
+top = Path(sys.argv[1]) / 'top'
+(top / 'd/e').mkdir(parents=True)
+(top / '.h').mkdir()
+for name in ('std.out', 'std.err', 'x', 'd/y', 'd/e/z', '.h/n'): (top / name).write_text('text')
+found = []
+for wanted in sys.argv[2:]:
+    for name in ('d/e', '.h', '.'): (top / name).chmod(0)
+    job = AssignedJob(AttemptKey(1, 1), 'x', output_sandbox=tuple(wanted.split()))
+    found.append(pack(top, job, top.parent / 'out', stopped=lambda: False).missing)
+    for name in ('d/e', '.h'): (top / name).chmod(0o700)
+print(json.dumps(found))
+"""
+    wanted = {
+        "x": [], "": [], "d/*": ["d/e"], "d/e": ["d/e"], "**": [".h", "d/e"], "x .h": [".h"],
+        "nothing": ["nothing (not found)"], "d/e/z": ["d/e/z (not found)", "d/e"], "*/*/z": ["*/*/z (not found)", "d/e"],
+    }  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(Path(output.__file__).parents[2])}
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        command = [sys.executable, "-c", code, place, *wanted]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    why = " (cannot be read: Permission denied)"
+    said = [[name if "(" in name else f"{name}{why}" for name in names] for names in wanted.values()]
+    assert json.loads(done.stdout or "0") == said, done.stderr
 
 
 def test_files_that_lie_too_deep_are_left_out_with_a_word(here, packed):

@@ -7,6 +7,8 @@ import io
 import os
 import stat
 import tarfile
+import time
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -243,6 +245,16 @@ def test_a_plain_file(here, tmp_path, executable, mode):
     fetch(shelf(b"x"), part("d/data", executable=executable), here, spare=tmp_path / "spare")
     assert (here / "d/data").read_bytes() == b"x"
     assert stat.S_IMODE((here / "d/data").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("modified", [1_000, 0, -5, 1 << 62])
+def test_files_have_their_times_of_change_but_of_the_future(here, tmp_path, modified):
+    member = entry("a", b"x", mtime=min(modified, 1 << 33))
+    before = time.time()
+    fetch(shelf(b"x"), replace(part(), modified=modified), here, spare=tmp_path / "spare")
+    fetch(shelf(tar_of(member)), part(unpack=True), here, spare=tmp_path / "spare")
+    for found in ((here / name).stat().st_mtime for name in ("data", "a")):
+        assert found == modified if modified == 1_000 else before - 5 < found < time.time() + 5
 
 
 def test_an_archive_is_unpacked_and_its_bytes_removed(here, tmp_path):
