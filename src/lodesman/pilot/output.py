@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
+from lodesman import kernel
 from lodesman.client import Aborted, sha256_of
 from lodesman.pilot.archives import GuardedReads, steers
 from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
@@ -65,7 +66,7 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
     Aborted as soon as `stopped` returns true.
     """
     with contextlib.suppress(OSError):
-        directory.chmod(0o700)
+        kernel.unlock_directory(str(directory))  # in its place there may be a link
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
     streams = {name: _size(directory, name) for name in names}
     files, faults = _find(directory, job.output_sandbox, stopped)

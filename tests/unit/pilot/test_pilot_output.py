@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tarfile
@@ -422,3 +423,13 @@ def test_patterns_as_defined(parts, steps):
         return fits and truth(parts[1:], steps[1:])
 
     assert matches(PurePosixPath(*parts), PurePosixPath(*steps)) is truth(parts, steps)
+
+
+def test_a_link_in_place_of_the_folder_of_a_payload_opens_nothing(tmp_path, make_job):
+    """The payload put it there; what it leads to stays as it is."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    elsewhere.chmod(0o755)
+    (tmp_path / "here").symlink_to(elsewhere)
+    pack(tmp_path / "here", make_job(), tmp_path / "packed", stopped=lambda: False)
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
