@@ -204,3 +204,23 @@ def test_the_readme_begins_with_the_two_commands(root):
     text = (root / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     assert [line.split()[0] for line in blocks[0].splitlines() if line.strip()] == ["./demo", "./check"]
+
+
+@pytest.mark.slow
+def test_services_that_start_at_once_have_ports_of_their_own(root, tmp_path):
+    """They are free when they are chosen, and still unused while another service chooses."""
+    folders = [tmp_path / str(number) for number in range(8)]
+    for folder in folders:
+        folder.mkdir()
+    programs = [
+        subprocess.Popen([root / "tests/services/ports", "16", folder], stdout=subprocess.PIPE, text=True)
+        for folder in folders
+    ]
+    found = [port for program in programs for port in program.communicate()[0].split()]
+    assert [program.returncode for program in programs] == [0] * 8
+    assert len(found) == len(set(found)) == 128
+    book = Path(f"/tmp/lodesman-ports-{os.geteuid()}")
+    assert (book / found[0]).read_text() == str(folders[0])
+    shutil.rmtree(folders[0])
+    subprocess.run([root / "tests/services/ports", "1", folders[1]], check=True, capture_output=True)
+    assert not any((book / port).exists() and (book / port).read_text() == str(folders[0]) for port in found)
