@@ -95,3 +95,51 @@ def test_what_pilots_run_and_one_pilot(some):
     assert (one["node"]["host"], one["drain_reason"]) == ("wn7", "")
     assert some.get("/v1/pilots/stamp1")["id"] == 1
     assert some.call("GET", "/v1/pilots/9", token="ann").status == 404
+
+
+@pytest.fixture
+def grouped(house):
+    """Jobs 1 to 6 an array in group may_1, of which two were claimed; 7 in june; 8 in none; 9 and 10 in both of two."""
+    house.submitted({"JobGroup": "may_1", "Parameters": 6})
+    house.claim(house.pilot(node={"cores": 4}), 2)
+    house.submitted({"JobGroup": "june"})
+    house.submitted({})
+    house.submitted({"JobGroup": "may_1"}, {"JobGroup": "june"})
+    return house
+
+
+def ids(house, query):
+    return [job["id"] for job in house.get(f"/v1/jobs?{query}", "ann")["jobs"]]
+
+
+def test_a_job_group_is_a_filter_of_jobs_and_submissions(grouped):
+    assert ids(grouped, "job_group=may_1") == ids(grouped, "job_group=m?y*") == [1, 2, 3, 4, 5, 6, 9]
+    assert ids(grouped, "job_group=june&newest=true") == [10, 7]
+    groups = {job["id"]: job["job_group"] for job in grouped.get("/v1/jobs", "ann")["jobs"]}
+    assert groups == {**dict.fromkeys(range(1, 7), "may_1"), 7: "june", 8: "", 9: "may_1", 10: "june"}
+    assert grouped.get("/v1/jobs/4", "ann")["job_group"] == "may_1"
+    assert ids(grouped, "job_group=may_1&state=Matched") == [1, 2]
+    assert ids(grouped, "job_group=may") == ids(grouped, "job_group=may_1&owner=bob") == []
+    assert firsts(grouped, "job_group=may_1") == [9, 1]
+    assert firsts(grouped, "job_group=june&state=Waiting") == [9, 7]
+    answer = grouped.call("GET", "/v1/jobs?job_group=a[b]", token="ann")
+    assert (answer.status, answer.json["error"]["data"]["parameter"]) == (400, "job_group")
+
+
+def test_a_job_that_is_changed_is_found_in_its_new_job_group(grouped):
+    body = {"ranges": [[3, 4]], "attributes": {"JobGroup": "july"}}
+    assert grouped.call("POST", "/v1/jobs/change", body, token="ann").status == 200
+    assert ids(grouped, "job_group=july") == [3, 4]
+    assert firsts(grouped, "job_group=july") == [1]
+    assert ids(grouped, "job_group=may_1") == [1, 2, 5, 6, 9]
+
+
+def test_the_jobs_of_a_job_group_are_killed_and_no_others(grouped):
+    body = {"action": "kill", "selection": {"job_group": "may*", "states": ["Waiting"]}}
+    answer = grouped.call("POST", "/v1/jobs/control", body, token="ann")
+    assert (answer.status, answer.json["changed"]) == (200, 5)
+    assert ids(grouped, "state=Killed") == [3, 4, 5, 6, 9]
+    body = {"action": "hold", "ranges": [[7, 10]], "selection": {"job_group": "june"}}
+    assert grouped.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 2
+    assert ids(grouped, "state=Held") == [7, 10]
+    assert ids(grouped, "state=Waiting") == [8]

@@ -98,6 +98,7 @@ class Job(Struct):
     base: int
     main_reason: MainReason | None
     start: JobStart | UnsetType | None = UNSET
+    job_group: str = ""
 
 
 class Jobs(Page):

@@ -99,6 +99,7 @@ def _check(asked: JobsQuery | SubmissionsQuery) -> None:
     """Raises InvalidRequest for words that are unknown."""
     words("reason", asked.reason, MainReason)
     check_name(asked.name)
+    check_name(asked.job_group, "job_group")
 
 
 def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:

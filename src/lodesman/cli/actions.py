@@ -1,4 +1,4 @@
-"""`lode kill`, `hold`, `release`, `reschedule`, `delete`: actions on jobs, by number, or chosen by state and name."""
+"""`lode kill`, `hold`, `release`, `reschedule`, `delete`: actions on jobs, by number, or chosen by state, name and more."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
 _CHOICE_HELP: Final = """
 
-Jobs are named, or chosen with --state, --name, --submission; all that are given must hold. Chosen are your own jobs, or
-those of --owner. --dry-run only says how many they are."""
+Jobs are named, or chosen with --state, --name, --job-group, --submission; all that are given must hold. Chosen are your
+own jobs, or those of --owner. --dry-run only says how many they are."""
 
 
 def _command(action: Action, done: str, description: str) -> click.Command:
@@ -35,6 +35,9 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
     @states_option("Jobs in this state")
     @click.option("--name", default="", help="Jobs with this name; * and ? for any text or letter.")
+    @click.option(
+        "--job-group", default="", metavar="NAME", help="Jobs with this JobGroup; * and ? as in a name."
+    )
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
     )
@@ -47,7 +50,8 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         wanted, choice = merged(ranges), _choice(options)
         if not wanted and choice is None:
             raise click.UsageError(
-                "Name jobs, or choose them by --state, --name, --submission.", click.get_current_context()
+                "Name jobs, or choose them by --state, --name, --job-group, --submission.",
+                click.get_current_context(),
             )
         if options["dry_run"]:
             return _preview(session, action, wanted, choice)
@@ -72,7 +76,9 @@ def _command(action: Action, done: str, description: str) -> click.Command:
 def _choice(options: dict[str, Any]) -> Selection | None:
     """What is chosen; None if only numbers count."""
     states = [JobState(one) for one in options["states"]]
-    found = Selection(states, options["name"], list(options["submissions"]), options["owner"])
+    found = Selection(
+        states, options["name"], list(options["submissions"]), options["owner"], options["job_group"]
+    )
     return None if found == Selection() else found
 
 
@@ -83,8 +89,9 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
     rows: list[SubmissionRow] = []
     for number in choice.submissions or [0]:
         asked = Question(
-            states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL
-        )
+            states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
+            job_group=choice.job_group,
+        )  # fmt: skip
         rows += fetch_submissions(session, asked)
     states = counted_states(rows)
     jobs = sum(count for name, count in states.items() if not choice.states or name in choice.states)

@@ -51,6 +51,7 @@ COLUMNS: Final[dict[str, Column[Job]]] = table_of(
     Column("owner", "text", lambda row: row.owner),
     Column("group", "text", lambda row: row.group),
     Column("vo", "text", lambda row: row.vo),
+    Column("job_group", "text", lambda row: row.job_group or None),
     Column("submission", "id", lambda row: row.submission),
     Column("submitted", "moment", lambda row: row.submitted_at),
     Column("claimed", "moment", lambda row: row.claimed_at),

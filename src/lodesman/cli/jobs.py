@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -97,6 +98,8 @@ def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
     yield "owner", f"{job.owner}, group {job.group}, VO {job.vo}"
     submitted = f"{moment(job.submitted_at, utc=utc)}, {age(job.submitted_at)} ago"
     yield "submitted", f"{submitted}, in submission {job.submission}"
+    if job.job_group:
+        yield "job group", f"{job.job_group}: lode status --job-group {shlex.quote(job.job_group)}"
     yield "task queue", shown(job.task_queue)
     if job.job_class:
         yield "job class", f"{job.job_class}: lode show {job.id} --origin"

@@ -44,6 +44,7 @@ class Question:
     owner: str = ""
     site: str = ""
     cause: str = ""
+    job_group: str = ""
     submission: int | None = None
     since: float | None = None
     until: float | None = None
@@ -68,7 +69,7 @@ class Question:
 
     def filters(self) -> dict[str, Any]:
         """What both have."""
-        texts = ("group", "reason", "name", "owner", "site", "cause")
+        texts = ("group", "reason", "name", "owner", "site", "cause", "job_group")
         return {
             **{name: getattr(self, name) for name in texts},
             "submission": self.submission or 0,
@@ -117,6 +118,7 @@ class Some(Generic[R]):
 @click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
 @click.option("--owner", default="", metavar="NAME", help="Of this user, if you may see them.")
 @click.option("--group", default="", metavar="NAME", help="Of this group.")
+@click.option("--job-group", default="", metavar="NAME", help="With this JobGroup; * and ? as in a name.")
 @click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
 @click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
 @click.option(

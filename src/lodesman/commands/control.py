@@ -7,7 +7,7 @@ limited number of rows, so that nothing waits for long behind it; what it left i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
@@ -132,12 +132,14 @@ class RangeAction:
     choice: Choice | None = None
     _owner: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
+    _queues: Collection[int] | None = field(init=False, default=None)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out = ControlOutcome()
+        self._queues = None if self.choice is None else self.choice.task_queues(tx.reader())
         room: float = MOST_ROWS
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
@@ -202,6 +204,8 @@ class RangeAction:
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
         """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
+        if self._queues is not None and job.tq_id not in self._queues:
+            return False
         if self.choice is None or not self.choice.states:
             return True
         held = state == JobState.WAITING and job.tq_id in self.live.queues.held

@@ -144,13 +144,21 @@ class Client:
             raise InvalidRequest(f"{number!r} is not the id of a job.", hint=hint) from None
 
     def jobs(
-        self, which: str = "", *, name: str = "", submission: int = 0, group: str = "", state: str = ""
-    ) -> Jobs[Any]:
+        self, which: str = "", *, name: str = "", submission: int = 0, group: str = "", job_group: str = "", state: str = ""
+    ) -> Jobs[Any]:  # fmt: skip
         """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
-        (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a `state` ("Failed,Killed").
+        or `job_group` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a `state`
+        ("Failed,Killed").
         Raises LodesmanError.
         """
-        ids = self.core.find(which, name=name, submission=submission, group=group, state=state)
+        filters = {
+            "name": name,
+            "submission": submission,
+            "group": group,
+            "job_group": job_group,
+            "state": state,
+        }
+        ids = self.core.find(which, **filters)
         return Jobs(self.core, ids, returns=None)
 
     def wait(self, jobs: Iterable[Job[Any]], timeout: float | None = None) -> bool:

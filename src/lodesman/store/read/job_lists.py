@@ -23,6 +23,7 @@ from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
 from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
+from lodesman.store.read.task_queues import name_job_groups, queues_of_job_group
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -90,6 +91,7 @@ def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
         rows = list(_rows(db, query))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
             rows = _with_members(db, query, rows)
+        name_job_groups(db, rows)
     return rows
 
 
@@ -169,6 +171,7 @@ def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
 def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job]:
     """Members without a row and with first <= id <= last, submission by submission."""
     where, values = conditions(query, query.sight)
+    in_group = queues_of_job_group(db, query.job_group) if query.job_group else None
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
     for submission in db.execute(
@@ -180,6 +183,8 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             found = run.state
             if query.states and found.state not in query.states:
+                continue
+            if in_group is not None and run.task_queue not in in_group:
                 continue
             if not query.reason or found.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)

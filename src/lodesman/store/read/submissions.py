@@ -28,6 +28,9 @@ _IS_NAMED = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM te
 WHERE t.id >= s.first_template AND t.id <= s.last_template AND {is_like(_OWN_NAME)}))"""
 _HAS_NAME = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM template t
 WHERE t.id = j.template_id AND {is_like(_OWN_NAME)}))"""
+_IN_GROUP = f"tq_id IN (SELECT q.id FROM task_queue q WHERE {is_like(member('q.key', 'project'))})"
+_HAS_GROUP = f"""(EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id AND c.{_IN_GROUP})
+OR EXISTS (SELECT 1 FROM job j WHERE j.id >= s.base AND j.id < s.base + s.count AND j.{_IN_GROUP}))"""
 _SUBMISSIONS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, CASE WHEN s.name != '' THEN s.name ELSE
 coalesce((SELECT {_OWN_NAME} FROM template t WHERE t.id = s.first_template), '') END, s.created_at
 FROM submission s {{}} WHERE s.base >= ? AND s.base < ?{{}} ORDER BY s.base DESC LIMIT ?"""
@@ -69,6 +72,7 @@ class _Filter(Protocol):
     since: int
     until: int
     submission: int
+    job_group: str
 
 
 class StoredSubmission(NamedTuple):
@@ -100,18 +104,14 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
     if asked.owner:
         found.append(("s.owner = ?", (asked.owner,)))
     if sight.user is not None and sight.user != asked.owner:
-        more: tuple[str, ...] = ()
-        others = ""
-        if sight.whole_vo:
-            others, more = " OR s.vo = ?", (sight.vo,)
-        elif sight.shared:
-            marks = ", ".join("?" * len(sight.shared))
-            others, more = f" OR s.vo = ? AND s.grp IN ({marks})", (sight.vo, *sight.shared)
-        found.append((f"(s.owner = ?{others})", (sight.user, *more)))
+        found.append(_seen_by(sight))
     if asked.group:
         found.append(("s.grp = ?", (asked.group,)))
     if asked.name:
         found.append((_HAS_NAME if of_jobs else _IS_NAMED, (asked.name, asked.name)))
+    if asked.job_group:
+        group = asked.job_group
+        found.append((f"j.{_IN_GROUP}", (group,)) if of_jobs else (_HAS_GROUP, (group, group)))
     if asked.since:
         found.append(("s.created_at >= ?", (float(asked.since),)))
     if asked.until < MOST_ID:
@@ -120,6 +120,17 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(("s.id = ?", (asked.submission,)))
     text = "".join(f" AND {words}" for words, _ in found)
     return text, tuple(value for _, values in found for value in values)
+
+
+def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
+    more: tuple[str, ...] = ()
+    others = ""
+    if sight.whole_vo:
+        others, more = " OR s.vo = ?", (sight.vo,)
+    elif sight.shared:
+        marks = ", ".join("?" * len(sight.shared))
+        others, more = f" OR s.vo = ? AND s.grp IN ({marks})", (sight.vo, *sight.shared)
+    return f"(s.owner = ?{others})", (sight.user, *more)
 
 
 def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
