@@ -226,6 +226,21 @@ def test_an_older_number_is_refused_and_another_incarnation_is_not(house, north)
     assert [one["incarnation"] for one in gate(house)["day"]] == ["second", "second", ""]
 
 
+def test_a_number_of_a_wrong_clock_is_named_and_ends_with_its_ad(house, north):
+    runaway = (1 << 63) - 1
+    taken(house, north, ad(runaway))
+    house.now += 300.0
+    answer = send(house, north, ad(int(house.now * 1_000)))
+    assert (answer.status, answer.code) == (409, "conflict")
+    error = answer.json["error"]
+    assert f"the number {runaway} has come, by a clock that was 9,223," in error["message"]
+    assert error["hint"].startswith(
+        "Set the clock of the site. From 1970-01-12 14:01:40 UTC on any number is taken"
+    )
+    house.now += LIFETIME_S - 300.0 + 1.0
+    assert taken(house, north, ad(int(house.now * 1_000)))["shut"] == ""
+
+
 NESTED = "A = " + "[a=" * 1_000 + "1" + "]" * 1_000 + "\n"
 LISTS = "A = " + "{" * 1_000 + "}" * 1_000 + "\n"
 BAD = {
@@ -242,6 +257,7 @@ BAD = {
     "a fraction as number": (ad(7.5), 400, "UpdateSequenceNumber"),
     "a number of 65 bits": (ad(1 << 64), 400, "line 2, column 24"),
     "a name that is no text": (ad(Name="North"), 400, "line 1, column 8: Name"),
+    "a lifetime of years": (ad(ClassAdLifetime="1e308"), 400, "at most 86,400 (a day)"),
     "a lifetime that is no number": (ad(ClassAdLifetime='"long"'), 400, "ClassAdLifetime"),
     "stamps that are no list": (ad(PilotStamps="7"), 400, "PilotStamps"),
     "stamps that are no texts": (ad(PilotStamps='{"s-1", 7}'), 400, "PilotStamps"),

@@ -141,10 +141,11 @@ def _setting(word: str) -> Sequence[str]:
     return name, expression
 
 
-def _from(least: int) -> Callable[[str], int]:
+def _from(least: int, most: int = 999_999_999) -> Callable[[str], int]:
     def read(word: str) -> int:
-        if not (word.isascii() and word.isdigit()) or len(word) > 9 or int(word) < least:
-            raise argparse.ArgumentTypeError(f"{word!r} is no number from {least} on")
+        if not (word.isascii() and word.isdigit()) or len(word) > 9 or not least <= int(word) <= most:
+            upto = f"from {least} on" if most > 10**8 else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"{word!r} is no number {upto}")
         return int(word)
 
     return read
@@ -167,7 +168,7 @@ def parser(prog: str | None, environ: Mapping[str, str]) -> argparse.ArgumentPar
     add("--set", action="append", default=[], type=_setting, metavar="NAME=EXPRESSION",
         help="another attribute, or another value")
     add("--station", action="append", metavar="NAME", help="StationName, by which jobs choose sites (default: the site)")
-    add("--lifetime", type=_from(1), default=900, metavar="S", help="how long the ad counts (default: 900)")
+    add("--lifetime", type=_from(1, 86_400), default=900, metavar="S", help="how long the ad counts (default: 900)")
     add("--incarnation", default=incarnation(), metavar="TEXT",
         help="with another one, numbers of ads begin again (default: host and boot)")
     add("--every", type=_from(1), metavar="S", help="do it again and again")

@@ -36,6 +36,8 @@ from lodesman.errors import Forbidden, InvalidRequest
 
 LIFETIME_S: Final = 900.0
 """How long an ad counts that does not say so itself."""
+MOST_LIFETIME_S: Final = 86_400.0
+"""The longest that an ad may count: a site that is silent for a day says nothing any more."""
 MOST_WORDS: Final = 5_000
 """Of the ad of a site: as many are read in less than 50 ms."""
 AD_STEPS: Final = 20_000
@@ -45,6 +47,9 @@ MOST_ASKED: Final = 5_000
 # For texts without space at their end: there it would be looked through again from each of its characters.
 _WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*"|\w++|[^\w\s])', re.DOTALL)
 
+_CLOCK_S: Final = 60.0
+_FAR: Final = 2
+"""Times the present: a number beyond that is no milliseconds of any clock that goes."""
 MOST_SHOWN: Final = 8
 """Names of a cycle that a message has."""
 
@@ -60,7 +65,23 @@ class AdVersion:
 
     def is_too_old(self, now: float) -> bool:
         """Whether it says nothing about the site any more."""
-        return now - self.received_at > self.lifetime_s
+        return now > self.good_until
+
+    @property
+    def good_until(self) -> float:
+        """When it ends (UNIX seconds). One that an earlier release stored may name any time."""
+        return self.received_at + min(self.lifetime_s, MOST_LIFETIME_S)
+
+    def ahead_s(self, newer: AdVersion) -> float:
+        """How far its number is ahead of the time at which a newer ad came: of a clock that was wrong. 0 if numbers are no
+        times, in seconds or milliseconds, or this one is none of the future.
+        """
+        now = newer.received_at
+        unit = next((one for one in (1, 1_000) if abs(newer.sequence / one - now) < MOST_LIFETIME_S), None)
+        if unit is None:
+            unit = 1_000 if self.sequence > _FAR * 1_000 * now else 0
+        ahead = self.sequence / unit - now if unit else 0.0
+        return ahead if ahead > _CLOCK_S else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +197,10 @@ class _Attributes:
         if node is None:
             return None
         if isinstance(value, (int, float)) and value is not True and value > 0 and math.isfinite(value):
+            if value > MOST_LIFETIME_S:
+                raise fault_at(
+                    self._text, node.start, f"{name} must be at most {MOST_LIFETIME_S:,.0f} (a day)"
+                )
             return value
         raise fault_at(self._text, node.start, f"{name} must be a number of seconds, more than zero")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final
 
+from lodesman.answers.nodes import utc
 from lodesman.answers.site_ads import AdEntry, AdNumbers
 from lodesman.broker.ad import AdVersion, SiteAd, read_site_ad, replaces
 from lodesman.classad import EMPTY, Run, evaluate
@@ -48,12 +49,21 @@ def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
     found = newest_ad(tx.reader(), ad.site)
     old = found[0] if found else None
     if old is not None and not replaces(ad, old):
-        raise Conflict(
-            f"The ad of {ad.site} has the number {ad.sequence}, and one with the number {old.sequence} has come.",
-            hint="Numbers must grow; with another Incarnation they may begin again.",
-            sequence=ad.sequence, stored=old.sequence,
-        )  # fmt: skip
+        raise _not_newer(ad, old)
     put_ad(tx, ad, entry, text)
+
+
+def _not_newer(ad: SiteAd, old: AdVersion) -> Conflict:
+    """It names a number that comes of a wrong clock as such; the number counts no longer than its ad."""
+    ahead, hint = old.ahead_s(ad), "Numbers must grow; with another Incarnation they may begin again."
+    by_clock = f", by a clock that was {ahead:,.0f} s ahead" if ahead else ""
+    if ahead:
+        until = utc(old.good_until, "%Y-%m-%d %H:%M:%S")
+        hint = f"Set the clock of the site. From {until} on any number is taken, and at once with another Incarnation."
+    return Conflict(
+        f"The ad of {ad.site} has the number {ad.sequence}, and one with the number {old.sequence} has come{by_clock}.",
+        hint=hint, sequence=ad.sequence, stored=old.sequence,
+    )  # fmt: skip
 
 
 class KnownAds:

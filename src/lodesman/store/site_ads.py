@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from lodesman.answers.site_ads import AdEntry, SiteAdRow
-from lodesman.broker.ad import AdVersion, SiteAd
+from lodesman.broker.ad import MOST_LIFETIME_S, AdVersion, SiteAd
 from lodesman.broker.gate import SiteMatch
 from lodesman.store import Reader
 from lodesman.store.dialect import by_index
@@ -61,7 +61,7 @@ def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
             **asdict(_ENTRY.decode(entry)),
             site=name,
             lifetime_seconds=lifetime,
-            is_too_old=now - at > lifetime,
+            is_too_old=now - at > min(lifetime, MOST_LIFETIME_S),
         )
         for name, lifetime, at, entry in db.execute(_ROWS, (site,))
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,8 @@ def test_e6_an_ad_without_a_number_is_refused():
         ("ClassAdLifetime", "-0.5", "a number of seconds"),
         ("ClassAdLifetime", '"900"', "a number of seconds"),
         ("ClassAdLifetime", "undefined", "a number of seconds"),
+        ("ClassAdLifetime", "86400.5", "at most 86,400"),
+        ("ClassAdLifetime", "1e308", "at most 86,400"),
         ("Incarnation", "5", "a text"),
         ("Name", '""', "a text"),
         ("PilotStamps", '{"a", 5}', "a list of texts"),
@@ -170,3 +173,30 @@ def test_e5_what_has_ended_freezes_no_site():
     old = site_ad(sequence=10)
     assert not replaces(site_ad(sequence=1, at=900.0), old)
     assert replaces(site_ad(sequence=1, at=900.5), old)
+
+
+NOW = 1_796_000_000
+
+
+@pytest.mark.parametrize(
+    ("stored", "new", "ahead"),
+    [
+        (NOW + 3_600, NOW, 3_600),  # seconds since 1970
+        ((NOW + 3_600) * 1_000, NOW * 1_000 - 5_000, 3_600),  # milliseconds
+        (NOW + 30, NOW, 0),  # clocks differ a little
+        (NOW - 10, NOW - 600, 0),  # an ad that is late
+        (7, 6, 0),  # a count
+        (NOW + 3_600, 6, 0),  # nobody knows
+        ((1 << 63) - 1, NOW, (1 << 63) - 1 - NOW),
+        ((1 << 63) - 1, 6, ((1 << 63) - 1) / 1_000 - NOW),
+    ],
+)
+def test_a_number_of_a_clock_that_was_wrong_is_known(stored, new, ahead):
+    old, newer = site_ad(sequence=stored, at=NOW - 100.0), site_ad(sequence=new, at=float(NOW))
+    assert old.ahead_s(newer) == pytest.approx(ahead)
+
+
+def test_no_ad_that_is_stored_counts_longer_than_a_day():
+    old = replace(site_ad(sequence=9, at=0.0), lifetime_s=1e308)
+    assert [old.is_too_old(at) for at in (86_400.0, 86_400.5)] == [False, True]
+    assert replaces(site_ad(sequence=1, at=86_401.0), old)
