@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Callable
 
 from lodesman.jobstatus.channel import Publication
 from lodesman.jobstatus.timeline import Due, Facts, Said, after, decide
@@ -33,7 +35,10 @@ _LEAVE_S = 5.0
 # What batch systems call the cores that they allocated.
 _ALLOCATED = ("SLURM_CPUS_ON_NODE", "NSLOTS", "NCPUS")
 _CPUS = re.compile(r"^\s*Cpus\s*=\s*([0-9]{1,9})\s*$", re.IGNORECASE | re.MULTILINE)
+_ALLOWED = re.compile(r"^\s*AllowedJobDuration\s*=\s*([0-9]{1,9})\s*$", re.IGNORECASE | re.MULTILINE)
 _MOST_OF_AD = 1 << 20
+# A controller that is asked when the slot ends may be away; what is published does not wait longer for it.
+_ANSWER_S = 4.0
 
 
 def allocated_cores(environment: Mapping[str, str]) -> int | None:
@@ -45,14 +50,48 @@ def allocated_cores(environment: Mapping[str, str]) -> int | None:
 
 def _cores_of_condor(environment: Mapping[str, str]) -> str:
     """`Cpus` of the slot's ad, which HTCondor leaves in a file; empty: there is none."""
+    return _of_condor(environment, "_CONDOR_MACHINE_AD", ".machine.ad", _CPUS)
+
+
+def _of_condor(environment: Mapping[str, str], variable: str, name: str, wanted: re.Pattern[str]) -> str:
+    """What stands in an ad that HTCondor leaves in a file; empty: it is not there."""
     scratch = environment.get("_CONDOR_SCRATCH_DIR")
-    path = environment.get("_CONDOR_MACHINE_AD") or (scratch and f"{scratch}/.machine.ad")
+    path = environment.get(variable) or (scratch and f"{scratch}/{name}")
     with contextlib.suppress(OSError):
         if path and Path(path).is_file():
             with Path(path).open(encoding="utf-8", errors="replace") as file:
-                found = _CPUS.search(file.read(_MOST_OF_AD))
+                found = wanted.search(file.read(_MOST_OF_AD))
             return found[1] if found else ""
     return ""
+
+
+def batch_end(
+    environment: Mapping[str, str], started: float, ask: Callable[[str, Mapping[str, str]], str]
+) -> float | None:
+    """When the batch system ends the slot, in UNIX seconds, also if that is a default of its own; None: it does not say.
+
+    Slurm: its variable, else what `ask` gets of its controller, as `end_by_slurm`. HTCondor: AllowedJobDuration, from
+    `started` on.
+    """
+    job = environment.get("SLURM_JOB_ID", "")
+    if job:
+        said = environment.get("SLURM_JOB_END_TIME", "") or ask(job, environment)
+        return float(said) if said.isascii() and said.isdigit() and len(said) < 12 and int(said) else None
+    allowed = _of_condor(environment, "_CONDOR_JOB_AD", ".job.ad", _ALLOWED)
+    return started + int(allowed) if allowed else None
+
+
+def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
+    """What squeue says of the end of a job, UNIX seconds if it has one; empty if it cannot be asked."""
+    words = ["squeue", "--noheader", f"--jobs={job}", "--format=%e"]
+    try:
+        done = subprocess.run(
+            words, env={**environment, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=_ANSWER_S, check=False,
+        )  # fmt: skip
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("ascii", "replace").strip()
 
 
 def running(payload: PayloadRun, committed: float | None, allowance: Allowance, now: float) -> Running:
@@ -80,6 +119,8 @@ class StatusWriter:
         self._roster = roster
         self._promises = promises
         self._allocated = allocated_cores(context.environment)
+        self._started = context.clock()
+        self._batch_ends: float | None = None
         self._made: Path | None = None
         self._directory = self._find()
         self._publication: Publication | None = None
@@ -112,6 +153,7 @@ class StatusWriter:
 
     def run(self) -> None:
         """The thread; ends when it was published that the pilot leaves."""
+        self.find_end()
         while True:
             self._stirred.clear()
             leaving = self._leaving.is_set()
@@ -121,6 +163,10 @@ class StatusWriter:
             if self._stirred.wait(wait_s):
                 # What starts together is published together.
                 self._leaving.wait(_TOGETHER_S)
+
+    def find_end(self) -> None:
+        """Ask when the batch system ends the slot: nobody else may have said so to the pilot."""
+        self._batch_ends = batch_end(self._context.environment, self._started, end_by_slurm)
 
     def step(self) -> float:
         """Publish what is due; seconds until the next time."""
@@ -143,7 +189,7 @@ class StatusWriter:
                 allocated=features.allocated_cpu or self._allocated or slot.cores,
                 running=[running(one, commits.get(one.job.key), allowance, now) for one in standing.payloads],
                 pending_waste=standing.pending_waste,
-                slot_ends=allowance.slot_ends,
+                slot_ends=self._slot_ends(allowance, now),
                 drain=standing.causes - {HELD},
                 priority=max((one.job.vacate_priority for one in standing.payloads), default=0),
                 leaving=self._leaving.is_set(),
@@ -151,6 +197,13 @@ class StatusWriter:
             due = decide(self._said, facts, now)
             self._promises.said = self._said if due.publish is None else after(self._said, due.publish, now)
         return due
+
+    def _slot_ends(self, allowance: Allowance, now: float) -> float | None:
+        """When the slot is over at the latest. An end of the batch system that has passed was put off."""
+        ends, batch = allowance.slot_ends, self._batch_ends
+        if batch is None or batch <= now:
+            return ends
+        return batch if ends is None else min(ends, batch)
 
     def _publish(self, status: Status, why: str, now: float) -> None:
         fault = self._write(status)

@@ -14,7 +14,7 @@ from lodesman.jobstatus import channel
 from lodesman.pilot import jobstatus as writer_module
 from lodesman.pilot import roster as roster_module
 from lodesman.pilot.decisions import SERVER, Slot, Stop
-from lodesman.pilot.jobstatus import StatusWriter, allocated_cores
+from lodesman.pilot.jobstatus import StatusWriter, allocated_cores, batch_end, end_by_slurm
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.slots import Promises
@@ -332,3 +332,75 @@ def test_the_allocated_cores_of_a_slot_of_htcondor(tmp_path):
     assert allocated_cores({**named, "SLURM_CPUS_ON_NODE": "2"}) == 2
     ad.write_text("Cpus = undefined\n")
     assert allocated_cores(named) is None
+
+
+# --- the end by the batch system ------------------------------------------------------------------------------------------
+
+
+def nobody(job, environment):
+    raise AssertionError("nobody is asked")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said", "end"),
+    [
+        (
+            {"SLURM_JOB_ID": "7"},
+            "1795741968",
+            1_795_741_968,
+        ),  # DefaultTime of the partition, if nothing was asked for
+        ({"SLURM_JOB_ID": "7"}, "N/A", None),
+        ({"SLURM_JOB_ID": "7"}, "NONE", None),
+        ({"SLURM_JOB_ID": "7"}, "", None),
+        ({"SLURM_JOB_ID": "7"}, "0", None),
+        ({"SLURM_JOB_ID": "7"}, "9" * 30, None),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1795741000"}, None, 1_795_741_000),
+        ({"NSLOTS": "4"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_the_end_by_the_batch_system(environment, said, end):
+    ask = nobody if said is None else lambda job, _: said if job == "7" else ""
+    assert batch_end(environment, 1000.0, ask) == end
+
+
+def test_the_end_by_the_job_s_ad_of_htcondor(tmp_path):
+    (tmp_path / ".job.ad").write_text('Owner = "ada"\nAllowedJobDuration = 3600\n')
+    assert batch_end({"_CONDOR_SCRATCH_DIR": str(tmp_path)}, 1000.0, nobody) == 4600
+    (tmp_path / ".job.ad").write_text("AllowedJobDuration = undefined\n")
+    assert batch_end({"_CONDOR_SCRATCH_DIR": str(tmp_path)}, 1000.0, nobody) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [('echo "$SLURM_TIME_FORMAT $2"', "%s --jobs=7"), ("exit 1", ""), ("exec sleep 600", ""), (None, "")],
+)
+def test_slurm_is_asked_once_and_not_for_long(tmp_path, monkeypatch, script, said):
+    monkeypatch.setattr(writer_module, "_ANSWER_S", 0.2 if script == "exec sleep 600" else 60.0)
+    if script is not None:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin" if script else str(tmp_path)
+    monkeypatch.setenv("PATH", path)
+    assert end_by_slurm("7", {"PATH": path}) == said
+
+
+def test_the_enforced_end_is_that_of_the_batch_system_if_it_is_the_earlier_one(
+    world, make_job, clock, monkeypatch
+):
+    """A pilot of a partition with a DefaultTime published eight keys: that it will be ended nobody had told it."""
+    one = world()
+    monkeypatch.setattr(writer_module, "batch_end", lambda *_: 1_003_600.0)
+    one.writer.find_end()
+    one.roster.admit([make_job(1, expected_seconds=5_000)])
+    one.writer.step()
+    found = status(one.directory)
+    assert (found["last_max_job_end"], found["last_exp_job_end"]) == ("1003600", "1003600")
+    one.roster.resize(replace(one.roster.slot, ends=clock.now + 30))
+    clock.now += 10
+    one.writer.step()
+    assert status(one.directory)["last_max_job_end"] == "1000030"
+    one.roster.resize(replace(one.roster.slot, ends=None))
+    clock.now = 1_003_700.0
+    one.writer.step()
+    assert "last_max_job_end" not in status(one.directory), "Slurm has put the end off"
