@@ -283,7 +283,7 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
 
 
 def _write_requests(at: _Record, before: JobValues, after: JobValues, complexes: Complexes) -> None:
-    """What has an attribute of its own is written there, and stays among the Consumables only if nobody changed it."""
+    """What has an attribute of its own is written there, and stays among the Consumables only if it is as before."""
     old, new = (entries_of("l_hard", values.get("l_hard")) for values in (before, after))
     cores = cores_of_memory(after.get("pe_range"), complexes)
     same = {key for key in FIELDS if old.get(key) == new.get(key)}
