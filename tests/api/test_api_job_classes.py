@@ -8,7 +8,7 @@ from tests.kits.jobclass_kit import rows as rows_of_reference
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.api.job_classes import use_configuration
 from lodesman.commands.job_classes import ClassesMoved, load_classes, set_classes
-from lodesman.gridengine.complexes import Complexes
+from lodesman.gridengine.complexes import Complexes, read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.jobclass import ClassRefusal, ClassSnapshot, fresh_template, write_class
@@ -251,6 +251,27 @@ def test_notices_name_what_is_kept_without_meaning_and_lists_that_there_are_not(
     ]  # fmt: skip
     assert notices[1]["message"] == "user_lists names gone, and there is no such user list or group."
     assert "lost" in notices[2]["message"]
+
+
+def test_requests_for_which_every_job_would_be_refused_are_refused_at_their_line(house):
+    """Users would read it of a thing that they did not write."""
+    wrong = "jcname app\nN {~}a\nl_hard {+~}{~}h_vmm=1G,load_avg=1,[{+~}large=h_rt=soon,h_vmm=1G]\nl_soft gpuu=1,mem_free\n"
+    status, faults = refused(house, wrong.replace("\nN", "\nvariant_list default,large\nN"))
+    assert status == 400
+    assert faults == [
+        (4, "l_hard: there is no resource 'h_vmm'. Did you mean h_vmem?"),
+        (4, "l_hard: jobs cannot ask for load_avg. Leave it out."),
+        (4, "l_hard: h_rt: 'soon' is no value of type TIME. Write seconds, or hours:minutes:seconds."),
+        (5, "l_soft: there is no resource 'gpuu'. lode quota resources lists them."),
+        (
+            5,
+            "l_soft: mem_free: '' is no value of type MEMORY. Write a number with K, M, G or T (1024) or k, m, g, t (1000).",
+        ),
+    ]
+    put(house, "jcname app\nl_hard mf=%(m)s,dwg\n")
+    # Classes that were there before another table of resources stay as they are.
+    configure(house, Vocabulary(complexes=read_complexes("x x INT <= YES NO 0 0", faults=[])))
+    assert "app.default" in listed(house)
 
 
 def test_two_names_of_one_resource_are_one(house):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
@@ -42,6 +43,7 @@ from lodesman.jobclass.specifiers import write_base
 from lodesman.store.job_classes import ClassChange, class_changes
 from lodesman.store.journal import Change, Command
 from lodesman.submission.native_table import IS_KEPT, REMARKS
+from lodesman.submission.native_texts import request_problem
 
 _MOST_TRIES = 3
 _MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
@@ -108,7 +110,11 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
     groups = frozenset(core.policy.config.groups)
 
     def edit(before: Classes) -> ClassEdit:
-        return edit_classes(before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS)
+        complexes = before.vocabulary.complexes
+        problem = partial(request_problem, complexes) if complexes else None
+        return edit_classes(
+            before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS, problem=problem
+        )
 
     def command(found: ClassEdit) -> Command | None:
         if found.faults:

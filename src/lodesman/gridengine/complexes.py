@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 
 from msgspec import Struct
@@ -91,6 +92,12 @@ class Complexes:
     def get(self, name: str) -> Complex | None:
         """The resource of a name or shortcut."""
         return self._found.get(name)
+
+    def near(self, name: str) -> str:
+        """What was probably meant by the name of a resource that there is not; "" if no name is near."""
+        folded = {one.name.casefold(): one.name for one in self.entries}
+        near = get_close_matches(name.casefold(), folded, 1, 0.6)
+        return f"Did you mean {folded[near[0]]}?" if near else ""
 
     def canonical(self, name: str) -> str | None:
         """The name of what a name or shortcut means; None if there is no such resource."""

@@ -13,7 +13,8 @@ from lodesman.jobclass.access import check_template, judged
 from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
 from lodesman.jobclass.rights import ClassRefusal, choose_class, derive, no_class, split_name
 
-_RESOURCES = frozenset({"l_hard", "l_soft"})
+REQUESTS = ("l_hard", "l_soft")
+"""The lists whose keys are resources."""
 
 
 class Classes(Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class Classes(Struct, frozen=True, kw_only=True):
 
     def canonical(self, attribute: str, key: str) -> str:
         """The name by which the keys of a list are compared: those of resources have second names."""
-        found = self.vocabulary.complexes.canonical(key) if attribute in _RESOURCES else None
+        found = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
         return found or key
 
     def derive(

@@ -5,20 +5,25 @@ The access check compares texts: jobs and their classes come through here first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.jobs import Notice
-from lodesman.gridengine.complexes import Complexes, Consumable
+from lodesman.errors import InvalidConfig
+from lodesman.gridengine.complexes import Complexes, Consumable, Requestable
+from lodesman.gridengine.values import ComplexType
 from lodesman.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
 from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
 from lodesman.jobs.record import shown
-from lodesman.submission.native_forms import FORMS, amount_text, canonical_tasks, number_in, smallest_slots
-from lodesman.submission.native_table import FILES, FREE_MEMORY, MEMORY, SLOTS, path_of
+from lodesman.submission.native_forms import FORMS, amount_text, canonical_tasks, smallest_slots
+from lodesman.submission.native_table import FIELDS, FILES, FREE_MEMORY, MEMORY, SLOTS, path_of
 
+_ONE_NUMBER: Final = re.compile(r"[+-]?(\d{1,18})(?:-\1)?", re.ASCII)
 Said = tuple[JobValues, tuple[Notice, ...]]
 """Values, and what there is to say about them."""
 Path = tuple[str, str | None]
@@ -32,6 +37,23 @@ def key_names(complexes: Complexes) -> CanonicalKey:
         return complexes.canonical(key) or key if attribute.startswith("l_") else key
 
     return canonical_key
+
+
+def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
+    """Why no job can ask for this amount of a resource, in whole sentences; "" if jobs can."""
+    resource = complexes.get(name)
+    if resource is None:
+        near = complexes.near(name) or "lode quota resources lists them."
+        return "" if name in (*FIELDS, SLOTS) else f"there is no resource {shown(name)!r}. {near}"
+    if resource.requestable is Requestable.NO:
+        return f"jobs cannot ask for {resource.name}. Leave it out."
+    if "%" in (amount or "") or (amount is None and resource.kind is ComplexType.BOOL):
+        return ""  # each member of an array has an amount of its own
+    try:
+        resource.value(amount or "")
+    except InvalidConfig as wrong:
+        return f"{wrong.message} {wrong.hint}".rstrip()
+    return ""
 
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
@@ -103,7 +125,7 @@ def _scalar(name: str, text: str, notices: list[Notice]) -> str:
     if name in BOOLEAN_DEFAULTS:
         text = truth(text)
     form = FORMS.get(name)
-    if name == "pe_range" and smallest_slots(text) is not None and number_in(text) is None:
+    if name == "pe_range" and smallest_slots(text) is not None and not _ONE_NUMBER.fullmatch(text):
         notices.append(
             _notice(name, f"{shown(text)} is a range: the smallest number, {smallest_slots(text)}, counts.")
         )

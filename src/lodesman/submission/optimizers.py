@@ -83,8 +83,7 @@ def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
         name, _, amount = text.partition("=")
         resource = complexes.get(name)
         if resource is None:
-            known = frozenset(one.name for one in complexes)
-            hint = _nearest(name, known) or "lode quota resources lists them."
+            hint = complexes.near(name) or "lode quota resources lists them."
             raise _of_consumables(f"there is no resource {name!r}", hint)
         if resource.requestable is Requestable.NO:
             raise _of_consumables(f"jobs cannot ask for {resource.name}", "Leave it out.")
