@@ -129,6 +129,13 @@ def test_a_script_may_hold_a_job(house, server):
     assert (found["state"], found["reason"]) == ("Held", f"submitted with h u (server JSV {path})")
 
 
+def test_a_script_may_take_a_hold_away(house, server):
+    server("jsv_del_param h; jsv_correct")
+    answer = house.submit({}, hold=True).json
+    assert [one["attribute"] for one in answer["notices"]] == ["Held"]
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+
+
 @pytest.mark.parametrize("job", ["/* */ JobName = 1;", "Executable"])
 def test_a_text_that_cannot_be_read_is_refused_at_its_place(house, server, job):
     server("jsv_accept")

@@ -56,6 +56,26 @@ def test_a_job_gets_what_its_class_says(admin):
     )  # fmt: skip
 
 
+def test_a_class_that_fixes_the_name_takes_commands(admin):
+    text = "jcname fix\nN Fix\nl_hard {+}h_cpu=500\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": text}, token="eva").status == 200
+    command = 'JobName = "true"; Executable = "/bin/true"; JobClass = "fix";'
+    assert submit(admin, command).status == 400
+    assert submit(admin, command, usual_name=True).status == 200
+    assert spec(admin)["name"] == "Fix"
+
+
+def test_a_class_may_not_allow_a_hold_and_a_hold_is_no_other_word_of_the_description(admin):
+    text = "jcname now\nCMDNAME /bin/true\nl_hard {+}h_cpu=500\nh UNSPECIFIED\n"
+    assert admin.call("POST", "/v1/job-classes", {"text": text}, token="eva").status == 200
+    answer = submit(admin, 'JobClass = "now";', hold=True)
+    assert (answer.status, "h may not be set" in answer.json["error"]["message"]) == (400, True)
+    made = submit(admin, 'JobClass = "app";', hold=True)
+    assert (made.status, made.json["notices"]) == (200, [])
+    found = admin.get("/v1/jobs/1")
+    assert (found["state"], found["reason"]) == ("Held", "submitted on hold")
+
+
 def test_a_variant_and_what_the_user_may_change(admin):
     assert submit(admin, 'JobClass = "app.large"; JobName = "mine"; Memory = 1000;').status == 200
     key = task_queue(admin)

@@ -170,7 +170,8 @@ class InputBody(FileBody):
 class PlanJobBody(Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `hold`: they are Held until their
     owner releases them. `ignore_unknown`: attributes of other systems mean nothing. `client_jsv`: which JSV of the user
-    wrote which attribute of Grid Engine (`l_hard h_rt`); `edits` are made in each of them, after its class.
+    wrote which attribute of Grid Engine (`l_hard h_rt`); `edits` are made in each of them, after its class. `usual_name`:
+    JobName is what the client calls the program, and counts only where no job class gives a name.
     """
 
     text: str | None = None
@@ -183,6 +184,7 @@ class PlanJobBody(Sent):
     ignore_unknown: bool = False
     client_jsv: Annotated[dict[Text, Path], Meta(max_length=1_000)] = {}
     edits: Annotated[list[AttributeEdit], Meta(max_length=1_000)] = []
+    usual_name: bool = False
 
 
 class SubmitBody(PlanJobBody):

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 from lodesman.cli.tables import note
 from lodesman.cli.words import plain
-from lodesman.errors import InvalidConfig, InvalidJob
+from lodesman.errors import InvalidConfig, InvalidJob, LodesmanError
 
 if TYPE_CHECKING:
     from lodesman.answers.job_classes import AttributeEdit
+    from lodesman.cli.session import Session
     from lodesman.gridengine.complexes import Complexes
     from lodesman.jobs.record import Record
     from lodesman.jsv import JsvUrl, ScriptSettings
+    from lodesman.submission.resolution import JsvView
 
 REQUEST_FILE: Final = ".lode_request"
 CLUSTER_VARIABLE, CLUSTER_FILE = "LODE_REQUEST", "/etc/lodesman/request"
@@ -130,6 +132,37 @@ def stock() -> Complexes:
     return STOCK_COMPLEXES
 
 
+def complexes_of(session: Session) -> Complexes:
+    """The resources of the server, by which scripts see requests; those of a new Grid Engine if it does not say."""
+    from lodesman.answers import calls
+    from lodesman.gridengine.complexes import Complex, Complexes, Consumable
+    from lodesman.gridengine.values import ComplexType
+
+    try:
+        rows = session.call(calls.QUOTA_RESOURCES).resources
+    except LodesmanError:
+        return stock()
+    known = (
+        Complex(
+            name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type), consumable=Consumable(one.consumable)
+        )
+        for one in rows
+    )  # fmt: skip
+    return Complexes(tuple(known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedDraft:
+    """A description as it is sent, which script wrote which attribute of Grid Engine, the edits that are left to the server,
+    and whether its jobs are Held.
+    """
+
+    record: Record
+    writers: Mapping[str, str]
+    edits: Sequence[AttributeEdit]
+    hold: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
     """The class, the edits and the scripts of one call. `usual_class` counts for a description that names none; `complexes`
@@ -142,34 +175,57 @@ class ClientRequest:
     edits: Sequence[AttributeEdit] = ()
     complexes: Callable[[], Complexes] = stock
 
-    def apply(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
-        """A description as it is sent, the same object if nothing changed; which script wrote which attribute of Grid
-        Engine; and the edits that are left to the server. Raises InvalidJob if a script rejects it, InvalidConfig if one
-        cannot be run.
+    def apply(self, record: Record, label: str, *, hold: bool = False) -> VerifiedDraft:
+        """A description as it is sent; its record is the same object if nothing changed. Raises InvalidJob if a script
+        rejects it, InvalidConfig if one cannot be run.
         """
         from lodesman.submission.resolve import asked_class, with_class
 
         wanted = self.job_class or ("" if asked_class(record) else self.usual_class)
         if wanted:
             record = with_class(record, wanted)
-        return self._verified(record, label) if self.scripts else (record, {}, list(self.edits))
+        if self.scripts:
+            return self._verified(record, label, hold=hold)
+        return VerifiedDraft(record=record, writers={}, edits=self.edits, hold=hold)
 
-    def _verified(self, record: Record, label: str) -> tuple[Record, dict[str, str], list[AttributeEdit]]:
+    def _verified(self, record: Record, label: str, *, hold: bool) -> VerifiedDraft:
         from lodesman.jobclass import merge
         from lodesman.jobclass.request import changes_of
-        from lodesman.jsv import JsvContext, verify_at_client
-        from lodesman.jsv.views import after, parameters_of
         from lodesman.submission.native import record_of, values_of
-        from lodesman.submission.native_texts import beside_edits, changed_paths, key_names
+        from lodesman.submission.native_table import BY_USER, HOLD
+        from lodesman.submission.native_texts import beside_edits, key_names
         from lodesman.submission.resolution import JsvView
         from lodesman.submission.resolve import asked_class, with_class
 
         complexes = self.complexes()
         keys = key_names(complexes)
-        said = values_of(record, complexes)[0]
+        said = dict(values_of(record, complexes)[0])
+        if hold:
+            said.setdefault(HOLD, BY_USER)
         # Edits of what the class has cannot be seen here, and wait for the server.
         seen = merge(said, changes_of(self.edits), keys).values
-        given = view = JsvView(values=seen, job_class=asked_class(record))
+        given = JsvView(values=seen, job_class=asked_class(record))
+        view, writers = self._run(given, label)
+        if not writers:
+            return VerifiedDraft(record=record, writers={}, edits=self.edits, hold=hold)
+        values, edits = beside_edits(said, self.edits, seen, view.values, keys)
+        hold = hold and values.get(HOLD) == BY_USER
+        # What the option says is no word of the description.
+        kept = {name: one for name, one in values.items() if not (hold and name == HOLD)}
+        new, notices = record_of(record, kept, complexes)
+        of_server = values_of(new, complexes)[1]  # it says these itself
+        for one in notices:
+            if one not in of_server:
+                note(plain(f"{label}: warning: {one.message}"))
+        new = with_class(new, view.job_class) if view.job_class != given.job_class else new
+        return VerifiedDraft(record=new, writers=writers, edits=edits, hold=hold)
+
+    def _run(self, view: JsvView, label: str) -> tuple[JsvView, dict[str, str]]:
+        """What the scripts make of a job, and which of them wrote what last. Raises as `apply`."""
+        from lodesman.jsv import JsvContext, verify_at_client
+        from lodesman.jsv.views import after, parameters_of
+        from lodesman.submission.native_texts import changed_paths
+
         account = pwd.getpwuid(os.getuid())
         group = grp.getgrgid(account.pw_gid).gr_name
         parameters = parameters_of(view, JsvContext.CLIENT, user=account.pw_name, group=group)
@@ -188,14 +244,7 @@ class ClientRequest:
             names += ["jc"] if left.job_class != view.job_class else []
             writers |= {name: path for name in names if len(name) <= _LONGEST_NAME}
             view = left
-        if not writers:
-            return record, {}, list(self.edits)
-        values, edits = beside_edits(said, self.edits, seen, view.values, keys)
-        new, notices = record_of(record, values, complexes)
-        for one in notices:
-            note(plain(f"{label}: warning: {one.message}"))
-        new = with_class(new, view.job_class) if view.job_class != given.job_class else new
-        return new, writers, edits
+        return view, writers
 
 
 def name_client_jsv(wrong: InvalidJob, writers: Mapping[str, str]) -> None:

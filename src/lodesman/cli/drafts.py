@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lodesman.access.files import FilePicker, Taken, check_programs, folder, joined_inputs
-from lodesman.answers import calls
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
-from lodesman.cli.client_jsv import ClientRequest, client_request, name_client_jsv, stock
+from lodesman.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
 from lodesman.cli.foreign_lines import as_asked, foreign_file
 from lodesman.cli.job_options import attribute_options
@@ -36,7 +35,6 @@ from lodesman.errors import (
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
-    from lodesman.gridengine.complexes import Complexes
     from lodesman.jobs import ParsedRecord, Record
 
 A = TypeVar("A")
@@ -170,32 +168,14 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
         outcome.faults += [(_label(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused]
         return []
     ready = []
-    request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(_complexes, session))
-    for name in files or wanted.command[:1]:
+    request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(complexes_of, session))
+    for name in files or wanted.command[:1] or [wanted.job_class]:
         try:
-            given = _from_file(name, wanted) if files else _from_command(wanted)
+            given = _from_file(name, wanted) if files else _from_words(wanted)
             ready.append(_prepare(given, wanted, request))
         except LodesmanError as fault:
             outcome.faults.append((_label(name), fault))
     return ready
-
-
-def _complexes(session: Session) -> Complexes:
-    """The resources of the server, by which scripts see requests; those of a new Grid Engine if it does not say."""
-    from lodesman.gridengine.complexes import Complex, Complexes, Consumable
-    from lodesman.gridengine.values import ComplexType
-
-    try:
-        rows = session.call(calls.QUOTA_RESOURCES).resources
-    except LodesmanError:
-        return stock()
-    known = (
-        Complex(
-            name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type), consumable=Consumable(one.consumable)
-        )
-        for one in rows
-    )  # fmt: skip
-    return Complexes(tuple(known))
 
 
 def _label(name: str) -> str:
@@ -224,13 +204,16 @@ def _read(name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What is to be submitted, before the options: its record, its text if that is from a file, and where it is from."""
+    """What is to be submitted, before the options: its record, its text if that is from a file, and where it is from.
+    `usual_name`: it is called as its program, since its user gave it no name.
+    """
 
     label: str
     parsed: ParsedRecord
     text: str = ""
     base: Path = Path()
     taken: Mapping[str, Taken] = field(default_factory=dict)
+    usual_name: bool = False
 
 
 def _from_file(name: str, wanted: Wanted) -> _Draft:
@@ -256,23 +239,29 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
         if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
             fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
         raise
-    if not wanted.attributes:
+    if parsed.record and not wanted.attributes:  # an empty one may have a class by an option
         read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
-    picker = FilePicker()
-    for word in wanted.taken:
-        picker.add_word(word)
     base = Path() if name == _STDIN else Path(name).parent
-    return _Draft(
-        label=_label(name), parsed=parsed, text=data.decode("utf-8-sig"), base=base, taken=picker.inputs()
-    )
+    taken, text = _taken(wanted.taken), data.decode("utf-8-sig")
+    return _Draft(label=_label(name), parsed=parsed, text=text, base=base, taken=taken)
 
 
-def _from_command(wanted: Wanted) -> _Draft:
-    """The job that runs a command or a script. Raises InvalidRequest."""
-    from lodesman.jobs import ParsedRecord
+def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
+    picker = FilePicker()
+    for word in words:
+        picker.add_word(word)
+    return picker.inputs()
+
+
+def _from_words(wanted: Wanted) -> _Draft:
+    """The job that runs a command or a script; without one the job that a class makes. Raises InvalidRequest."""
+    from lodesman.jobs import ParsedRecord, by_name
     from lodesman.jobs.members import has_placeholder
     from lodesman.jobs.record import NO_POSITIONS
 
+    if not wanted.command:
+        nothing = ParsedRecord(record={}, positions=NO_POSITIONS, form="jdl")
+        return _Draft(label=f"class {wanted.job_class}", parsed=nothing, taken=_taken(wanted.taken))
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
     if wanted.script and not wanted.named_only:
         folder = Path() if wanted.piped else Path(wanted.script).parent
@@ -288,7 +277,8 @@ def _from_command(wanted: Wanted) -> _Draft:
     ):
         note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
-    return _Draft(label=program, parsed=parsed, taken=picker.inputs())
+    is_named = any(one is not None and one.name == "JobName" for one in map(by_name, wanted.attributes))
+    return _Draft(label=program, parsed=parsed, taken=picker.inputs(), usual_name=not is_named)
 
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:
@@ -320,7 +310,8 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     from lodesman.jobs.record import NO_POSITIONS
 
     parsed = draft.parsed
-    record, writers, edits = request.apply(_with_options(draft, wanted), draft.label)
+    sent = request.apply(_with_options(draft, wanted), draft.label, hold=wanted.hold)
+    record, writers = sent.record, sent.writers
     text, places, as_written = draft.text, parsed.positions, bool(draft.text) and record is parsed.record
     if not as_written:
         text, places = write_description(record, parsed.form), NO_POSITIONS
@@ -338,9 +329,9 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
         locate(fault, places)
         raise
     body = SubmitBody(
-        text=text, form=parsed.form, group=wanted.group, hold=wanted.hold,
-        hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=writers,
-        edits=edits,
+        text=text, form=parsed.form, group=wanted.group, hold=sent.hold,
+        hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=dict(writers),
+        edits=list(sent.edits), usual_name=draft.usual_name and "N" not in writers,
     )  # fmt: skip
     return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
 

@@ -1,4 +1,4 @@
-"""The command line of `lode submit`: descriptions, or a command after `--`, or a script with `#LODE` lines."""
+"""The command line of `lode submit`: descriptions, or a command after `--`, a script with `#LODE` lines, a class."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JobCommand(click.Command):
         if command and ctx.params["files"]:
             first = ctx.params["files"][0]
             raise click.UsageError(f"{first} is no script: a command after -- stands alone.", ctx)
-        if not command and not ctx.params["files"]:
+        if not (command or ctx.params["files"] or ctx.params["job_class"]):
             raise click.UsageError("Name a description or a script, or a command after --.", ctx)
         ctx.params |= {"command": tuple(command), "script": script, "piped": piped}
         if script:

@@ -66,7 +66,8 @@ def submit(
     job or of up to a million. Files of its InputSandbox are uploaded; their paths are relative to the
     description. If one FILE is wrong, none is submitted.
 
-    Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh. A script begins with #! or is
+    Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh, or lode submit --class NAME if the
+    class says what to run. A script begins with #! or is
     executable, or comes from standard input (-); all words after it are its own. Its lines #LODE --memory 4G before the
     first command hold options of this command, which options of the command line override. Small files here that the
     command names go along, and are shown; other files and folders by --files.
@@ -115,7 +116,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             continue
         warn(one.label, answer.notices, as_written=one.as_written)
         click.echo(str(ids))
-        if one.body.hold:
+        if one.body.hold and not any(notice.attribute == "Held" for notice in answer.notices):
             note(f"{one.label}: Held until released: lode release {ids}")
         elif answer.held:
             what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"

@@ -44,6 +44,7 @@ _VERDICTS_KEPT = 100_000
 _LARGE_KEY = 16 << 10
 Runs = tuple[tuple[int, int], ...]
 _ON_HOLD = "submitted on hold"
+_BY_USER = "command line"
 _ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
 _OF_JOBS = {"RequiredTag": "Tag", "GenericPilots": "PilotType"}
@@ -111,12 +112,7 @@ class Preparation:
         if found.resolution is not None:
             self.resolutions[index] = found.resolution
         record = given if found.record is None else found.record
-        if letters := hold_of(record):
-            origin = "command line" if found.resolution is None else found.resolution.origins["Held"]
-            self.holds[index] = f"submitted with h {shown(letters)} ({origin})"
-            self.notices.append(Notice("Held", f"It is Held until it is released: {self.holds[index]}."))
-        elif self.body.hold:
-            self.holds[index] = _ON_HOLD
+        self._hold(index, hold_of(record), found.resolution)
         try:
             description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
         except InvalidJob as wrong:
@@ -125,6 +121,19 @@ class Preparation:
         # What is kept is what the user wrote.
         kept = description if record is given else msgspec.structs.replace(description, record=given)
         return kept, places, form
+
+    def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
+        """By the letters of `h`, which also stand for the option of the user where class or JSV may have changed them."""
+        origin = _BY_USER if resolution is None else resolution.origins.get("Held", "")
+        if self.body.hold and (resolution is None or (letters and origin == _BY_USER)):
+            self.holds[index] = _ON_HOLD
+        elif letters:
+            self.holds[index] = f"submitted with h {shown(letters)} ({origin})"
+            self.notices.append(Notice("Held", f"It is Held until it is released: {self.holds[index]}."))
+        elif self.body.hold:
+            self.notices.append(
+                Notice("Held", "It is not Held: the JSV of the server took the hold (h) away.")
+            )
 
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS

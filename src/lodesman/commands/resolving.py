@@ -60,7 +60,10 @@ class Resolver:
         given, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
             return _AS_GIVEN if record is given else VerifiedJob(record, None, [])
-        draft = DraftRecord(record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv)
+        draft = DraftRecord(
+            record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv, usual_name=body.usual_name,
+            hold=body.hold,
+        )  # fmt: skip
         classes = self._classes
         rules = SubmissionRules(
             default_jc=classes.default_jc,

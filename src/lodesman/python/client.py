@@ -113,7 +113,7 @@ class Client:
             kept = self._options.attributes.get("OutputSandbox", [])
             options = self._options.more({"keep": [RESULT, *([kept] if isinstance(kept, str) else kept)]})
             taken: dict[str, Taken] = {one: folder / one for one in (CALL, RUNNER, LIBRARY)}
-            ids = self._send(checked(record, options, Path(), taken))
+            ids = self._send(checked(record, options, Path(), taken, usual_name=True))
         return Jobs(self.core, ids, returns=True)
 
     def _send(self, draft: Draft) -> range:
@@ -126,6 +126,7 @@ class Client:
                 text=write_description(draft.record, "json"), form="json", group=self._options.group,
                 hold=self._options.hold, hold_if_impossible=self._options.hold_if_impossible,
                 sandboxes={name: files[path] for name, path in paths.items()}, request_id=str(uuid.uuid4()),
+                usual_name=draft.usual_name,
             )  # fmt: skip
             answer = self.core.caller.call(calls.SUBMIT, body=body)
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lodesman.access.files import FilePicker, Taken, check_programs, joined_inputs
 from lodesman.errors import InvalidRequest, SyntaxFault
-from lodesman.jobs import ARRAY_LIMITS, Record, input_names, programs, read_description, read_job
+from lodesman.jobs import ARRAY_LIMITS, Record, by_name, input_names, programs, read_description, read_job
 from lodesman.jobs.overlay import overlaid
 
 _A_COMMAND: Final = "A text names a description; a command is a list of words: ['/bin/echo', 'hello']."
@@ -57,10 +57,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A description that was checked, and its input files by their names in InputSandbox."""
+    """A description that was checked, and its input files by their names in InputSandbox. `usual_name`: its user
+    gave it no name.
+    """
 
     record: Record
     inputs: Mapping[str, Taken]
+    usual_name: bool = False
 
 
 def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
@@ -73,7 +76,7 @@ def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
     elif isinstance(what, (str, Path)):
         record, folder = _described(what)
     elif isinstance(what, Sequence) and what and all(isinstance(word, (str, Path)) for word in what):
-        record, folder = _command([str(word) for word in what]), Path()
+        return checked(_command([str(word) for word in what]), options, base or Path(), usual_name=True)
     else:
         kind = type(what).__name__
         raise InvalidRequest(
@@ -83,8 +86,14 @@ def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
     return checked(record, options, base or folder)
 
 
-def checked(record: Record, options: Options, base: Path, taken: Mapping[str, Taken] | None = None) -> Draft:
-    """A record with the options and the files `taken`. Raises InvalidJob, InvalidRequest."""
+def checked(
+    record: Record, options: Options, base: Path, taken: Mapping[str, Taken] | None = None, *,
+    usual_name: bool = False,
+) -> Draft:  # fmt: skip
+    """A record with the options and the files `taken`. `usual_name`: as in `Draft`, if no option gives one.
+
+    Raises InvalidJob, InvalidRequest.
+    """
     picker = FilePicker()
     for word in options.files:
         picker.add_word(word)
@@ -101,7 +110,8 @@ def checked(record: Record, options: Options, base: Path, taken: Mapping[str, Ta
         if name not in added and not (base / name).is_file():
             raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
     check_programs(programs(description.spec, description.members), inputs)
-    return Draft(record=record, inputs=inputs)
+    is_named = any(one is not None and one.name == "JobName" for one in map(by_name, options.attributes))
+    return Draft(record=record, inputs=inputs, usual_name=usual_name and not is_named)
 
 
 def _command(words: list[str]) -> Record:

@@ -102,6 +102,8 @@ MEMORY: Final = "h_vmem"
 FREE_MEMORY: Final = ("mem_free", "virtual_free")
 """Memory that a host must have, beside the limit `h_vmem` of the job."""
 SLOTS: Final = "slots"
+HOLD, BY_USER = "h", "u"
+"""The attribute of a hold, and the letter of a user's."""
 FIELDS: Final = ("h_rt", "h_cpu", MEMORY)
 """The resources that have an attribute of their own."""
 FILES: Final = ("e", "i", "o")

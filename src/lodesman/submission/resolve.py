@@ -37,7 +37,7 @@ from lodesman.jobclass.specifiers import ClassList
 from lodesman.jobs.attributes import BY_SPELLING, by_name
 from lodesman.jobs.record import Record, shown
 from lodesman.submission.native import free_memory, record_of, values_of, with_free_memory
-from lodesman.submission.native_table import FILES, FREE_MEMORY, MEMORY, path_of
+from lodesman.submission.native_table import BY_USER, FILES, FREE_MEMORY, HOLD, MEMORY, path_of
 from lodesman.submission.native_texts import (
     Path,
     canonical,
@@ -54,6 +54,7 @@ _OF_CLASSES: Final = frozenset(
     spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
 )
 _JC: Final = "jc"
+_NAME: Final = "N"
 _CHANGE: Final = "change job"
 
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
@@ -72,12 +73,15 @@ class SubmissionRules(Struct, frozen=True, kw_only=True):
 
 class DraftRecord(Struct, frozen=True, kw_only=True):
     """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
-    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did.
+    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did. `usual_name`:
+    its JobName counts as a default. `hold`: its user has it Held.
     """
 
     record: Record
     edits: Sequence[RequestChange] = ()
     client_jsv: Mapping[str, str] = field(default_factory=dict)
+    usual_name: bool = False
+    hold: bool = False
 
 
 Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
@@ -154,11 +158,18 @@ class _Steps:
         """Steps 1 to 4."""
         self.writers = {}
         values = dict(self._canonical(self.rules.defaults))
+        own_name = values_of(self.draft.record, self.rules.complexes)[0].get(_NAME)
+        if self.draft.usual_name and own_name:
+            values.setdefault(_NAME, own_name)
         self._write(flat(values), ValueSource.DEFAULT)
         of_class = self._canonical(snapshot.values) if snapshot else {}
         values |= of_class
         self._write(flat(of_class), ValueSource.CLASS)
-        said = values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0]
+        said = dict(values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0])
+        if self.draft.usual_name:
+            said.pop(_NAME, None)
+        if self.draft.hold:
+            said.setdefault(HOLD, BY_USER)
         self.said = entries_of("l_hard", said.get("l_hard"))
         # A job has one of these files: the user's comes instead.
         start = {name: value for name, value in values.items() if name not in FILES or name not in said}

@@ -160,7 +160,7 @@ def script(home):
 
 
 def body(server):
-    (found,) = [one.json for one in server.of("POST", "/v1/jobs")]
+    *_, found = [one.json for one in server.of("POST", "/v1/jobs")]
     return found
 
 
@@ -251,6 +251,57 @@ def test_a_script_sees_the_edits_and_has_the_last_word(at, accepting, script, ho
     assert edits(accepting) == ["clears v A"]
     found = record(accepting)
     assert (found["JobName"], set(found["Consumables"])) == ("mine", {"ka=5", "kc=3"})
+
+
+def test_a_script_sees_a_hold_and_can_take_it_away(at, accepting, script):
+    script('jsv_reject "$(jsv_get_param h)."')
+    assert "Unable to run job: u." in at("submit", "--hold", "--jsv", "check.sh", "hello.jdl").err
+    for verify, held in (
+        ("jsv_accept", True),
+        ("jsv_set_param N n; jsv_correct", True),
+        ("jsv_del_param h; jsv_correct", None),
+    ):
+        script(verify)
+        assert at("submit", "--hold", "--jsv", "check.sh", "hello.jdl").code == 0
+        assert (body(accepting).get("hold"), "GridEngine" in record(accepting)) == (held, False)
+    script("jsv_set_param h o; jsv_correct")
+    at("submit", "--hold", "--jsv", "check.sh", "hello.jdl")
+    assert (body(accepting).get("hold"), record(accepting)["GridEngine"]) == (None, ["h=o"])
+
+
+def test_what_the_server_says_of_a_value_is_not_said_here(at, accepting, script):
+    script("jsv_set_param m be; jsv_set_param pe_min 1; jsv_set_param pe_max 1; jsv_correct")
+    result = at("submit", "--jsv", "check.sh", "hello.jdl")
+    assert (result.code, result.err) == (0, "")
+    script("jsv_set_param pe_min 2; jsv_set_param pe_max 8; jsv_correct")
+    assert at("submit", "--jsv", "check.sh", "hello.jdl").err.count("is a range") == 1
+
+
+def test_a_class_alone_is_a_job(at, accepting, home):
+    result = at("submit", "--class", "sleeper", "--memory", "4G")
+    assert (result.code, result.out, result.err) == (0, "1\n", "")
+    assert record(accepting) == {"JobClass": "sleeper", "Memory": 4096}
+    (home / "empty.jdl").write_text("[ ]")
+    assert at("submit", "--class", "sleeper", "empty.jdl").code == 0
+    assert record(accepting) == {"JobClass": "sleeper"}
+    assert at("submit").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "usual"),
+    [
+        (("--", "true"), True),
+        (("--name", "mine", "--", "true"), None),
+        (("--set", "jobname=mine", "--", "true"), None),
+        (("hello.jdl",), None),
+    ],
+)
+def test_the_name_of_a_program_is_no_word_of_the_user(at, accepting, script, words, usual):
+    assert at("submit", "--class", "app", *words).code == 0
+    assert body(accepting).get("usual_name") == usual
+    script("jsv_set_param N new; jsv_correct")
+    assert at("submit", "--jsv", "check.sh", *words).code == 0
+    assert "usual_name" not in body(accepting)
 
 
 def test_a_script_sees_the_resources_of_the_server(at, accepting, script, home):

@@ -29,7 +29,7 @@ ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 def body(**more):
     empty: dict[str, Any] = {
         "text": None, "texts": None, "jobs": None, "form": "", "group": "", "hold": False, "hold_if_impossible": False,
-        "ignore_unknown": False, "client_jsv": {}, "edits": [], "sandboxes": {}, "request_id": None,
+        "ignore_unknown": False, "client_jsv": {}, "edits": [], "usual_name": False, "sandboxes": {}, "request_id": None,
     }  # fmt: skip
     return SimpleNamespace(**{**empty, **more})
 

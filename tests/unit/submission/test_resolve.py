@@ -23,7 +23,7 @@ from lodesman.jobclass.request import EntryVerb, changes_of
 from lodesman.jobclass.rights import RefusalReason
 from lodesman.jobs import read_job
 from lodesman.submission.jsv_texts import texts_of, view_of
-from lodesman.submission.native import record_of, values_of, with_attributes, with_free_memory
+from lodesman.submission.native import hold_of, record_of, values_of, with_attributes, with_free_memory
 from lodesman.submission.native_table import FREE_MEMORY
 from lodesman.submission.native_texts import beside_edits, canonical, key_names
 from lodesman.submission.resolution import JsvView, NotResolved, Origin, Resolved
@@ -332,6 +332,55 @@ def test_what_a_client_sends_beside_its_edits_is_what_its_script_made(data):
     assume(not seen.faults)
     values, left = beside_edits(said, edits, seen.values, after, keys)
     assert merge(values, changes_of(left), keys).values == after
+
+
+# --- what clients say beside the description ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of_class", "name"),
+    [("Fix", "Fix"), ("{~}Sleeper", "Sleeper"), ("UNSPECIFIED", "sleep"), ("{+}UNSPECIFIED", "sleep")],
+)
+def test_the_name_of_a_program_counts_where_nobody_gives_one(of_class, name):
+    found, _ = run({"JobName": "sleep", "JobClass": "app"}, class_of(N=of_class), usual_name=True)
+    assert isinstance(found, Resolved), found
+    assert found.record["JobName"] == name
+    rules = replace(RULES, default_jc="app")
+    assert (
+        run({"JobName": "sleep"}, class_of(N=of_class), rules=rules, usual_name=True)[0].record["JobName"]
+        == name
+    )
+
+
+def test_the_name_of_a_program_is_a_name_for_the_script():
+    found, (seen,) = run({"JobName": "sleep"}, rules=WITH_JSV, jsv=same, usual_name=True)
+    assert (seen.values["N"], found.record["JobName"]) == ("sleep", "sleep")
+    found, _ = run({"JobName": "sleep"}, rules=replace(RULES, defaults={"N": "usual"}), usual_name=True)
+    assert found.record["JobName"] == "usual"
+    found, _ = run({"JobName": "sleep"}, edits=[ClearAttribute(attribute="N")], usual_name=True)
+    assert "JobName" not in found.record
+
+
+@pytest.mark.parametrize(
+    ("of_class", "fine"), [("n", False), ("UNSPECIFIED", False), ("{~}n", True), ("u", True)]
+)
+def test_a_hold_is_an_attribute_for_class_and_script(of_class, fine):
+    found, _ = run({"JobClass": "app"}, class_of(h=of_class), hold=True)
+    assert isinstance(found, Resolved) is fine, found
+    if not fine:
+        assert "Held (h): u is from the command line" in found.error.hint
+
+
+def test_a_script_sees_a_hold_and_can_take_it_away():
+    found, (seen,) = run({}, rules=WITH_JSV, jsv=same, hold=True)
+    assert (seen.values["h"], hold_of(found.record)) == ("u", "u")
+    assert hold_of(run({}, rules=WITH_JSV, jsv=sets(h=None), hold=True)[0].record) == ""
+
+
+@pytest.mark.parametrize("text", ["1-1", "8-8", "4"])
+def test_a_range_of_one_number_is_a_number(text):
+    found, _ = run({}, rules=WITH_JSV, jsv=sets(pe_range=text))
+    assert (found.record["NumberOfProcessors"], found.notices) == (int(text[0]), ())
 
 
 # --- names of the class -----------------------------------------------------------------------------
