@@ -278,46 +278,56 @@ def test_nothing_of_many_parameters_leaks_into_the_next_job(tmp_path, dialect):
         worker.kill()
 
 
-NAMES = """jsv_main jsv_is_param jsv_get_param jsv_set_param jsv_del_param jsv_sub_is_param jsv_sub_get_param
-    jsv_sub_add_param jsv_sub_del_param jsv_is_env jsv_get_env jsv_add_env jsv_mod_env jsv_del_env jsv_accept jsv_correct
-    jsv_reject jsv_reject_wait jsv_log_info jsv_log_warning jsv_log_error jsv_send_env jsv_show_params jsv_show_envs
-    jsv_clear_params jsv_clear_envs""".split()
-PERL_NAMES = "jsv_on_start jsv_on_verify jsv_get_param_hash jsv_get_env_hash jsv_send_command jsv_send_error jsv_script_log"
+LISTED = "print(*(n for n in '{names}'.split() if callable(globals().get(n))))"
+# Those that scripts call in Grid Engine's own libraries; callbacks of sh, Tcl and Python are the script's.
+LISTS = {
+    "dash": ("sh", ". {folder}/jsv_include.sh; for f in {names}; do command -v $f; done"),
+    "bash": ("sh", ". {folder}/jsv_include.sh; for f in {names}; do command -v $f; done"),
+    "perl": (
+        "Perl",
+        "use lib qw({folder}); use JSV qw(:ALL); for (qw({names})) {{ print qq($_\\n) if defined &$_ }}",
+    ),
+    "tcl": ("Tcl", "source {folder}/jsv_include.tcl\nforeach f {{{names}}} {{ puts [info commands $f] }}\n"),
+    "python-functions": (
+        "Python",
+        "import sys; sys.dont_write_bytecode = True; sys.path.append('{folder}')\nfrom JSV import *\n"
+        + LISTED,
+    ),
+}
 
 
-@pytest.mark.parametrize("dialect", ["dash", "bash", "perl", "tcl", "python-functions"])
+@pytest.mark.parametrize("dialect", LISTS)
 def test_every_function_is_there(dialect):
     need(dialect)
+    library, text = LISTS[dialect]
+    names = [name for name, _, libraries in table("jsv-functions.md") if library in libraries.split(", ")]
+    assert len(names) >= 29
     folder = OWN_LIBRARIES / "util" / "resources" / "jsv"
-    if dialect in {"dash", "bash"}:
-        words = [
-            dialect,
-            "-c",
-            f". {folder}/jsv_include.sh; for f in {' '.join(NAMES)}; do command -v $f; done",
-        ]
-    elif dialect == "perl":
-        wanted = " ".join([*NAMES, *PERL_NAMES.split()])
-        words = [
-            "perl",
-            f"-I{folder}",
-            "-e",
-            f"use JSV qw(:ALL); for (qw({wanted})) {{ print qq($_\\n) if defined &$_ }}",
-        ]
-    elif dialect == "tcl":
-        text = f"source {folder}/jsv_include.tcl\nforeach f {{{' '.join(NAMES)}}} {{ puts [info commands $f] }}\n"
-        found = subprocess.run(["tclsh"], input=text, capture_output=True, text=True, check=True, timeout=30)
-        assert found.stdout.split() == NAMES
-        return
-    else:
-        test = f"for n in {NAMES!r}:\n  assert callable(globals()[n]); print(n)"
-        words = [
-            PYTHON,
-            "-B",
-            "-c",
-            f"import sys; sys.path.append({str(folder)!r})\nfrom JSV import *\n{test}",
-        ]
-    found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
-    assert found.stdout.split()[: len(NAMES)] == NAMES
+    said = text.format(folder=folder, names=" ".join(names))
+    options = {"tcl": [], "perl": ["-e", said]}.get(dialect, ["-c", said])
+    program = PROGRAMS.get(dialect, dialect)
+    done = subprocess.run(
+        [program, *options], input=said, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == names
+
+
+OWN_COMMANDS = {
+    "dash": "jsv_script_log kept; jsv_send_command LOG INFO sent; jsv_send_error wrong",
+    "perl": "jsv_script_log('kept'); jsv_send_command('LOG INFO', 'sent'); jsv_send_error('wrong');",
+    "tcl": "jsv_script_log kept; jsv_send_command LOG INFO sent; jsv_send_error wrong",
+    "python-functions": "jsv_script_log('kept'); jsv_send_command('LOG INFO sent'); jsv_send_error('wrong')",
+}
+
+
+@pytest.mark.parametrize("dialect", OWN_COMMANDS)
+def test_a_script_may_send_a_line_of_its_own(tmp_path, dialect):
+    need(dialect)
+    text = DIALECTS[dialect]()
+    start = text.index("jsv_log_info" if dialect != "perl" else "jsv_log_info(join")
+    outcome = one(write_script(tmp_path / "s", f"{text[:start]}{OWN_COMMANDS[dialect]}\n  {text[start:]}"))
+    assert (outcome.accepted, outcome.message) == (False, "wrong")
+    assert ("INFO", "sent") in texts(outcome)
 
 
 def test_a_script_without_a_result_says_so(tmp_path):

@@ -15,6 +15,7 @@ from tests.kits.jsv_kit import ACCOUNT, JOB, ROOT, SERVER_JOB, one, public_folde
 
 from lodesman.errors import Forbidden, InvalidConfig, InvalidJob, Unavailable
 from lodesman.jsv import (
+    OWN_LIBRARIES,
     JsvContext,
     JsvPool,
     JsvUrl,
@@ -374,11 +375,26 @@ def test_a_newline_is_refused_and_the_worker_goes_on(script, pool_of):
 # --- how a script is run ---
 
 
-def test_the_environment_is_minimal(script, monkeypatch):
+def test_the_environment_of_a_server_s_script_has_nothing_of_the_server(script, monkeypatch, pool_of):
     monkeypatch.setenv("SECRET_TOKEN", "x")
     verify = "say('RESULT STATE REJECT ' + ' '.join(sorted(os.environ)))"
-    names = set(one(script(python(verify)), settings=ScriptSettings(sge_cell="here")).message.split())
+    names = set(pool_of(script(python(verify)), workers=1).verify(SERVER_JOB).message.split())
     assert names - {"LC_CTYPE"} == {"HOME", "LANG", "PATH", "SGE_CELL", "SGE_ROOT"}
+
+
+def test_a_user_s_script_has_the_user_s_environment_but_for_the_token(script, monkeypatch):
+    mine = {
+        "SITE_POLICY": "strict one",
+        "LOGNAME": "ann",
+        "PATH": "/opt/site/bin:/usr/bin:/bin",
+        "SGE_ROOT": "/opt/sge",
+    }
+    for name, text in {**mine, "LODE_TOKEN": "secret"}.items():
+        monkeypatch.setenv(name, text)
+    names = [*mine, "LODE_TOKEN", "SGE_CELL"]
+    verify = f"say('RESULT STATE REJECT ' + '|'.join(os.environ.get(name, '-') for name in {names}))"
+    found = one(script(python(verify)), settings=ScriptSettings(sge_cell="here")).message.split("|")
+    assert found == [*list(mine.values())[:3], str(OWN_LIBRARIES), "-", "here"]
 
 
 def test_a_script_has_a_session_of_its_own_and_no_other_files(script):

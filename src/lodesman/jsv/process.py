@@ -1,4 +1,4 @@
-"""One running script: a process group of its own, three pipes, an environment with nothing of the server in it.
+"""One running script: a process group of its own, three pipes; that of a server has nothing of it in its environment.
 
 A script is started without a shell if it begins with `#!`. A file without that line is what a shell would run itself,
 and the system refuses it: it gets `/bin/sh PATH`, as from the program that scripts were written for.
@@ -30,6 +30,7 @@ from lodesman.jsv.parameters import JsvContext
 OWN_LIBRARIES: Final = Path(__file__).parent / "lib"
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_TOKEN: Final = "LODE_TOKEN"
 _CHUNK: Final = 1 << 16
 _MOST_BYTES: Final = (64 << 20) + 1  # more than the protocol reads: it refuses such a line
 _MOST_STDERR: Final = 1 << 16
@@ -121,6 +122,17 @@ def _can_change_user() -> bool:
     return int(found.split()[1], 16) & _CAN_SET_IDS == _CAN_SET_IDS
 
 
+def _own_environment() -> dict[str, str]:
+    """What a user's own script gets, as from `qsub`: all that the user has, but for the token."""
+    return {name: text for name, text in os.environ.items() if name != _TOKEN}
+
+
+def _bare_environment(account: pwd.struct_passwd | None) -> dict[str, str]:
+    """What a server's script gets: nothing of the server."""
+    home = account.pw_dir if account else os.environ.get("HOME", "/")
+    return {"PATH": _PATH, "HOME": home, "LANG": os.environ.get("LANG", "C.UTF-8")}
+
+
 class ScriptProcess:
     """A script that runs. One thread at a time may use it."""
 
@@ -153,14 +165,8 @@ class ScriptProcess:
     def _started(
         url: JsvUrl, context: JsvContext, settings: ScriptSettings, account: pwd.struct_passwd | None
     ) -> subprocess.Popen[bytes]:
-        home = account.pw_dir if account else os.environ.get("HOME", "/")
-        environment = {
-            "PATH": _PATH,
-            "SGE_ROOT": settings.sge_root,
-            "SGE_CELL": settings.sge_cell,
-            "HOME": home,
-            "LANG": os.environ.get("LANG", "C.UTF-8"),
-        }
+        environment = _own_environment() if context is JsvContext.CLIENT else _bare_environment(account)
+        environment |= {"SGE_ROOT": settings.sge_root, "SGE_CELL": settings.sge_cell}
         try:
             with Path(url.path).open("rb") as script:
                 words = [url.path] if script.read(2) == b"#!" else ["/bin/sh", url.path]

@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 _NAMES = """is_param get_param set_param del_param sub_is_param sub_get_param sub_add_param sub_del_param
     is_env get_env add_env mod_env del_env accept correct reject reject_wait log_info log_warning log_error
-    send_env show_params show_envs clear_params clear_envs""".split()  # noqa: SIM905 - words
+    send_env send_command send_error script_log show_params show_envs clear_params clear_envs""".split()  # noqa: SIM905 - words
 __all__ = ["JSV", "jsv_main", *("jsv_" + name for name in _NAMES)]  # noqa: PLE0604 - they are texts
 
 
@@ -108,6 +108,15 @@ class JSV:
     def del_env(self, name: str) -> None:
         if self.envs.pop(name, None) is not None:
             self.send(f"ENV DEL {name}")
+
+    def send_command(self, *words: str) -> None:
+        self.send(" ".join(words))
+
+    def send_error(self, *words: str) -> None:
+        self._error(" ".join(words))
+
+    def script_log(self, *words: str) -> None:
+        self._log(" ".join(words))
 
     def send_env(self) -> None:
         self.send("SEND ENV")

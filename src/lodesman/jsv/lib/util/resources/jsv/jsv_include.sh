@@ -18,19 +18,23 @@ _jsv_params="" _jsv_param_portions=0
 _jsv_envs="" _jsv_env_portions=0
 _jsv_most=1000      # characters of a portion
 
-_jsv_log() {
+_jsv_script_log() {
     [ "$jsv_logging_enabled" = true ] || return 0
     # A name that others can foretell may be a link of theirs.
     : "${jsv_logfile:=$(mktemp "/tmp/jsv_$$.XXXXXXXX" || echo /dev/null)}"
     printf '%s\n' "$*" >>"$jsv_logfile"
 }
 
-_jsv_send() {
+_jsv_send_command() {
     printf '%s\n' "$*"
-    _jsv_log "<<< $*"
+    _jsv_script_log "<<< $*"
 }
 
-_jsv_error() { _jsv_send "ERROR $*"; }
+_jsv_error() { _jsv_send_command "ERROR $*"; }
+
+jsv_script_log() { _jsv_script_log "$@"; }
+jsv_send_command() { _jsv_send_command "$@"; }
+jsv_send_error() { _jsv_error "$@"; }
 
 # A name may become part of the name of a variable.
 _jsv_good_name() {
@@ -89,7 +93,7 @@ _jsv_each_of() {
     done
 }
 
-_jsv_show() { if _jsv_there "$1" "$2"; then eval "_jsv_send \"LOG INFO $1 $2=\$jsv_$1_$2\""; fi; }
+_jsv_show() { if _jsv_there "$1" "$2"; then eval "_jsv_send_command \"LOG INFO $1 $2=\$jsv_$1_$2\""; fi; }
 
 # _jsv_forget param|env NAME
 _jsv_forget() { unset "jsv_$1_$2" "_jsv_has_$1_$2"; }
@@ -109,24 +113,24 @@ jsv_show_envs() { _jsv_each env _jsv_show; }
 
 # --- the environment of the job ---
 
-jsv_send_env() { _jsv_send "SEND ENV"; }
+jsv_send_env() { _jsv_send_command "SEND ENV"; }
 jsv_is_env() { _jsv_say _jsv_there env "$1"; }
 jsv_get_env() { _jsv_print env "$1"; }
 
 jsv_add_env() {
     _jsv_store env "$1" "$2"
-    _jsv_send "ENV ADD $1 $2"
+    _jsv_send_command "ENV ADD $1 $2"
 }
 
 jsv_mod_env() {
     _jsv_store env "$1" "$2"
-    _jsv_send "ENV MOD $1 $2"
+    _jsv_send_command "ENV MOD $1 $2"
 }
 
 jsv_del_env() {
     if _jsv_there env "$1"; then
         _jsv_drop env "$1"
-        _jsv_send "ENV DEL $1"
+        _jsv_send_command "ENV DEL $1"
     fi
 }
 
@@ -137,13 +141,13 @@ jsv_get_param() { _jsv_print param "$1"; }
 
 jsv_set_param() {
     _jsv_store param "$1" "$2"
-    _jsv_send "PARAM $1 $2"
+    _jsv_send_command "PARAM $1 $2"
 }
 
 jsv_del_param() {
     if _jsv_there param "$1"; then
         _jsv_drop param "$1"
-        _jsv_send "PARAM $1"
+        _jsv_send_command "PARAM $1"
     fi
 }
 
@@ -213,16 +217,16 @@ _jsv_result_is() {
         return
     fi
     _jsv_state=initialized
-    _jsv_send "RESULT STATE $*"
+    _jsv_send_command "RESULT STATE $*"
 }
 
 jsv_accept() { _jsv_result_is ACCEPT "$@"; }
 jsv_correct() { _jsv_result_is CORRECT "$@"; }
 jsv_reject() { _jsv_result_is REJECT "$@"; }
 jsv_reject_wait() { _jsv_result_is REJECT_WAIT "$@"; }
-jsv_log_info() { _jsv_send "LOG INFO $*"; }
-jsv_log_warning() { _jsv_send "LOG WARNING $*"; }
-jsv_log_error() { _jsv_send "LOG ERROR $*"; }
+jsv_log_info() { _jsv_send_command "LOG INFO $*"; }
+jsv_log_warning() { _jsv_send_command "LOG WARNING $*"; }
+jsv_log_error() { _jsv_send_command "LOG ERROR $*"; }
 
 # --- the dialogue ---
 
@@ -261,7 +265,7 @@ _jsv_on_start() {
     _jsv_need initialized START || return 0
     jsv_on_start
     _jsv_state=started
-    _jsv_send STARTED
+    _jsv_send_command STARTED
 }
 
 _jsv_on_begin() {
@@ -278,7 +282,7 @@ _jsv_on_begin() {
 
 jsv_main() {
     while IFS= read -r _jsv_line; do
-        _jsv_log ">>> $_jsv_line"
+        _jsv_script_log ">>> $_jsv_line"
         case $_jsv_line in
             "PARAM "*) _jsv_on_param "${_jsv_line#PARAM }" ;;
             "ENV "*) _jsv_on_env "${_jsv_line#ENV }" ;;

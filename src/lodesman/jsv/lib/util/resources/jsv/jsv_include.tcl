@@ -11,7 +11,7 @@ set jsv_state "initialized"
 set jsv_all_params {}
 set jsv_all_envs {}
 
-proc _jsv_log {text} {
+proc _jsv_script_log {text} {
     if {$::jsv_logging_enabled eq "true"} {
         if {$::jsv_logfile eq ""} {
             close [file tempfile ::jsv_logfile "/tmp/jsv_[pid].log"]
@@ -22,13 +22,17 @@ proc _jsv_log {text} {
     }
 }
 
-proc _jsv_send {line} {
+proc _jsv_send_command {line} {
     puts stdout $line
     flush stdout
-    _jsv_log "<<< $line"
+    _jsv_script_log "<<< $line"
 }
 
-proc _jsv_error {text} { _jsv_send "ERROR $text" }
+proc _jsv_error {text} { _jsv_send_command "ERROR $text" }
+
+proc jsv_script_log {args} { _jsv_script_log [join $args] }
+proc jsv_send_command {args} { _jsv_send_command [join $args] }
+proc jsv_send_error {args} { _jsv_error [join $args] }
 
 # kind: param or env
 proc _jsv_store {kind name value} {
@@ -54,7 +58,7 @@ proc _jsv_clear {kind} {
 proc _jsv_show {kind} {
     foreach name [set "::jsv_all_${kind}s"] {
         if {[_jsv_there $kind $name]} {
-            _jsv_send "LOG INFO $kind $name=[_jsv_get $kind $name]"
+            _jsv_send_command "LOG INFO $kind $name=[_jsv_get $kind $name]"
         }
     }
 }
@@ -66,24 +70,24 @@ proc jsv_show_envs {} { _jsv_show env }
 
 # --- the environment of the job ---
 
-proc jsv_send_env {} { _jsv_send "SEND ENV" }
+proc jsv_send_env {} { _jsv_send_command "SEND ENV" }
 proc jsv_is_env {name} { return [_jsv_there env $name] }
 proc jsv_get_env {name} { return [_jsv_get env $name] }
 
 proc jsv_add_env {name value} {
     _jsv_store env $name $value
-    _jsv_send "ENV ADD $name $value"
+    _jsv_send_command "ENV ADD $name $value"
 }
 
 proc jsv_mod_env {name value} {
     _jsv_store env $name $value
-    _jsv_send "ENV MOD $name $value"
+    _jsv_send_command "ENV MOD $name $value"
 }
 
 proc jsv_del_env {name} {
     if {[_jsv_there env $name]} {
         _jsv_drop env $name
-        _jsv_send "ENV DEL $name"
+        _jsv_send_command "ENV DEL $name"
     }
 }
 
@@ -94,13 +98,13 @@ proc jsv_get_param {name} { return [_jsv_get param $name] }
 
 proc jsv_set_param {name value} {
     _jsv_store param $name $value
-    _jsv_send "PARAM $name $value"
+    _jsv_send_command "PARAM $name $value"
 }
 
 proc jsv_del_param {name} {
     if {[_jsv_there param $name]} {
         _jsv_drop param $name
-        _jsv_send "PARAM $name"
+        _jsv_send_command "PARAM $name"
     }
 }
 
@@ -159,16 +163,16 @@ proc _jsv_result {word message} {
         return
     }
     set jsv_state "initialized"
-    _jsv_send [string trimright "RESULT STATE $word [join $message]"]
+    _jsv_send_command [string trimright "RESULT STATE $word [join $message]"]
 }
 
 proc jsv_accept {args} { _jsv_result ACCEPT $args }
 proc jsv_correct {args} { _jsv_result CORRECT $args }
 proc jsv_reject {args} { _jsv_result REJECT $args }
 proc jsv_reject_wait {args} { _jsv_result REJECT_WAIT $args }
-proc jsv_log_info {args} { _jsv_send "LOG INFO [join $args]" }
-proc jsv_log_warning {args} { _jsv_send "LOG WARNING [join $args]" }
-proc jsv_log_error {args} { _jsv_send "LOG ERROR [join $args]" }
+proc jsv_log_info {args} { _jsv_send_command "LOG INFO [join $args]" }
+proc jsv_log_warning {args} { _jsv_send_command "LOG WARNING [join $args]" }
+proc jsv_log_error {args} { _jsv_send_command "LOG ERROR [join $args]" }
 
 # --- the dialogue ---
 
@@ -208,7 +212,7 @@ proc _jsv_on_start {} {
     if {[_jsv_need initialized START]} {
         jsv_on_start
         set ::jsv_state "started"
-        _jsv_send "STARTED"
+        _jsv_send_command "STARTED"
     }
 }
 
@@ -226,7 +230,7 @@ proc _jsv_on_begin {} {
 
 proc jsv_main {} {
     while {[gets stdin line] >= 0} {
-        _jsv_log ">>> $line"
+        _jsv_script_log ">>> $line"
         lassign [_jsv_cut $line] command rest
         switch -exact -- $command {
             START { _jsv_on_start }
