@@ -674,3 +674,19 @@ def test_a_ban_of_an_unknown_site_is_named_as_the_user_wrote_it(house, word):
     assert (notice["attribute"], notice["line"]) == ("BannedSite", 2)
     (notice,) = house.submit({word: "Atlantis"}).json["notices"]
     assert notice["message"].startswith(f"{word}: there is no site 'Atlantis'")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ('[ Executable = "/bin/true"; Platform = "el9"; ]', True),
+        ('[ Executable = "/bin/true"; Platform = "el9"; CPUTime = 86400; ]', False),
+        ('[ Executable = "/bin/true"; Platform = "el9"; cputime = "1 d"; ]', False),
+    ],
+)
+def test_a_time_that_nobody_gave_is_not_called_the_users(house, text, is_said):
+    for answer in (house.submit(text=text), house.submit(texts=[text, text])):
+        hint = answer.json["error"]["hint"]
+        own = "It says no CPUTime, which then is 86400 s: say how long it needs, as by lode submit --cpu-time 16m."
+        assert hint.startswith(own) is is_said, answer.json
+        assert "--hold-if-impossible" in hint

@@ -1,5 +1,5 @@
-"""Options of submit commands that administrators cannot give: pilots would be sent where nobody asks for them, or the answer
-would not say what was submitted. Each is refused by name, with what to do.
+"""Options of submit commands that administrators cannot give: pilots would not be found again, or the answer would not say
+what was submitted. Each is refused by name, with what to do.
 """
 
 from __future__ import annotations

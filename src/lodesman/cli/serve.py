@@ -21,7 +21,7 @@ from lodesman.cli.words import age, counted, joined, located
 from lodesman.errors import Conflict, InvalidConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lodesman.config import ServerConfig
 
@@ -58,10 +58,14 @@ def server(*, chosen: Chosen, port: int | None, check_data: bool, accepts_new: b
 
 
 def _greet(config: ServerConfig, local_pilots: str) -> None:
+    from lodesman.config.set_up import set_up_notices
+
     note(f"Serving {config.url} from {config.data}; Ctrl-C ends it.")
     note(f"The administrator's token is in {config.data / 'admin.token'}.")
     if local_pilots:
         note(local_pilots)
+    for notice in set_up_notices(config):
+        note(f"notice: {located(**notice.as_dict())}")
     if not config.resources.tree.sites:
         note("No site is configured, so no job can run yet; see: lode init.")
 
@@ -94,11 +98,14 @@ config = click.Group("config", help="Check a configuration, or show what one may
 def _check_config(session: Session, /, *, file: Path) -> int:
     """Check a server's configuration FILE and all that it names; every fault is shown, and what each queue will do.
 
+    Notices name the line of what may not work, such as an address that pilots cannot reach.
+
     The exit code is 1 also for what can be read and cannot work: a backend that does not exist, a pilots' Python that is
     missing. What a running server made of its files: lode config status.
     """
     from lodesman.config import load_config
     from lodesman.config.outlook import mistakes, queue_outlooks
+    from lodesman.config.set_up import set_up_notices
     from lodesman.daemon.bootstrap import isolation_of
 
     try:
@@ -111,7 +118,8 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     code = FAILED if wrong else 0
     isolation = isolation_of(found)
     local_pilots = "" if isolation is None else isolation.sentence()
-    checked = _checked(found) | {"local_pilots": local_pilots, "queues": queues, "mistakes": wrong}
+    doubts = [one.as_dict() for one in set_up_notices(found)]
+    checked = _checked(found, doubts) | {"local_pilots": local_pilots, "queues": queues, "mistakes": wrong}
     session.exit_if_json({"file": str(file), **checked}, code)
     _show_checked(checked)
     rows = [(one.queue, joined(one.vos), one.pilots) for one in queues]
@@ -122,12 +130,13 @@ def _check_config(session: Session, /, *, file: Path) -> int:
         note(f"{one}.")
     if local_pilots:
         note(local_pilots)
-    note(f"{file} {'cannot work as it is' if wrong else 'is good'}.")
+    may = "can be read, and may not work as it is: see the notices" if doubts else "is good"
+    note(f"{file} {'cannot work as it is' if wrong else may}.")
     return code
 
 
-def _checked(found: ServerConfig) -> dict[str, Any]:
-    """What a configuration says, in its own names."""
+def _checked(found: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a configuration says, in its own names. `doubts`: notices beside those of its files."""
     resources = found.resources
     return {
         "url": found.url,
@@ -144,7 +153,7 @@ def _checked(found: ServerConfig) -> dict[str, Any]:
             name: {"serves": [one for names in pool.scope for one in names], "handled_by": pool.elsewhere}
             for name, pool in found.director.pools.items()
         },
-        "notices": [notice.as_dict() for notice in resources.notices],
+        "notices": [*(notice.as_dict() for notice in resources.notices), *doubts],
     }
 
 

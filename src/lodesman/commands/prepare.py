@@ -38,6 +38,7 @@ from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
 _FEW_PROJECTS = 10
+_TIME = "CPUTime"
 _MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
 # Characters of what decides a verdict, above which it is not kept.
@@ -151,7 +152,11 @@ class Preparation:
             self.waits.append(waits_of(description.spec, range(offset, offset + count)))
         for cohort in jobs.cohorts(description, places=places):
             self._check_project(cohort.spec.project, offset)
-            key, never = self.judge(cohort, description.members, config)
+            try:
+                key, never = self.judge(cohort, description.members, config)
+            except Impossible as wrong:
+                self._say_default(wrong, description.record, offset)
+                raise
             self._warn_of_bans(cohort.spec.banned_sites, config, description.record, places)
             if cohort.spec.after or cohort.spec.after_ok:
                 key = replace(key, waits_for_jobs=True)
@@ -191,6 +196,20 @@ class Preparation:
         except InvalidJob as wrong:
             name_writer(wrong, self.resolutions.get(offset))
             raise
+
+    def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
+        """A time that the user did not give is not the user's: say so, and how to give one."""
+        resolution = self.resolutions.get(offset)
+        given = jobs.spelled(_TIME, record) in record or (
+            resolution is not None and _TIME in resolution.origins
+        )
+        if given or wrong.data.get("attribute") != _TIME:
+            return
+        steps = wrong.data["queues"]["nearest"][0]["steps"]
+        longest = next((one["instead"] for one in steps if one["criterion"] == _TIME), None)
+        asked = jobs.JobSpec(executable="").norm_cpu_seconds
+        how = f", as by lode submit --cpu-time {longest // 60}m" if longest and longest >= 60 else ""
+        wrong.hint = f"It says no CPUTime, which then is {asked} s: say how long it needs{how}. {wrong.hint}"
 
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap

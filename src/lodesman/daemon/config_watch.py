@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from lodesman.answers.server import ConfigurationState
 from lodesman.config import RefusedConfig, ServerConfig, Texts
+from lodesman.config.set_up import set_up_notices
 from lodesman.daemon.bootstrap import Load, run_directory, write_file
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,9 @@ class ConfigWatch:
         before = replace(self.state, reloads=self.state.reloads + 1, at_next_start=waiting)
         self.state = _taken_in(before, config, self._clock())
         extra = {"notices": len(self.state.notices), "at_next_start": waiting}
+        for notice in (one for one in self.state.notices if one not in before.notices):
+            place = {name: notice[name] for name in ("source", "section", "line")}
+            log.warning("the configuration: %s", notice["message"], extra=place)
         log.info("the configuration was read again", extra=extra)
         return config
 
@@ -92,7 +96,7 @@ def _taken_in(before: ConfigurationState, config: ServerConfig, now: float) -> C
         loaded_at=now,
         refused_at=None,
         faults=(),
-        notices=tuple(notice.as_dict() for notice in config.resources.notices),
+        notices=tuple(one.as_dict() for one in (*config.resources.notices, *set_up_notices(config))),
     )
 
 

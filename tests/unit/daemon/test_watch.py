@@ -204,8 +204,9 @@ def test_a_change_between_the_first_reading_and_the_watch_is_seen(files):
 def test_notices_are_kept_with_the_state(watch, files):
     change(files / "sites.toml", SITES.format(share=0))
     assert watch.poll() is not None
-    (notice,) = watch.state.notices
-    assert notice["message"].startswith("share: a share below")
+    of_files, of_set_up = watch.state.notices
+    assert of_files["message"].startswith("share: a share below")
+    assert "takes a job that says no CPUTime" in of_set_up["message"]
 
 
 def test_what_needs_a_new_start_is_named(watch, files, caplog):
