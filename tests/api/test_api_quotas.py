@@ -447,6 +447,17 @@ def test_a_claim_that_waits_starts_when_more_is_known_of_its_host(admin):
     assert len(connection.answer().json["jobs"]) == 1
 
 
+def test_bytes_for_each_core_of_a_host_are_a_limit_to_the_byte(admin):
+    text = "mc mc MEMORY <= YES YES 0 0\nslots s INT <= YES YES 1 0\nnum_proc p INT == YES NO 0 0\n"
+    with_complexes(admin, text)
+    put(admin, "{\n name b\n enabled true\n limit hosts {*} to mc=$num_proc*1073741824\n}\n")
+    pilot, started = at_host(admin, "n1", cores_total=4), []
+    for amount in ("3G", "1073741825", "1073741824"):  # one byte too many, and what is left
+        admin.submitted({"Consumables": f"mc={amount}"})
+        started.append(len(admin.claim(pilot, 2)))
+    assert started == [1, 0, 1]
+
+
 def test_load_values_are_known_after_a_restart_and_memory_is_in_bytes(admin):
     at_host(admin, "n1", cores_total=2, memory_total_mb=3)
     live = Live(admin._writer, rng=random.Random(1), now=admin.now)

@@ -71,7 +71,7 @@ N | JobName |
 notify | | No signal comes before the end.
 now | | A job waits until it can run.
 o | StdOutput | A host in front of the path is dropped.
-P | JobGroup |
+P | JobGroup | One of the projects of the server, if it has any.
 p | Priority | Below 0 is Priority 0, 0 is 1, and 1 to 1024 are 2 to 10 in nine equal steps.
 pe_name | PE |
 pe_range | NumberOfProcessors | Of a range the smallest number.
