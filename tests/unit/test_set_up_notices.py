@@ -68,6 +68,14 @@ CASES = {
         "[server]\nport = 0\npublic_url = ''\nhost = '192.0.2.7'\n" + TLS, SLURM, "lode.toml", 2,
         "port 0 is another one at each start", "set a port",
     ),
+    "key": (
+        "[backend.Far]\ntype = 'slurm'\nhost = 'far'\nidentity = '/no/such/key'", f'{LOCAL}Backend = "far"\n', "lode.toml",
+        4, "identity: there is no file /no/such/key, so far cannot be asked", "correct its name",
+    ),
+    "token": (
+        "[backend.ce]\ntype = 'arc'\nurl = 'https://ce/arex'\ntoken_file = '/no/token'", LOCAL, "lode.toml", 4,
+        "token_file: there is no file /no/token", "put it there",
+    ),
     "lease": (
         "[pilots]\nheartbeat_seconds = 60\nlease_seconds = 30\n", LOCAL, "lode.toml", 3,
         "send a heartbeat each 60 s and are lost 30 s after one", "several times heartbeat_seconds",
@@ -103,6 +111,10 @@ GOOD = {
     "another queue is long": ("", f"{LOCAL}WallTime = 3600\n[site.S.ce.c.queue.long]\nWallTime = '3 d'\n"),
     "a default": ("[job_classes.defaults]\nl_hard = 'h_cpu=600'", f"{LOCAL}WallTime = 3600\n"),
     "public": (f"[server]\nhost = '0.0.0.0'\npublic_url = 'https://localhost:7777'\n{TLS}", LOCAL),
+    "a token that a command makes": (
+        "[backend.ce]\ntype = 'arc'\nurl = 'https://ce/arex'\ntoken_file = '/no/token'\nrenew = ['renew']",
+        LOCAL,
+    ),
     "a proxy": ("[server]\npublic_url = 'https://grid.example'", SLURM),
     "none": ("", ""),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from lodesman.client import is_loopback, parse_server
@@ -26,17 +27,17 @@ _SHOWN: Final = 3
 def set_up_notices(config: ServerConfig) -> list[Fault]:
     """Each with its line and what to do. The certificate is tried, so its files are read."""
     found = [*_addresses(config), *_certificate(config), *_leases(config)]
-    return [*(_at(config, option, message) for option, message in found), *_short_queues(config)]
+    of_options = [_at(config, tuple(option.split(".")), message) for option, message in found]
+    return [*of_options, *_missing_files(config), *_short_queues(config)]
 
 
 _Found = tuple[str, str]  # option and message
 
 
-def _at(config: ServerConfig, option: str, message: str) -> Fault:
-    path = tuple(option.split("."))
+def _at(config: ServerConfig, path: tuple[str, ...], message: str) -> Fault:
     file = "configuration" if config.path is None else str(config.path)
     line = line_of(lines_of(config.texts.own), path)
-    return Fault(message=message, source=FilePosition(file=file, section=path[0], line=line))
+    return Fault(message=message, source=FilePosition(file=file, section=".".join(path[:-1]), line=line))
 
 
 def _addresses(config: ServerConfig) -> Iterator[_Found]:
@@ -97,6 +98,33 @@ def _refusal(certificate: str, key: str, name: str) -> str:
     return ""
 
 
+def _missing_files(config: ServerConfig) -> Iterator[Fault]:
+    """Keys and credentials of batch systems that are not there, and that no command would make."""
+    written = {
+        path[1].lower(): path[1] for path in lines_of(config.texts.own) if path[0] == "backend" and path[1:]
+    }
+    for name, section in config.backends.items():
+        for option in (
+            ("identity", "certificate", "key", "token_file", "ca")
+            if name in written and not section.renew
+            else ()
+        ):
+            file = getattr(section, option)
+            if file and _is_missing(file):
+                message = f"{option}: there is no file {file}, so {name} cannot be asked; put it there, or correct its name"
+                yield _at(config, ("backend", written[name], option), message)
+
+
+def _is_missing(file: str) -> bool:
+    try:
+        Path(file).expanduser().stat()
+    except FileNotFoundError:
+        return True
+    except (OSError, RuntimeError):  # it is hidden, or there is no HOME
+        return False
+    return False
+
+
 def _leases(config: ServerConfig) -> Iterator[_Found]:
     lease, heartbeat = config.pilots.lease_seconds, config.pilots.heartbeat_seconds
     if lease <= heartbeat:
@@ -144,4 +172,4 @@ def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
         life = config.pilots.life_seconds
         if one is not None and (name != "WallTime" or not life or (settings.wall_seconds or life) <= life):
             return Fault(message=f"its {name}", source=one.source or FilePosition())
-    return _at(config, "pilots.life_seconds", f"life_seconds = {config.pilots.life_seconds} of [pilots]")
+    return _at(config, ("pilots", "life_seconds"), f"life_seconds = {config.pilots.life_seconds} of [pilots]")
