@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.call import Page
 from lodesman.answers.nodes import Place
 from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, RefusalKind, TargetPolicy
+
+UNREACHED_SECONDS: Final = 60.0
+"""A pilot reaches its server within this time once it runs, or something is in its way."""
 
 
 class PilotJoined(Struct):
@@ -155,7 +158,7 @@ class StoredPilot(Struct, frozen=True):
 class Pilot(StoredPilot, frozen=True):
     """A pilot, sent for `task_queue`. `drain` 1: it has to leave. `backend` is the batch system that it was submitted to.
     That said last that the pilot runs on `host` ('': not known), and holds it since `held_since` (None: does not), at
-    `native_seen`. `bound_job`: the only job that it runs (None: any that fits).
+    `native_seen`: of one that has not joined, first. `bound_job`: the only job that it runs (None: any that fits).
     """
 
     task_queue: int | None
@@ -177,6 +180,11 @@ class ListedPilot(Pilot, frozen=True):
 
     node_host: str
     jobs: list[int]
+
+    def is_unreached(self, now: float) -> bool:
+        """Whether it runs, by its batch system, and has not reached the server for too long."""
+        runs = bool(self.host) and self.joined_at is None and self.ended_at is None
+        return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
 
 class PilotInFull(ListedPilot, frozen=True):

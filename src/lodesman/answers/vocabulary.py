@@ -192,6 +192,7 @@ class MainReason(StrEnum):
     PILOTS_BUSY = "pilots-busy"
     NO_PILOT_SOON = "no-pilot-soon"
     PILOTS_FAIL = "pilots-do-not-start"
+    UNREACHED = "pilots-do-not-reach-the-server"
     NEXT = "next"
     LIMITED = "limited"
     OVER_LIMIT = "over-limit"

@@ -163,8 +163,9 @@ class JobTurn(Struct):
 
 class JobPilots(Struct, frozen=True):
     """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`, or
-    on hosts that are `shut`, or `limited`: a limit keeps the job from starting there. `free_starts`:
-    the jobs like it that fit into what is free of usable ones; `soon_starts`: into those that join within a minute.
+    on hosts that are `shut`, or `limited`: a limit keeps the job from starting there, or `unreached`: they run and have not
+    reached the server. `free_starts`: the jobs like it that fit into what is free of usable ones; `soon_starts`: into those
+    that join within a minute.
     """
 
     live: int
@@ -178,6 +179,7 @@ class JobPilots(Struct, frozen=True):
     seen_seconds_ago: float | None
     free_starts: int
     soon_starts: int
+    unreached: int = 0
 
     @property
     def any_usable(self) -> bool:

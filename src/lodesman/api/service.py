@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from lodesman.answers import calls, inner_calls, server, service
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.pilots import UNREACHED_SECONDS
 from lodesman.answers.quotas import BucketRow
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.task_queues import PoolsOfQueues
@@ -55,7 +56,7 @@ from lodesman.store.accounts import count_accounts
 from lodesman.store.audit import note_all
 from lodesman.store.director import breaker_orders, breakers, insert_iteration, put_breakers
 from lodesman.store.journal import Change, Command
-from lodesman.store.read.pilots import pilot_by_id
+from lodesman.store.read.pilots import pilot_by_id, unreached_pilots
 from lodesman.store.sandboxes import tidy_inputs
 from lodesman.store.site_ads import forget_old_ads
 from lodesman.store.write.pilots import set_seen_there
@@ -98,6 +99,9 @@ def _warnings(core: Core) -> list[str]:
     failing -= opened | orders.keys()
     found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
     pilots = [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+    if away := unreached_pilots(db, core.clock() - UNREACHED_SECONDS):
+        run = "1 pilot runs and has" if away == 1 else f"{away} pilots run and have"
+        pilots.append(f"{run} not reached this server: is public_url of [server] right? (lode pilot ls)")
     return [core.openness, *pilots] if core.openness else pilots
 
 

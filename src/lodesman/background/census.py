@@ -259,8 +259,13 @@ class BackendWatch:
             if status is None or status.state is NativeState.UNKNOWN:
                 continue
             held = (before[1] or status.observed_at) if status.state is NativeState.HELD else None
-            host = status.host or before[0]
-            if (host, held) != before[:2] or not 0.0 <= now - before[2] < _SEEN_AGAIN_SECONDS:
+            is_there = status.state is NativeState.RUNNING or pilot.joined_at is not None
+            host = (status.host or before[0]) if is_there else ""
+            # Of one that runs and has not joined it is kept since when.
+            is_old = not 0.0 <= now - before[2] < _SEEN_AGAIN_SECONDS and not (
+                host and pilot.joined_at is None
+            )
+            if (host, held) != before[:2] or is_old:
                 found[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
                 stored[pilot.id] = host, held, now
         if found:

@@ -191,6 +191,7 @@ class Explainer:
             evaluated_at=evaluated,
             misfits=found,
             pilots=pilots,
+            unreached=self.keeper.pilots.unreached,
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,
@@ -258,6 +259,7 @@ class Explainer:
             gate=gate,
             live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
             sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
+            unreached=self.keeper.pilots.unreached.get(place),
             closings=self.keeper.mask(self.db).of(place, self.now),
             full=frozenset(tq_id for tq_id, key, _ in self.keeper.snapshot.waiting if key.at_most)
             - {tq_id for tq_id, _, _ in self.keeper.startable},

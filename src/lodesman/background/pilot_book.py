@@ -24,6 +24,7 @@ from lodesman.resources import MANUAL
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot, PilotRow, attempts_by_pilot, pilots_by_id, pilots_in_short
 from lodesman.store.read.task_queues import keys_by_id
+from lodesman.why.pilot import Unreached
 from lodesman.why.turns import PilotsThere, Size, masks
 from lodesman.why.verdict import since
 
@@ -76,6 +77,10 @@ class PilotBook:
         self._there: dict[Hashable, int] = {}
         self.own: Mapping[QueueId, PilotsThere] = {}
         """Our pilots in each CE queue where some are."""
+        self.unreached: Mapping[QueueId, Unreached] = {}
+        """Those that run and have not reached the server for too long, by CE queue, where none has."""
+        # All of them, and those in these queues.
+        self._away = self._unreached = 0
         self._traffic = PilotTraffic()
         self._sizes: dict[int, tuple[int, int]] = {}
         # By what is free of pilots that joined, and by what those that join within a minute will have.
@@ -130,6 +135,8 @@ class PilotBook:
                 fit &= self._pilots_in(served, alike)
             limited = fit & self._barred(barred, idle, busy, coming)
             fit &= ~limited
+            away = fit & self._unreached
+            fit &= ~self._away
             mine = self._by_vo.get(key.vo, 0)
             return JobPilots(
                 live=mine.bit_count(),
@@ -142,6 +149,7 @@ class PilotBook:
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
                 free_starts=_starts(self._free_now, key, fit & (idle | busy)),
                 soon_starts=_starts(self._free_soon, key, fit & coming),
+                unreached=away.bit_count(),
                 limited=(limited & ~self._pilots_in(barred.never, None)).bit_count() if limited else 0,
             )
 
@@ -254,11 +262,29 @@ class PilotBook:
             by_vo.setdefault(row.vo, []).append(slot)
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
+        self._note_unreached(rows, now)
         self._standing = {one: mask_of(found) for one, found in slots.items()}
         self._by_place = {place: mask_of(found) for place, found in by_place.items()}
         self._there = {}
         self._inhabited = {}
         self._by_vo = {vo: mask_of(found) for vo, found in by_vo.items()}
+
+    def _note_unreached(self, rows: Sequence[LivePilot], now: float) -> None:
+        joined = {row.queue_id for row in rows if row.joined_at is not None}
+        away: dict[QueueId, list[LivePilot]] = {}
+        for row in rows:
+            if row.id in self._slots and row.is_unreached(now):
+                away.setdefault(row.queue_id, []).append(row)
+        self._away = mask_of(self._slots[row.id][0] for some in away.values() for row in some)
+        first = {queue: min(some, key=_runs_since) for queue, some in away.items() if queue not in joined}
+        self.unreached = {
+            queue: Unreached(len(away[queue]), _runs_since(row), row.host) for queue, row in first.items()
+        }
+        self._unreached = mask_of(self._slots[row.id][0] for queue in first for row in away[queue])
+
+
+def _runs_since(row: LivePilot) -> float:
+    return row.native_seen or 0.0
 
 
 def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:

@@ -25,7 +25,7 @@ from lodesman.background.limit_use import SeenLimits
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import LodesmanError
-from lodesman.masks.bits import bits
+from lodesman.masks.bits import bits, mask_of
 from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources.requirement import without_clause
@@ -151,7 +151,10 @@ class MainReasons:
         failing = {vo: snapshot.director.failing_of(config) for vo, config in configs.items()}
         slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
         where: dict[str, dict[int, int]] = {vo: {} for vo in configs}
-        by_ads = self._unfit()
+        by_ads, away = (
+            self._unfit(),
+            mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits),
+        )
         judges: dict[int, Callable[..., MainReason]] = {}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
@@ -167,20 +170,18 @@ class MainReasons:
                 eligible & (open_queues or 0) & ~(closed[key.vo] | unfit | limits.queues),
             )
             barred = self._limits.barred(tq_id, policy.bits)
+            pilots = keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained, barred=barred)
             judges[tq_id] = partial(
-                judge_with_sites,
-                eligible,
-                open_queues,
-                keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained, barred=barred),
+                judge_with_sites, eligible, open_queues, pilots,
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
-                failing=failing[key.vo],
+                failing=failing[key.vo] | (away if pilots.unreached else 0),
                 unsent=0 if capacity is None else capacity.unsent,
                 limits=limits,
                 gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
                 refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
                 sends=iteration is None or iteration.sends,
-            )
+            )  # fmt: skip
         alone, may_start = self._judge_alone(judges, snapshot.waiting)
         keeper.know_who_competes(
             {vo: (config.version, where[vo]) for vo, config in configs.items()},

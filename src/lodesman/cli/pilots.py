@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -54,7 +55,8 @@ def _serves(row: ListedPilot) -> str:
 def _remark(row: ListedPilot) -> str:
     serves = _serves(row)
     only = f"for {serves}" if serves != "any" and row.bound_job not in row.jobs else ""
-    return ", ".join(filter(None, (row.reason or ("draining" if row.drain else ""), only)))
+    away = "runs, and has not reached the server" if row.is_unreached(time.time()) else ""
+    return ", ".join(filter(None, (row.reason or ("draining" if row.drain else ""), away, only)))
 
 
 COLUMNS: Final[dict[str, Column[ListedPilot]]] = table_of(

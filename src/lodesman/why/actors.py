@@ -27,6 +27,9 @@ _STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone c
 _MEND: Final = f"{_SITES} or {_BATCH}, by mending what stops the pilots"
 _MEND_HERE: Final = f"{_SERVER}, on whose machine these pilots start, by mending what stops them"
 _MENDED: Final = "; then: lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then)"
+NOT_REACHED: Final = (
+    f"{_SERVER}, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"
+)
 _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
 _RAISES: Final = f"{_SERVER}: lode quota change"
@@ -51,6 +54,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
     MainReason.PILOTS_FAIL: _MEND,
+    MainReason.UNREACHED: NOT_REACHED,
     MainReason.NEXT: NO_ACTION,
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,

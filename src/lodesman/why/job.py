@@ -47,6 +47,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
     MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
     MainReason.PILOTS_FAIL: ", but pilots do not start there: {failing}",
+    MainReason.UNREACHED: ", but its pilots do not reach this server: {unreached}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
 """What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
@@ -125,6 +126,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     silent += (
         f"; {pilots.limited} more could but a limit keeps it from starting there" if pilots.limited else ""
     )
+    silent += f"; {pilots.unreached} more run and have not reached this server" if pilots.unreached else ""
     text = (
         f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
         f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
@@ -324,6 +326,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
         refusals=facts.refusals_text,
         failing=facts.failing_text,
+        unreached=facts.unreached_text,
         sites=_sites(facts),
         undecided=facts.undecided(),
         before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",

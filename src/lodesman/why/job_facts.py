@@ -19,6 +19,7 @@ from lodesman.resources import QueueId
 from lodesman.submission import Exclusions
 from lodesman.why import actors
 from lodesman.why.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
+from lodesman.why.pilot import Unreached
 from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
 from lodesman.why.verdict import (
     OF_LIMITS,
@@ -58,7 +59,8 @@ class JobFacts(SnapshotFacts):
     compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `parents`: the jobs
     that it waits for, in words, and those of them that are held. `limits`: those that keep it
     from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
-    `part` of them. `taken`: of its submission, where it has `AtMost`.
+    `part` of them. `taken`: of its submission, where it has `AtMost`. `unreached`: pilots that run and do
+    not reach the server.
     """
 
     exclusions: Exclusions
@@ -81,6 +83,7 @@ class JobFacts(SnapshotFacts):
     slots: VOSlots | None
     started: Started
     taken: int = 0
+    unreached: Mapping[QueueId, Unreached] = field(default_factory=dict)
 
     @cached_property
     def server_fault(self) -> str:
@@ -160,6 +163,20 @@ class JobFacts(SnapshotFacts):
         more = f"; nor do those of {counted(others, 'other queue')}" if others else ""
         why = f": {one.reason}" if one.reason else ""
         return f"{last_pilots(one.pilots)} sent to {queue} did not start{why}{more}"
+
+    @property
+    def unreached_text(self) -> str:
+        """Where most of the pilots are that could run it and have not reached the server, and how many other such queues."""
+        table = self.exclusions.config.table
+        found = [
+            (queue, one) for queue, one in self.unreached.items()
+            if (bit := table.bit(queue)) is not None and self.fitting & ~self.closed & 1 << bit
+        ]  # fmt: skip
+        if not found:
+            return ""
+        queue, one = max(found, key=lambda pair: pair[1].pilots)
+        more = f"; nor have those of {counted(len(found) - 1, 'other queue')}" if found[1:] else ""
+        return f"{queue}: {one.text(self.now)}{more}"
 
     @property
     def failing_backends(self) -> set[str]:
@@ -249,7 +266,8 @@ class JobFacts(SnapshotFacts):
             turn=self.turn,
             sendable=self.sendable,
             closed=self.closed,
-            failing=self.snapshot.director.failing_of(self.exclusions.config),
+            failing=self.snapshot.director.failing_of(self.exclusions.config)
+            | (self._mask(self.unreached) if self.pilots.unreached else 0),
             unsent=0 if capacity is None else capacity.unsent,
             gated=self.gated,
             limits=LimitMasks(self.limited, self._mask(self.limits.never)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from lodesman.matching.offers import UNLIMITED
 from lodesman.matching.policy import Policy
 from lodesman.resources import MANUAL
 from lodesman.resources.settings import without_processor_tags
-from lodesman.why.actors import OF_PILOTS
+from lodesman.why.actors import NOT_REACHED, OF_PILOTS
 from lodesman.why.survey import ruled_out, suggestion
 from lodesman.why.verdict import counted, sentence, since, span
 
@@ -42,6 +42,22 @@ _SUMMARIES: Final = {
     PilotVerdict.LIMITED: "All that fits is limited: {limits}",
     PilotVerdict.NOTHING_FITS: "No task queue of {of_vo} fits what it has free{lost}{suggestion}",
 }
+
+
+class Unreached(NamedTuple):
+    """Pilots of a CE queue that run and have not reached the server, the first since then, on that host."""
+
+    pilots: int
+    since: float
+    host: str
+
+    def text(self, now: float) -> str:
+        """For people."""
+        first = f"on {self.host} for {span(max(0.0, now - self.since))}"
+        many = f"{self.pilots} pilots run there, the first {first}, and have"
+        return (
+            f"{f'a pilot runs there {first}, and has' if self.pilots == 1 else many} not reached this server"
+        )
 
 
 class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +139,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
         if facts.row.backend == MANUAL:
             who = "whoever has its file, by starting it: python3 -I FILE"
         elif facts.row.host:
-            who = "the server administrator, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"
+            who = NOT_REACHED
     elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:
         who = "an administrator: lode host open"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:

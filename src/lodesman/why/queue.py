@@ -22,6 +22,7 @@ from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.why import actors, verdict
 from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.gates import gate_steps, unstarted
+from lodesman.why.pilot import Unreached
 from lodesman.why.survey import Survey, ruled_out, suggestion
 from lodesman.why.verdict import counted
 
@@ -81,6 +82,7 @@ class QueueFacts(SnapshotFacts):
     closings: Sequence[Closing]
     limited: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
+    unreached: Unreached | None = None
 
     @cached_property
     def decided(self) -> QueueDecision | None:
@@ -150,7 +152,9 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def unstarted(self) -> str:
-        """That its last pilots did not start, and why; '' if it is not so."""
+        """That its last pilots did not start, and why, or do not reach the server; '' if it is not so."""
+        if self.unreached is not None:
+            return self.unreached.text(self.now)
         return unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
 
     @property
@@ -202,7 +206,7 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
         names = [actors.opener_of(name, text, backends) for name, text in facts.limits]
         who = actors.who_opens(names, facts.closings, named)
     elif facts.fails:
-        who = actors.who_mends(backends, named)
+        who = actors.NOT_REACHED if facts.unreached else actors.who_mends(backends, named)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),

@@ -45,6 +45,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.CLOSED,
         MainReason.NO_ROOM,
         MainReason.PILOTS_FAIL,
+        MainReason.UNREACHED,
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
@@ -105,9 +106,9 @@ def judge_with_sites(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, failing: int = 0,
     unsent: int = 0, limits: LimitMasks = UNLIMITED, **more: Any,
 ) -> MainReason:  # fmt: skip
-    """The same where sites take no pilots for it in the `gated` queues, pilots do not start in the `failing` ones, and none
-    are sent to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits
-    keep it from starting are not counted.
+    """The same where sites take no pilots for it in the `gated` queues, pilots do not start in the `failing` ones or do not
+    reach the server from there, and none are sent to the `unsent` ones, such as those where pilots are started by hand.
+    Pilots where limits keep it from starting are not counted.
     """
     limited, never = limits
     left = None if open_queues is None else open_queues & ~gated & ~limited
@@ -117,15 +118,16 @@ def judge_with_sites(
         return MainReason.SITE_GATE
     joined = pilots.usable_idle or pilots.usable_busy
     sent = usable & ~unsent
+    stopped = MainReason.UNREACHED if pilots.unreached else MainReason.PILOTS_FAIL
     fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing
     if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
-        return MainReason.PILOTS_FAIL if fails else reason
+        return stopped if fails else reason
     if not eligible & ~never:
         return MainReason.OVER_LIMIT
     waits = pilots.limited or usable & (open_queues or 0) & limited & ~never
     if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
         return MainReason.LIMITED
-    return MainReason.PILOTS_FAIL if fails else reason
+    return stopped if fails else reason
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:

@@ -554,10 +554,18 @@ def test_where_a_pilot_runs_is_stored_once(world):
     world.batch.says("native-a", NativeState.RUNNING, host="node7")
     world.tick()
     assert world.seen == [{number: ("node7", None, 0.0)}]
+    for later in (10, 700):  # since when it runs is not forgotten before it joins
+        world.tick(after=later)
+        assert world.seen == []
+
+
+def test_a_pilot_that_waits_again_runs_on_no_host(world):
+    number = world.pilot("a")
+    world.batch.says("native-a", NativeState.RUNNING, host="node7")
+    world.tick()
+    world.batch.says("native-a", NativeState.WAITING, host="node7")
     world.tick(after=10)
-    assert world.seen == []
-    world.tick(after=700)
-    assert world.seen == [{number: ("node7", None, 0.0)}]
+    assert world.seen == [{number: ("", None, 0.0)}]
 
 
 def test_a_held_pilot_is_held_since_it_was_first_seen_so(world):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.pilots import ListedPilot, Pilot
+from lodesman.answers.pilots import UNREACHED_SECONDS, ListedPilot, Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.director.hosts import NODE_FAULT
@@ -28,7 +28,9 @@ WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
 EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp,
-p.backend FROM pilot p WHERE p.ended_at IS NULL"""
+p.backend, p.host, p.native_seen FROM pilot p WHERE p.ended_at IS NULL"""
+_UNREACHED = f"""SELECT count(*) FROM pilot {by_index("pilot_live")}
+WHERE ended_at IS NULL AND joined_at IS NULL AND host != '' AND native_seen <= ?"""
 _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
 _ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
@@ -101,7 +103,8 @@ class Native(Struct, frozen=True):
 
 class LivePilot(Struct, frozen=True):
     """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt.
-    `is_shut`: its host gets no jobs. `bound_job`: the only one that it runs. `sent_to`: as of a row.
+    `is_shut`: its host gets no jobs. `bound_job`: the only one that it runs. `sent_to`: as of a row. `host`, `native_seen`:
+    as of a `Pilot`.
     """
 
     id: int
@@ -122,6 +125,13 @@ class LivePilot(Struct, frozen=True):
     sent_to: str = ""
     stamp: str = ""
     backend: str = ""
+    host: str = ""
+    native_seen: float | None = None
+
+    def is_unreached(self, now: float) -> bool:
+        """Whether it runs, by its batch system, and has not reached the server for too long."""
+        runs = bool(self.host) and self.joined_at is None
+        return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
     @property
     def submitted_to(self) -> QueueId:
@@ -279,6 +289,11 @@ def taken_jobs(db: Reader) -> dict[int, int]:
         if of_keys[tq_id].at_most:
             taken[of_keys[tq_id].submission] += jobs
     return taken
+
+
+def unreached_pilots(db: Reader, before: float) -> int:
+    """How many run, as their batch systems said before then, and have not joined."""
+    return int(db.only(_UNREACHED, (before,))[0])
 
 
 def running_jobs(db: Reader) -> int:
