@@ -10,9 +10,11 @@ from lodesman.answers.hosts import HostName
 from lodesman.answers.vocabulary import StartFault
 from lodesman.background.hosts import HostWatch
 from lodesman.background.pilot_book import standing_of
+from lodesman.background.reasons import MainReasons
 from lodesman.commands import sessions
 from lodesman.commands.sessions import load_sessions
 from lodesman.director.hosts import Failure
+from lodesman.director.limits import Breaker
 from lodesman.director.supply import PilotStanding, SetAside
 from lodesman.resources import QueueId
 from lodesman.store.hosts import note_failure, records
@@ -430,6 +432,29 @@ def leaves(house, pilot, reason="node-fault", message=FULL):
         house.call("POST", "/v1/pilots/leave", {"reason": reason, "message": message}, token=pilot).status
         == 200
     )
+
+
+def test_a_node_of_no_use_that_stops_the_pilots_is_named_for_the_queue_and_in_lists(house, backend):
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    backend.now = house.now
+    director = house.director(backend)
+    director.tick(house.now)
+    leaves(house, house.pilot(node={"cores": 4, "host": "wn1"}))
+    house.side.keeper.ask_director = director.now
+    house.side.keeper.refresh(house.now, rest=0.0)
+    place = "/v1/queues/why?path=North/ce.north/short"
+    assert f"; but the last pilot there left on wn1: node-fault: {FULL}." in house.get(place)["summary"]
+    director.breakers[QueueId("North", "ce.north", "short")] = Breaker(
+        failures=1, reason=f"node-fault: {FULL} (on wn1)"
+    )
+    house.side.keeper.refresh(house.now, rest=0.0)
+    told = house.get("/v1/jobs/1/why")
+    assert (told["verdict"], told["main_reason"]) == ("not now", "node-fault")
+    assert f"node-fault: {FULL} (on wn1)" in told["summary"]
+    judged = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now)
+    assert [one.reason for one in judged.values()] == ["node-fault"]
+    house.pilot(node={"cores": 4, "host": "wn2"})
+    assert "node-fault" not in house.get(place)["summary"]
 
 
 def test_a_pilot_that_finds_its_node_of_no_use_shuts_the_host_and_says_so(house):

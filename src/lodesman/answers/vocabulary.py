@@ -192,6 +192,7 @@ class MainReason(StrEnum):
     PILOTS_BUSY = "pilots-busy"
     NO_PILOT_SOON = "no-pilot-soon"
     PILOTS_FAIL = "pilots-do-not-start"
+    NODE_FAULT = "node-fault"
     UNREACHED = "pilots-do-not-reach-the-server"
     NEXT = "next"
     LIMITED = "limited"

@@ -26,6 +26,7 @@ from lodesman.answers.vocabulary import PilotState, StartFault
 from lodesman.background.failed_starts import NoteStart, last_words
 from lodesman.batch.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.batch.credentials import Credential
+from lodesman.commands.sessions import host_of
 from lodesman.errors import LodesmanError
 from lodesman.resources import QueueId
 from lodesman.store import Reader
@@ -185,7 +186,9 @@ class BackendWatch:
         self._live, self._newest = live, newest
         if after is not None:
             for pilot in left_bad_nodes(self._db, self.name, after=after, among=before - live):
-                self._note(pilot.submitted_to, StartFault.NODE_FAULT, pilot.reason)
+                host = host_of(pilot.node) or pilot.host
+                words = f"{pilot.reason} (on {host})" if host else pilot.reason
+                self._note(pilot.submitted_to, StartFault.NODE_FAULT, words)
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""

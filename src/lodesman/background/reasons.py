@@ -148,13 +148,13 @@ class MainReasons:
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained, shares = mask.drained(now), policy.shares()
         closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
-        failing = {vo: snapshot.director.failing_of(config) for vo, config in configs.items()}
+        away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
+        failing = {
+            vo: [snapshot.director.failing_of(one, some) for some in (0, away)] for vo, one in configs.items()
+        }
         slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
         where: dict[str, dict[int, int]] = {vo: {} for vo in configs}
-        by_ads, away = (
-            self._unfit(),
-            mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits),
-        )
+        by_ads = self._unfit()
         judges: dict[int, Callable[..., MainReason]] = {}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
@@ -175,7 +175,7 @@ class MainReasons:
                 judge_with_sites, eligible, open_queues, pilots,
                 sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
                 closed=closed[key.vo],
-                failing=failing[key.vo] | (away if pilots.unreached else 0),
+                failing=failing[key.vo][bool(pilots.unreached)],
                 unsent=0 if capacity is None else capacity.unsent,
                 limits=limits,
                 gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),

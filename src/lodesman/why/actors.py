@@ -54,6 +54,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
     MainReason.PILOTS_FAIL: _MEND,
+    MainReason.NODE_FAULT: _MEND,
     MainReason.UNREACHED: NOT_REACHED,
     MainReason.NEXT: NO_ACTION,
     MainReason.LIMITED: _LIMITED,

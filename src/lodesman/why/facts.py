@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, PoolOutcome
 from lodesman.answers.why_queues import QueueClamp
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.director.record import OF_SITES, Stories, loads_of
 from lodesman.director.target import COUNTING
 from lodesman.matching import QueueOffer, TaskQueueKey
@@ -23,7 +24,7 @@ from lodesman.matching.offers import SUBMISSION_POOLS, not_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.why.actors import NOT_CONSIDERED, NOT_WANTED
 from lodesman.why.turns import SOON_SECONDS, masks
-from lodesman.why.verdict import Demand, counted, since, span
+from lodesman.why.verdict import Demand, StoppedPilots, counted, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
@@ -309,10 +310,14 @@ class DirectorNow(NamedTuple):
     failing: Mapping[QueueId, Failing] = MappingProxyType({})
     settings: Mapping[str, str] = MappingProxyType({})
 
-    def failing_of(self, config: VOConfig) -> int:
-        """The queues of a VO whose last pilots did not start."""
-        found = (config.table.bit(queue) for queue in self.failing)
-        return reduce(or_, (1 << bit for bit in found if bit is not None), 0)
+    def failing_of(self, config: VOConfig, unreached: int = 0) -> StoppedPilots:
+        """The queues of a VO whose last pilots did not start, and from where none reach the server."""
+        queues = by_nodes = 0
+        for queue, one in self.failing.items():
+            bit = config.table.bit(queue)
+            queues |= 0 if bit is None else 1 << bit
+            by_nodes |= 1 << bit if bit is not None and one.reason.startswith(NODE_FAULT) else 0
+        return StoppedPilots(queues | unreached, by_nodes)
 
 
 NO_DIRECTOR: Final = DirectorNow()

@@ -47,6 +47,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
     MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
     MainReason.PILOTS_FAIL: ", but pilots do not start there: {failing}",
+    MainReason.NODE_FAULT: ", but pilots leave there, since their nodes are of no use: {failing}",
     MainReason.UNREACHED: ", but its pilots do not reach this server: {unreached}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
@@ -262,7 +263,7 @@ def _gates(facts: JobFacts) -> JobStep:
     seconds, source = _oldest_load(facts, facts.eligible)
     text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
     text += f"; no submission pool takes its pilots: {facts.refusals_text}" if facts.refusals else ""
-    if facts.failing and facts.reason is not MainReason.PILOTS_FAIL:
+    if facts.failing and facts.reason not in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
         text += f"; {facts.failing_text}"
     return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
 

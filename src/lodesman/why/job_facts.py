@@ -259,6 +259,7 @@ class JobFacts(SnapshotFacts):
     def reason(self) -> MainReason:
         """The judgement."""
         decision, capacity = self.decision, self.capacity
+        away = self._mask(self.unreached) if self.pilots.unreached else 0
         reason = judge_with_sites(
             self.eligible,
             None if capacity is None else capacity.open,
@@ -266,8 +267,7 @@ class JobFacts(SnapshotFacts):
             turn=self.turn,
             sendable=self.sendable,
             closed=self.closed,
-            failing=self.snapshot.director.failing_of(self.exclusions.config)
-            | (self._mask(self.unreached) if self.pilots.unreached else 0),
+            failing=self.snapshot.director.failing_of(self.exclusions.config, away),
             unsent=0 if capacity is None else capacity.unsent,
             gated=self.gated,
             limits=LimitMasks(self.limited, self._mask(self.limits.never)),
@@ -331,7 +331,7 @@ class JobFacts(SnapshotFacts):
             return actors.who_opens((), closings)
         if reason is MainReason.NO_ROOM:
             return actors.who_opens(self.openers, closings, self.named_settings)
-        if reason is MainReason.PILOTS_FAIL:
+        if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
             is_open = any(one.is_open for _, one in self.failing)
             return actors.who_mends(self.failing_backends, self.named_settings, is_open=is_open)
         unknown = self.exclusions.key.submission_pools and not self.is_pool_full

@@ -14,8 +14,9 @@ from typing import Final
 
 from lodesman.answers import why_queues as answers
 from lodesman.answers.nodes import Closing, QueueSetting
-from lodesman.answers.vocabulary import ClampName, QueueReason
+from lodesman.answers.vocabulary import ClampName, PilotState, QueueReason
 from lodesman.answers.why_queues import QueueGate, QueueStep
+from lodesman.director.hosts import NODE_FAULT
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import PRIVATE_ONLY, WithoutPilots
 from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
@@ -155,13 +156,21 @@ class QueueFacts(SnapshotFacts):
         """That its last pilots did not start, and why, or do not reach the server; '' if it is not so."""
         if self.unreached is not None:
             return self.unreached.text(self.now)
+        newest = None if self.live.get(PilotState.RUNNING) else next(iter(self.sent), None)
+        if (
+            newest is not None
+            and newest.ended_seconds_ago is not None
+            and newest.reason.startswith(NODE_FAULT)
+        ):
+            where = f" on {newest.host}" if newest.host else ""
+            return f"the last pilot there left{where}: {newest.reason}"
         return unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
 
     @property
     def fails(self) -> bool:
         """Whether its pilots do not start, though it lets in more: its breaker has not opened yet."""
         shut = {name for name, _ in self.limits} & {ClampName.CLOSED, ClampName.BREAKER}
-        return bool(self.unstarted) and self.reason in _SENT and not shut
+        return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
 
     @property
     def never_run(self) -> str:

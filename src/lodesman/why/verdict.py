@@ -45,6 +45,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.CLOSED,
         MainReason.NO_ROOM,
         MainReason.PILOTS_FAIL,
+        MainReason.NODE_FAULT,
         MainReason.UNREACHED,
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
@@ -92,6 +93,15 @@ def judge_job(
     return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
 
 
+class StoppedPilots(NamedTuple):
+    """The queues where pilots do not start, or from where they do not reach the server, and those of them where they leave
+    since their nodes are of no use.
+    """
+
+    queues: int = 0
+    by_nodes: int = 0
+
+
 class LimitMasks(NamedTuple):
     """The queues where limits keep a job from starting, and those of them where they would if nothing ran."""
 
@@ -100,15 +110,16 @@ class LimitMasks(NamedTuple):
 
 
 UNLIMITED: Final = LimitMasks()
+STARTING: Final = StoppedPilots()
 
 
 def judge_with_sites(
-    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, failing: int = 0,
-    unsent: int = 0, limits: LimitMasks = UNLIMITED, **more: Any,
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, unsent: int = 0,
+    failing: StoppedPilots = STARTING, limits: LimitMasks = UNLIMITED, **more: Any,
 ) -> MainReason:  # fmt: skip
-    """The same where sites take no pilots for it in the `gated` queues, pilots do not start in the `failing` ones or do not
-    reach the server from there, and none are sent to the `unsent` ones, such as those where pilots are started by hand.
-    Pilots where limits keep it from starting are not counted.
+    """The same where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are sent
+    to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits keep it from starting are not
+    counted.
     """
     limited, never = limits
     left = None if open_queues is None else open_queues & ~gated & ~limited
@@ -118,8 +129,9 @@ def judge_with_sites(
         return MainReason.SITE_GATE
     joined = pilots.usable_idle or pilots.usable_busy
     sent = usable & ~unsent
-    stopped = MainReason.UNREACHED if pilots.unreached else MainReason.PILOTS_FAIL
-    fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing
+    at_nodes = MainReason.PILOTS_FAIL if sent & ~failing.by_nodes else MainReason.NODE_FAULT
+    stopped = MainReason.UNREACHED if pilots.unreached else at_nodes
+    fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing.queues
     if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
         return stopped if fails else reason
     if not eligible & ~never:

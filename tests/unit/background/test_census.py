@@ -201,11 +201,12 @@ def test_a_pilot_that_left_a_bad_node_speaks_against_its_queue_once(world):
     world.base.do(Change(count_job, worked))
     leaves(worked)
     elsewhere = world.pilot("elsewhere", joined=True, queue=LONG)
+    world.base.writer.execute("UPDATE pilot SET host = 'wn3' WHERE id = ?", (elsewhere,))
     leaves(elsewhere)
     for _ in range(2):
         world.tick()
     assert sorted(world.told) == sorted(
-        [(SHORT, StartFault.NODE_FAULT, full)] * 2 + [(LONG, StartFault.NODE_FAULT, full)]
+        [(SHORT, StartFault.NODE_FAULT, full)] * 2 + [(LONG, StartFault.NODE_FAULT, f"{full} (on wn3)")]
     )
 
 

@@ -12,7 +12,7 @@ from lodesman.answers.vocabulary import MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.why.actors import OF_JOBS, OF_PILOTS, OF_QUEUES, who_ends_parents, who_makes_room
 from lodesman.why.turns import Turn
-from lodesman.why.verdict import LimitMasks, judge_job, judge_with_sites, verdict_of
+from lodesman.why.verdict import LimitMasks, StoppedPilots, judge_job, judge_with_sites, verdict_of
 
 
 def usable(idle=0, busy=0, coming=0):
@@ -68,27 +68,40 @@ def test_the_reason_is_what_stands_farthest_from_running(facts, more, reason):
 @pytest.mark.parametrize(
     ("facts", "more", "reason"),
     [
-        ((3, 2, usable(coming=1)), {"failing": 3}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable()), {"failing": 3}, MainReason.PILOTS_FAIL),
-        ((3, 0, usable()), {"failing": 3}, MainReason.PILOTS_FAIL),
-        ((3, 0, usable()), {"failing": 1}, MainReason.NO_ROOM),
-        ((3, 2, usable()), {"failing": 7, "sendable": 1}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable(coming=1)), {"failing": 3, "turn": Turn(ahead=9)}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable(coming=1)), {"failing": 1, "closed": 2}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable(coming=1)), {"failing": 1, "gated": 2}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable(coming=1)), {"failing": 2, "unsent": 1}, MainReason.PILOTS_FAIL),
-        ((3, 2, usable(coming=1)), {"failing": 4, "unsent": 3}, MainReason.PILOT_COMING),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(3)}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable()), {"failing": StoppedPilots(3)}, MainReason.PILOTS_FAIL),
+        ((3, 0, usable()), {"failing": StoppedPilots(3)}, MainReason.PILOTS_FAIL),
+        ((3, 0, usable()), {"failing": StoppedPilots(1)}, MainReason.NO_ROOM),
+        ((3, 2, usable()), {"failing": StoppedPilots(7), "sendable": 1}, MainReason.PILOTS_FAIL),
+        (
+            (3, 2, usable(coming=1)),
+            {"failing": StoppedPilots(3), "turn": Turn(ahead=9)},
+            MainReason.PILOTS_FAIL,
+        ),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(1), "closed": 2}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(1), "gated": 2}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(2), "unsent": 1}, MainReason.PILOTS_FAIL),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(4), "unsent": 3}, MainReason.PILOT_COMING),
+        ((3, 2, usable()), {"failing": StoppedPilots(3, 3)}, MainReason.NODE_FAULT),
+        ((3, 2, usable()), {"failing": StoppedPilots(3, 1)}, MainReason.PILOTS_FAIL),
+        ((1, 1, usable()), {"failing": StoppedPilots(1, 3), "closed": 2}, MainReason.NODE_FAULT),
+        ((3, 2, replace(usable(), unreached=1)), {"failing": StoppedPilots(3, 3)}, MainReason.UNREACHED),
+        (
+            (3, 2, replace(usable(), unreached=1)),
+            {"failing": StoppedPilots(1), "sendable": 1},
+            MainReason.PILOT_EXPECTED,
+        ),
         # Pilots do start: there, or where none has failed.
-        ((3, 2, usable(idle=1)), {"failing": 3}, MainReason.NEXT),
-        ((3, 2, usable(busy=1)), {"failing": 3}, MainReason.PILOTS_BUSY),
-        ((3, 2, usable(coming=1)), {"failing": 1}, MainReason.PILOT_COMING),
-        ((1, 1, usable()), {"failing": 2, "sendable": 1}, MainReason.PILOT_EXPECTED),
+        ((3, 2, usable(idle=1)), {"failing": StoppedPilots(3)}, MainReason.NEXT),
+        ((3, 2, usable(busy=1)), {"failing": StoppedPilots(3)}, MainReason.PILOTS_BUSY),
+        ((3, 2, usable(coming=1)), {"failing": StoppedPilots(1)}, MainReason.PILOT_COMING),
+        ((1, 1, usable()), {"failing": StoppedPilots(2), "sendable": 1}, MainReason.PILOT_EXPECTED),
         # Something else is in the way first.
-        ((3, None, usable()), {"failing": 3}, MainReason.NOT_DECIDED),
-        ((3, 2, usable()), {"failing": 3, "refused": True}, MainReason.NO_SUBMISSION_POOL),
-        ((3, 3, usable()), {"failing": 3, "closed": 3}, MainReason.CLOSED),
-        ((1, 1, usable()), {"failing": 1, "gated": 1}, MainReason.SITE_GATE),
-        ((0, 3, usable()), {"failing": 3}, MainReason.IMPOSSIBLE),
+        ((3, None, usable()), {"failing": StoppedPilots(3)}, MainReason.NOT_DECIDED),
+        ((3, 2, usable()), {"failing": StoppedPilots(3), "refused": True}, MainReason.NO_SUBMISSION_POOL),
+        ((3, 3, usable()), {"failing": StoppedPilots(3), "closed": 3}, MainReason.CLOSED),
+        ((1, 1, usable()), {"failing": StoppedPilots(1), "gated": 1}, MainReason.SITE_GATE),
+        ((0, 3, usable()), {"failing": StoppedPilots(3)}, MainReason.IMPOSSIBLE),
     ],
 )
 def test_pilots_that_do_not_start_help_no_job(facts, more, reason):
@@ -164,8 +177,8 @@ FULL = replace(usable(), limited=1)
         ((3, 0, FULL), {"limits": LimitMasks(1)}, MainReason.LIMITED),
         ((3, 0, FULL), {}, MainReason.LIMITED),
         ((3, 3, usable()), {"limits": LimitMasks(1), "sendable": 1}, MainReason.PILOT_EXPECTED),
-        ((3, 3, FULL), {"limits": LimitMasks(3), "failing": 3}, MainReason.LIMITED),
-        ((3, 3, FULL), {"limits": LimitMasks(1), "failing": 3}, MainReason.PILOTS_FAIL),
+        ((3, 3, FULL), {"limits": LimitMasks(3), "failing": StoppedPilots(3)}, MainReason.LIMITED),
+        ((3, 3, FULL), {"limits": LimitMasks(1), "failing": StoppedPilots(3)}, MainReason.PILOTS_FAIL),
         # A pilot on a host where it is free.
         ((3, 0, usable(idle=1)), {"limits": LimitMasks(3, 3)}, MainReason.NEXT),
         ((3, 0, usable(busy=1)), {"limits": LimitMasks(3)}, MainReason.PILOTS_BUSY),

@@ -54,8 +54,8 @@ _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 _OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
 WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ? AND ? IN ('', vo)"""
-_LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done FROM (
-  SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
+_LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done,
+coalesce(nullif(node_host, ''), host) FROM (SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
 WHERE site = ? AND ce = ? AND queue = ? AND ? IN ('', vo) ORDER BY id DESC LIMIT ?"""
 # Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
 _GROUPED = f"""WITH judged AS (
@@ -247,9 +247,9 @@ def last_sent(
         SentPilot(
             id=number, stamp=stamp, state=PilotState(state),
             reason=reason or ("draining" if drain and ended is None else ""), sent_seconds_ago=max(0.0, now - created),
-            joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done,
+            joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done, host=host,
         )
-        for number, stamp, state, reason, drain, created, joined, ended, done in db.execute(
+        for number, stamp, state, reason, drain, created, joined, ended, done, host in db.execute(
             _LAST_SENT, (among, *place, vo, most)
         )
     ]  # fmt: skip
