@@ -66,7 +66,7 @@ def translated(text: str, name: str, given: Mapping[str, Any]) -> Translation | 
     found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
     others = _other_lines(text)
     if not found:
-        return Translation({}, refusals=tuple(others)) if others else None
+        return Translation(given, refusals=tuple(others)) if others else None
     asked = [_asked(system, lines) for system, lines in found]
     first, (system, lines) = asked[0], found[0]
     refusals = [

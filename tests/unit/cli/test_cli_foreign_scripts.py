@@ -67,6 +67,13 @@ def test_one_may_go_on_without_it_and_is_told(submitted, home):
     assert (job.memory_mb, job.after, "afterok" in said) == (2048, ("5",), False)
 
 
+def test_options_stay_if_all_lines_are_ignored(submitted, home):
+    (home / "a.sh").write_text("#!/bin/sh\n#OAR -l nodes=2\ntrue\n")
+    job, said = submitted("--ignore-foreign", "--memory", "2G", "a.sh")
+    assert job.memory_mb == 2048
+    assert "a.sh:2: ignored: #OAR -l nodes=2 is a line of a batch system that is not read here." in said
+
+
 def test_a_script_of_pbs_needs_no_first_line_for_the_kernel(submitted, home):
     (home / "job.pbs").write_text("#PBS -N old -S /bin/bash\n#PBS -l nodes=1:ppn=2\ncd $PBS_O_WORKDIR\n")
     job, _ = submitted("job.pbs", "x")

@@ -1,6 +1,7 @@
 """Dumps of qconf as configuration files, and the settings that have no place in them."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +86,14 @@ def test_dumps_that_cannot_be_read_are_named():
     with pytest.raises(SyntaxFault) as caught:
         carried({"shgrp.@a": "hostlist x\n"}, "Cluster")
     assert caught.value.data["source"] == "shgrp.@a"
+
+
+def test_a_queue_as_8_1_9_prints_it():
+    text = (Path(__file__).parents[2] / "data" / "gridengine" / "qconf-sq.txt").read_text()
+    found = carried({"sq.all.q": text, "shgrp.@gpu": "group_name @gpu\nhostlist NONE\n"}, "Cluster")
+    queue = tomllib.loads(found.files["sites.toml"])["site"]["Cluster"]["ce"]["gridengine"]["queue"]["all.q"]
+    assert queue == {"WallTime": 86_400, "Slots": 2}
+    assert [one.setting for one in found.left_out] == [
+        "pe_list smp",
+        "nsuspend, suspend_interval, min_cpu_interval, qtype, tmpdir, shell, shell_start_mode, notify",
+    ]
