@@ -107,7 +107,7 @@ def _number(kind: ComplexType, text: str) -> Any:
         return None
 
 
-_OPTIONS: Final = table({
+OPTIONS: Final = table({
     (1, "-N"): gives("JobName"),
     (1, "-P"): gives("JobGroup"),
     (1, "-t"): _tasks,
@@ -146,15 +146,18 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together. `-soft` holds for the rest of its line, as `-hard` and `-q` do."""
     for number, line in lines:
         hard, soft, wishes = line.partition("-soft ")
-        read_short(asked, _OPTIONS, number, hard)
+        read_short(asked, OPTIONS, number, hard)
         if soft:
             asked.note(_SOFT)
-            read_short(asked, _OPTIONS, number, wishes.partition("-hard ")[2])
+            read_short(asked, OPTIONS, number, wishes.partition("-hard ")[2])
     slots = asked.attributes.get("NumberOfProcessors", 1)
     for name in _PER_SLOT:
         if name in asked.kept:
             _memory(asked, name, slots)
-    if asked.kept.get("join", (None, "n"))[1].lower() in ("y", "yes"):
+    option, join = asked.kept.get("join", (asked.option, "n"))
+    if join.lower() not in ("y", "yes", "n", "no"):
+        asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
+    elif join.lower().startswith("y"):
         asked.files["StdError"] = asked.files.setdefault("StdOutput", "std.out")
 
 

@@ -100,7 +100,7 @@ def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
         asked.refuse(RESOURCE, "Consumables")
 
 
-_OPTIONS: Final = table({
+OPTIONS: Final = table({
     (1, "-J"): _name,
     (1, "-n"): _cores,
     (1, "-W"): gives("WallTime", lsf_seconds),
@@ -138,7 +138,7 @@ _OPTIONS: Final = table({
 def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
-        read_short(asked, _OPTIONS, number, line)
+        read_short(asked, OPTIONS, number, line)
     cores = asked.count("cores")
     if cores:
         asked.attributes["NumberOfProcessors"] = cores

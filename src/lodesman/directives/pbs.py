@@ -116,7 +116,7 @@ def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
             asked.refuse(RESOURCE, "Consumables")
 
 
-_OPTIONS: Final = table({
+OPTIONS: Final = table({
     (1, "-N"): gives("JobName"),
     (1, "-J -t"): _tasks,
     (1, "-l"): _resources,
@@ -146,7 +146,7 @@ _OPTIONS: Final = table({
 def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
-        read_short(asked, _OPTIONS, number, line)
+        read_short(asked, OPTIONS, number, line)
     cores = max(asked.count("ncpus"), asked.count("procs"))
     if cores:
         asked.attributes["NumberOfProcessors"] = cores
@@ -154,7 +154,9 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         if name in asked.kept:
             asked.option, text = asked.kept[name]
             asked.put("Memory", megabytes(text, "", times=times))
-    join = asked.kept.get("join", (None, "n"))[1]
+    option, join = asked.kept.get("join", (asked.option, "n"))
+    if join not in ("oe", "eo", "n"):
+        asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
     if join in ("oe", "eo"):
         kept, joined = ("StdOutput", "StdError") if join == "oe" else ("StdError", "StdOutput")
         asked.files[joined] = asked.files.setdefault(kept, "std.out" if join == "oe" else "std.err")

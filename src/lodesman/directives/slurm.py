@@ -74,7 +74,7 @@ def _export(asked: ScriptRequest, text: str) -> None:
 
 
 # How many words follow: 1 also after `=`, -1 only after `=`.
-_OPTIONS: Final = table({
+OPTIONS: Final = table({
     (1, "--job-name -J"): gives("JobName"),
     (1, "--cpus-per-task -c"): keeps("cores"),
     (1, "--ntasks -n"): keeps("tasks"),
@@ -147,11 +147,11 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
     word, *rest = words
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
     name = _whole_name(name)
-    if name not in _OPTIONS:
+    if name not in OPTIONS:
         asked.option = ScriptOption(number, word)
         asked.refuse(UNKNOWN)
         return rest
-    follow, handler = _OPTIONS[name]
+    follow, handler = OPTIONS[name]
     if follow == 1 and not equals:
         value, rest = " ".join(rest[:1]), rest[1:]
     asked.option = ScriptOption(
@@ -163,9 +163,7 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
 
 def _whole_name(name: str) -> str:
     """An option may be cut short while it is the only one that begins so."""
-    meant = (
-        [one for one in _OPTIONS if one.startswith(name)] if len(name) > 3 and name not in _OPTIONS else []
-    )
+    meant = [one for one in OPTIONS if one.startswith(name)] if len(name) > 3 and name not in OPTIONS else []
     return meant[0] if len(meant) == 1 else name
 
 

@@ -1,0 +1,59 @@
+"""Whatever stands in a line of a batch system: it is in the job, or it is said, or it is refused."""
+
+import re
+
+import pytest
+from tests.kits.scripts import translation
+from tests.kits.table import hold_all
+
+from lodesman.directives import gridengine, lsf, pbs, slurm
+
+SYSTEMS = {"#SBATCH": slurm, "#$": gridengine, "#PBS": pbs, "#BSUB": lsf}
+# It only ends what -soft began.
+ENDS = {("#$", "-hard")}
+
+
+def said_of(line):
+    """All that a line leads to."""
+    found = translation(f"#!/bin/sh\n{line}\ntrue\n")
+    notes = [one for one in found.notes if not one.endswith("say nothing here.")]
+    # What each job of the system gets says nothing of the line.
+    variables = found.attributes.get("Environment", {})
+    rest = {name: value for name, value in found.attributes.items() if name != "Environment"}
+    return rest, variables, found.refusals, notes, found.hold, found.job_class, found.interpreter
+
+
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_each_option_leads_to_something(mark):
+    nothing = (*said_of(f"{mark} -")[:2], (), [], False, "", "")
+
+    def check(name):
+        words, _ = SYSTEMS[mark].OPTIONS[name]
+        line = f"{mark} {name}{' 7' * max(words, 0)}"
+        assert said_of(line) != nothing, line
+
+    hold_all([name for name in SYSTEMS[mark].OPTIONS if (mark, name) not in ENDS], check)
+
+
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_what_is_no_option_is_refused(mark):
+    def check(words):
+        refused = translation(f"#!/bin/sh\n{mark} {words}\ntrue\n").refusals
+        assert [one.option.line for one in refused] == [2] * len(refused) != []
+
+    hold_all(["-frobnicate", "--frobnicate=1", "-", "-Zz 4", "--", "-%"], check)
+
+
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_a_limit_of_memory_time_or_tasks_that_cannot_be_read_is_refused(mark):
+    names = {
+        "#SBATCH": "--mem --mem-per-cpu --time --array --ntasks --cpus-per-task --nodes", "#$": "-t -tc -j -r",
+        "#PBS": "-J -j -r", "#BSUB": "-W -M -n -c",
+    }[mark].split()  # fmt: skip
+
+    def check(name):
+        refused = translation(f"#!/bin/sh\n{mark} {name} x%y\ntrue\n").refusals
+        assert len(refused) == 1
+        assert re.match(re.escape(name), refused[0].option.words)
+
+    hold_all(names, check)
