@@ -62,7 +62,7 @@ _OF_CONF: Final = {
 }  # fmt: skip
 
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+class WithoutPlace(Struct, frozen=True, kw_only=True):
     """A setting without a place here; `reason` says what does the same, or that it stays with Grid Engine."""
 
     file: str
@@ -74,7 +74,7 @@ class Carried(Struct, frozen=True, kw_only=True):
     """Configuration files by their paths, and what is not in them."""
 
     files: Mapping[str, str]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[WithoutPlace, ...]
 
 
 def carried(texts: Mapping[str, str], site: str) -> Carried:
@@ -92,7 +92,7 @@ def carried(texts: Mapping[str, str], site: str) -> Carried:
     if faults:
         raise faults[0]
     unread = "it is named for no option of qconf that is read"
-    left = [LeftOut(file=name, setting="the file", reason=unread) for name in texts if name not in known]
+    left = [WithoutPlace(file=name, setting="the file", reason=unread) for name in texts if name not in known]
     files = {f"gridengine/{name}": text for name, text in words.items()}
     if "srqs" in known and known["srqs"].strip():
         files["quotas.rqs"] = known["srqs"]
@@ -129,7 +129,7 @@ def _values(text: str, source: str) -> dict[str, str]:
 
 
 def _site(
-    queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[LeftOut]
+    queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[WithoutPlace]
 ) -> Iterator[str]:
     ce = f"site.{_quoted(site)}.ce.gridengine"
     yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
@@ -147,21 +147,23 @@ def _site(
 
 
 def _parameters(
-    queue: Mapping[str, str], words: Vocabulary, left: list[LeftOut]
+    queue: Mapping[str, str], words: Vocabulary, left: list[WithoutPlace]
 ) -> Iterator[tuple[str, int | str]]:
     """What a queue says in the words of a resource file. Values for single hosts alone have no place, but for slots."""
     for key, (parameter, kind) in _LIMITS.items():
         base, single = _parts(queue.get(key, ""))
         if single:
             reason = f"{parameter} is one value for the queue; a queue of its own is better for these hosts"
-            left.append(LeftOut(file=queue[""], setting=f"{key} {queue[key]}", reason=reason))
+            left.append(WithoutPlace(file=queue[""], setting=f"{key} {queue[key]}", reason=reason))
         amount = _amount(kind, base)
         if amount:
             yield parameter, amount // 2**20 if kind is ComplexType.MEMORY else amount
     slots = _slots(queue, words)
     if slots is None:
         reason = "Slots in sites.toml: a host group of it is not among the dumps"
-        left.append(LeftOut(file=queue[""], setting=f"slots {queue.get('slots', '')}".strip(), reason=reason))
+        left.append(
+            WithoutPlace(file=queue[""], setting=f"slots {queue.get('slots', '')}".strip(), reason=reason)
+        )
     else:
         yield "Slots", slots
     if queue.get("jc_list", "NONE") != "NONE":
@@ -204,49 +206,49 @@ def _hosts(name: str, words: Vocabulary) -> frozenset[str]:
 # --- what has no place -------------------------------------------------------------------------------
 
 
-def _of_queue(queue: Mapping[str, str]) -> Iterator[LeftOut]:
+def _of_queue(queue: Mapping[str, str]) -> Iterator[WithoutPlace]:
     others: list[str] = []
     for key, value in queue.items():
         if not key or key in _TAKEN or (_parts(value)[0] in _NONE and not _parts(value)[1]):
             continue
         if key in _OF_QUEUES:
-            yield LeftOut(file=queue[""], setting=f"{key} {value}", reason=_OF_QUEUES[key])
+            yield WithoutPlace(file=queue[""], setting=f"{key} {value}", reason=_OF_QUEUES[key])
         else:
             others.append(key)
     yield from _stays(queue[""], others)
 
 
-def _of_conf(conf: Mapping[str, str]) -> Iterator[LeftOut]:
+def _of_conf(conf: Mapping[str, str]) -> Iterator[WithoutPlace]:
     others: list[str] = []
     for key, value in conf.items():
         if value.lower() in ("none", "0", "false") or key in _IN_CONF:
             continue
         if key in _OF_CONF:
-            yield LeftOut(file="sconf", setting=f"{key} {value}", reason=_OF_CONF[key])
+            yield WithoutPlace(file="sconf", setting=f"{key} {value}", reason=_OF_CONF[key])
         else:
             others.append(key)
     yield from _stays("sconf", others)
 
 
-def _stays(file: str, settings: list[str]) -> Iterator[LeftOut]:
+def _stays(file: str, settings: list[str]) -> Iterator[WithoutPlace]:
     if settings:
-        yield LeftOut(
+        yield WithoutPlace(
             file=file, setting=", ".join(settings), reason="Grid Engine's own: it holds for pilots as before"
         )
 
 
-def _of_environments(texts: Mapping[str, str]) -> Iterator[LeftOut]:
+def _of_environments(texts: Mapping[str, str]) -> Iterator[WithoutPlace]:
     for name, text in texts.items():
         if _kind(name) == "sp":
             rule = _values(text, name).get("allocation_rule", "")
             reason = "PE in a job is a name that quota sets may limit; a job has its cores on one node"
-            yield LeftOut(file=name, setting=f"allocation_rule {rule}".rstrip(), reason=reason)
+            yield WithoutPlace(file=name, setting=f"allocation_rule {rule}".rstrip(), reason=reason)
 
 
-def _missing_lists(texts: Mapping[str, str], words: Vocabulary) -> Iterator[LeftOut]:
+def _missing_lists(texts: Mapping[str, str], words: Vocabulary) -> Iterator[WithoutPlace]:
     for name in texts.get("sul", "").split():
         if name not in words.user_lists:
-            yield LeftOut(
+            yield WithoutPlace(
                 file="sul",
                 setting=name,
                 reason=f"its users are not among the dumps: qconf -su {name} > su.{name}",
