@@ -7,6 +7,17 @@ import random
 NAMES = ("Memory", "Cpus", "Arch", "Tags", "Load", "Nothing", "Nested", "Sum", "Open")
 NUMBERS = ("0", "1", "2", "3", "7", "-4", "12", "0.5", "2.0", "-1.5", "1e2")
 TEXTS = ('"a"', '"A"', '"b"', '"x86_64"', '"X86_64"', '"1.10"', '"1.9"', '"12"', '"a, b,c"', '""', '"a b"')
+SIDES = ("",) * 6 + (
+    "MY.",
+    "MY.",
+    "TARGET.",
+    "TARGET.",
+    "self.",
+    "other.",
+    "MY.MY.",
+    "TARGET.MY.",
+    "MY.TARGET.",
+)
 WORDS = ("true", "false", "undefined", "error")
 BINARY = {
     "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "=?=": 7, "=!=": 7, "is": 7, "isnt": 7,
@@ -34,6 +45,14 @@ OF_ONE = (
     "toUpper",
     "toLower",
     "stringListSize",
+    "splitUserName",
+    "splitSlotName",
+    "interval",
+    "argsToList",
+    "listToArgs",
+    "mergeEnvironment",
+    "envV1ToV2",
+    "isRelTime",
     "sum",
     "min",
     "max",
@@ -53,8 +72,15 @@ OF_TWO = (
     "stringListSubsetMatch",
     "join",
     "substr",
+    "quantize",
+    "regexp",
+    "regexpMember",
+    "stringList_regexpMember",
+    "argsToList",
+    "mergeEnvironment",
+    "split",
 )
-OF_THREE = ("ifThenElse", "substr")
+OF_THREE = ("ifThenElse", "substr", "replace", "regexps", "userMap", "version_in_range")
 
 
 def expression(draw: random.Random, depth: int = 3) -> str:
@@ -98,7 +124,7 @@ def _binary(draw: random.Random, below: int) -> tuple[str, int]:
     operator = draw.choice([*BINARY])
     binds = BINARY[operator]
     if operator in {"<<", ">>", ">>>"}:
-        right = str(draw.randint(0, 63))
+        right = str(draw.randint(1, 63))
     else:
         right = _within(draw, below, ALONE if operator == "?:" else binds + 1)
     return f"{_within(draw, below, ALONE if operator == '?:' else binds)} {operator} {right}", binds
@@ -116,7 +142,7 @@ def _call(draw: random.Random, one: str, two: str) -> str:
 def _leaf(draw: random.Random) -> str:
     kind = draw.random()
     if kind < 0.35:
-        return f"{draw.choice(('', '', 'MY.', 'TARGET.'))}{draw.choice(NAMES)}"
+        return f"{draw.choice(SIDES)}{draw.choice(NAMES)}"
     if kind < 0.6:
         return draw.choice(NUMBERS)
     if kind < 0.85:

@@ -27,7 +27,7 @@ from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.rules import GateRules
 from lodesman.classad import Ad, Node, Run, Value, evaluate, parse_ad
 from lodesman.classad.ads import Asked
-from lodesman.classad.functions import mistakes
+from lodesman.classad.functions import policy_mistakes
 from lodesman.classad.nodes import clauses, constant_of
 from lodesman.classad.partial import asked_by, references
 from lodesman.classad.tokens import fault_at
@@ -155,7 +155,7 @@ def _check_text(text: str) -> None:
 def _check_calls(ad: Ad, text: str) -> None:
     """Raises SyntaxFault at a call that is an error whatever it is given: who asks for it would never learn why."""
     for entry in ad:
-        for call, why in mistakes(entry.node):
+        for call, why in policy_mistakes(entry.node):
             hint = "Leave it out, or write what docs/how-to/classads.md lists."
             raise fault_at(text, call.start, f"in {entry.name}: {why}", hint=hint)
 

@@ -8,7 +8,7 @@ same of matches sooner, `partial` what can be said before the other ad is known,
 from lodesman.classad.ads import EMPTY, Ad, Run
 from lodesman.classad.closures import evaluate, matches
 from lodesman.classad.nodes import Node
-from lodesman.classad.parse import parse_ad, parse_expression
+from lodesman.classad.parse import parse_ad, parse_ads, parse_expression
 from lodesman.classad.values import ERROR, UNDEFINED, Value
 from lodesman.classad.write import write_ad, write_expression, write_value
 
@@ -23,6 +23,7 @@ __all__ = [
     "evaluate",
     "matches",
     "parse_ad",
+    "parse_ads",
     "parse_expression",
     "write_ad",
     "write_expression",

@@ -165,3 +165,11 @@ class Frame:
 
 
 Closure = Callable[[Frame], Value]
+SIDES: Final[Mapping[str, Callable[[Frame], Ad | None]]] = {
+    "my": lambda frame: frame.ad,
+    "self": lambda frame: frame.ad,
+    "target": lambda frame: frame.target,
+    "other": lambda frame: frame.target,
+    "parent": lambda frame: frame.ad.outer,
+}
+"""The ads that words in small letters stand for where an expression stands."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from lodesman.classad.ads import EMPTY, Ad, AdAttribute, Closure, Frame, Run, TooDear
+from lodesman.classad.ads import EMPTY, SIDES, Ad, AdAttribute, Closure, Frame, Run, TooDear
+from lodesman.classad.contexts import CONTEXTS, Evaluator
 from lodesman.classad.functions import FUNCTIONS, LAZY
 from lodesman.classad.nodes import (
+    SCOPE_WORDS,
     AdLiteral,
     Binary,
     Conditional,
@@ -128,7 +131,7 @@ def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case fo
     match node:
         case Name(key=key):
             return _name(key)
-        case Select(base=Name(key="my" | "target" as side), key=key):
+        case Select(base=Name(key="my" | "target" as side), key=key) if key not in SCOPE_WORDS:
             return _side(side, key)
         case Select(base=base, key=key):
             return _select(compiled(base), key)
@@ -160,7 +163,7 @@ def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case fo
 
 def _name(key: str) -> Closure:
     if key in {"my", "target", "parent"}:
-        return _ADS[key]
+        return partial(_ad, key)
 
     def name(frame: Frame) -> Value:
         ad: Ad | None = frame.ad
@@ -178,25 +181,15 @@ def _name(key: str) -> Closure:
     return name
 
 
-def _my(frame: Frame) -> Value:
-    return frame.ad
-
-
-def _target(frame: Frame) -> Value:
-    return UNDEFINED if frame.target is None else frame.target
-
-
-def _parent(frame: Frame) -> Value:
-    return UNDEFINED if frame.ad.outer is None else frame.ad.outer
-
-
-_ADS: Final[Mapping[str, Closure]] = {"my": _my, "target": _target, "parent": _parent}
+def _ad(key: str, frame: Frame) -> Value:
+    found = SIDES[key](frame)
+    return UNDEFINED if found is None else found
 
 
 def _side(side: str, key: str) -> Closure:
     """The usual case of `_select`."""
     if side == "my":
-        own = _select(_my, key)
+        own = _select(lambda frame: frame.ad, key)
 
         def of_my(frame: Frame) -> Value:
             value = frame.ad.constants.get(key)
@@ -237,6 +230,9 @@ def _selected(frame: Frame, found: Value, key: str) -> Value:
     if not isinstance(found, Ad):
         return ERROR
     ad: Ad | None = found
+    if key in SCOPE_WORDS and key not in found.entries:
+        side = SIDES[key](_frame_in(frame, found))
+        return UNDEFINED if side is None else side
     while ad is not None:
         value = ad.constants.get(key)
         if value is not None:
@@ -374,10 +370,16 @@ def _choice(condition: Closure, yes: Closure, no: Closure) -> Closure:
     return choice
 
 
+_EVALUATOR: Final = Evaluator(compiled, _closure_of, _frame_in)
+
+
 def _call(node: FunctionCall) -> Closure:
     arguments = [compiled(one) for one in node.arguments]
     if node.key in LAZY:
         return LAZY[node.key](arguments)
+    context = CONTEXTS.get(node.key)
+    if context and context.arguments == len(arguments):
+        return context.work(node, _EVALUATOR)
     function = FUNCTIONS.get(node.key)
     if function is None or not function.takes(len(arguments)):
         return lambda _: ERROR

@@ -6,7 +6,6 @@ A function with a wrong number of arguments, and one that is not known, is ERROR
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -14,16 +13,28 @@ from typing import Final
 from msgspec import Struct
 
 from lodesman.classad.ads import Closure, Frame, Run
+from lodesman.classad.contexts import CONTEXTS
 from lodesman.classad.nodes import FunctionCall, Node, constant_of, walk
 from lodesman.classad.parse import parse_expression
+from lodesman.classad.policies import POLICY_FUNCTIONS, RANDOM
 from lodesman.classad.regexp import read_regexp
 from lodesman.classad.searches import SEARCHES
-from lodesman.classad.texts import TEXT_COSTS, TEXT_FUNCTIONS, Cost, cost_of_texts, read_whole
+from lodesman.classad.texts import (
+    TEXT_COSTS,
+    TEXT_FUNCTIONS,
+    Cost,
+    cost_by_character,
+    cost_of_texts,
+    plain_number,
+)
+from lodesman.classad.times import CLOCK_FUNCTIONS, TIME_FUNCTIONS
 from lodesman.classad.tokens import fault_at, shown
 from lodesman.classad.values import (
     ERROR,
     STRICT,
     UNDEFINED,
+    AbsTime,
+    RelTime,
     Special,
     Value,
     is_ad,
@@ -33,9 +44,9 @@ from lodesman.classad.values import (
     steps_of,
     truth,
 )
+from lodesman.classad.words import WORD_FUNCTIONS
 from lodesman.errors import InvalidRequest
 
-_NUMBER: Final = re.compile(r"\s*+([+-]?(?!0[xX])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _COMPARISONS: Final = {
     **{name: STRICT[name] for name in ("<", "<=", ">", ">=", "==", "!=")},
     "is": same,
@@ -76,45 +87,31 @@ def _is_special(special: Special, value: Value) -> Value:
 # --- conversions ------------------------------------------------------------------------------------------
 
 
-def _read_number(text: str) -> _Real | None:
-    """The number that a text begins with."""
-    found = _NUMBER.match(text)
-    if not found:
-        return None
-    return read_whole(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
-
-
-def _plain(value: Value) -> Value:
-    """A number of a number, a truth value or a text; ERROR of all else, but of UNDEFINED."""
-    if isinstance(value, (Special, int, float)):
-        return value
-    found = _read_number(value) if isinstance(value, str) else None
-    return ERROR if found is None else number(found)
-
-
 def _int(value: Value) -> Value:
-    found = _plain(value)
+    found = plain_number(value)
     return number(int(found)) if isinstance(found, (int, float)) else found
 
 
 def _real(value: Value) -> Value:
-    found = _plain(value)
+    found = plain_number(value)
     return float(found) if isinstance(found, (int, float)) else found
 
 
 def _bool(value: Value) -> Value:
     if isinstance(value, str):
         return {"true": True, "false": False}.get(lower(value), UNDEFINED)
+    if isinstance(value, (AbsTime, RelTime)):
+        return value.seconds != 0
     return truth(value)
 
 
 def _to_whole(how: Callable[[float], int], value: Value) -> Value:
-    found = _plain(value)
+    found = plain_number(value)
     return number(how(found)) if isinstance(found, (int, float)) else ERROR
 
 
 def _pow(base: Value, exponent: Value) -> Value:
-    left, right = _plain(base), _plain(exponent)
+    left, right = plain_number(base), plain_number(exponent)
     if not isinstance(left, (int, float)) or not isinstance(right, (int, float)):
         return ERROR
     whole = type(base) is int and type(exponent) is int and right >= 0
@@ -180,9 +177,11 @@ def _average(found: Value) -> Value:
 
 def _compares(decides: bool, name: Value, found: Value, value: Value) -> Value:
     """Whether a comparison holds for any item (`decides` is true), or all."""
-    if name is UNDEFINED or found is UNDEFINED:
+    if name is UNDEFINED:
         return UNDEFINED
-    compare = _COMPARISONS.get(lower(name)) if isinstance(name, str) else None
+    compare = _COMPARISONS.get(name) if isinstance(name, str) else None
+    if compare is not None and found is UNDEFINED:
+        return UNDEFINED
     if compare is None or not isinstance(found, tuple) or value is ERROR:
         return ERROR
     for item in found:
@@ -232,6 +231,8 @@ def _kinds() -> Iterable[tuple[str, Function]]:
         ("real", float),
         ("boolean", bool),
         ("list", tuple),
+        ("abstime", AbsTime),
+        ("reltime", RelTime),
     ):
         yield f"is{name}", Function(partial(_is_kind, kind), cost=None)
     yield "isclassad", Function(is_ad, cost=None)
@@ -246,6 +247,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "bool": Function(_bool),
     "floor": Function(partial(_to_whole, math.floor)),
     "ceiling": Function(partial(_to_whole, math.ceil)),
+    "ceil": Function(partial(_to_whole, math.ceil)),
     "round": Function(partial(_to_whole, round)),
     "pow": Function(_pow, 2, 2),
     "size": Function(_size, cost=None),
@@ -263,11 +265,39 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         for name, (work, least, most) in TEXT_FUNCTIONS.items()
     },
     **{
+        name: Function(work, least, most, cost=cost_by_character)
+        for name, (work, least, most) in (
+            *WORD_FUNCTIONS.items(),
+            *POLICY_FUNCTIONS.items(),
+            *TIME_FUNCTIONS.items(),
+        )
+    },
+    **{
+        name: Function(work, least, most, cost=None, needs_run=True)
+        for name, (work, least, most) in CLOCK_FUNCTIONS.items()
+    },
+    "random": Function(RANDOM, 0, 1, cost=None, needs_run=True),
+    **{
         name: Function(one.work, one.least, one.most, cost=None, needs_run=True)
         for name, one in SEARCHES.items()
     },
 }
 """By name in small letters."""
+
+
+CLOCKS: Final = frozenset({"time", "random", *CLOCK_FUNCTIONS})
+"""Functions, by name in small letters, whose value may change with the time."""
+_BARRED: Final = {
+    "eval": "eval hides what it asks for, so it cannot stand where others decide by it",
+    "random": "random is worth something else each time, so it cannot stand where others decide by it",
+}
+
+
+def policy_mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
+    """The same where an expression is evaluated again and again, as far as it can have changed."""
+    for part in walk(node):
+        if isinstance(part, FunctionCall) and (why := mistake_of(part) or _BARRED.get(part.key)):
+            yield part, why
 
 
 def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
@@ -280,10 +310,10 @@ def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
 def mistake_of(call: FunctionCall) -> str:
     """Why a call is `error` whatever it is given, "" if it is not. What stands in its arguments is not looked at."""
     count = len(call.arguments)
-    function = FUNCTIONS.get(call.key)
-    if function is None and call.key not in LAZY:
+    function, context = FUNCTIONS.get(call.key), CONTEXTS.get(call.key)
+    if function is None and context is None and call.key not in LAZY:
         return f"there is no function {shown(call.name)} here"
-    if function is not None and not function.takes(count):
+    if (function is not None and not function.takes(count)) or (context and context.arguments != count):
         return f"{call.name} cannot have {count} {'argument' if count == 1 else 'arguments'}"
     if call.key not in SEARCHES:
         return ""
@@ -298,9 +328,9 @@ def mistake_of(call: FunctionCall) -> str:
 
 
 def read_checked(text: str) -> Node:
-    """Read an expression that has no such call. Raises SyntaxFault."""
+    """Read an expression of a policy, without such calls. Raises SyntaxFault."""
     node = parse_expression(text)
-    for call, why in mistakes(node):
+    for call, why in policy_mistakes(node):
         raise fault_at(text, call.start, why, hint="See: docs/how-to/classads.md.")
     return node
 

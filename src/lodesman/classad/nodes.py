@@ -110,6 +110,10 @@ Node: TypeAlias = (
 )
 
 
+SCOPE_WORDS: Final = frozenset({"my", "self", "target", "other", "parent"})
+"""Names, in small letters, that are ads where an ad has no such attribute: itself, the other one, the one around it."""
+
+
 def constant_of(node: Node) -> Value | None:
     """The value of an expression that is nothing else: a written value, or a list of them."""
     if isinstance(node, Constant):
@@ -193,3 +197,22 @@ def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
     if isinstance(node, Logic) and node.operator == operator:
         return tuple(part for one in node.operands for part in clauses(one, operator))
     return (node,)
+
+
+def two_readings(node: Node, side: str) -> tuple[str, str, str] | None:
+    """How an operation beside ?: looks, and what newer and older releases of HTCondor make of it."""
+    match node:
+        case Binary(operator="?:"):
+            return None
+        case Unary(operator=mark):
+            if side == "left":
+                return f"{mark}a ?: b", f"{mark}(a ?: b)", f"({mark}a) ?: b"
+            return f"a ?: {mark}b", "a fault", f"a ?: ({mark}b)"
+        case Conditional():
+            return "a ?: b ? c : d", "(a ?: b) ? c : d", "a ?: (b ? c : d)"
+        case Binary(operator=mark) | Logic(operator=mark):
+            if side == "left":
+                return f"a {mark} b ?: c", f"a {mark} (b ?: c)", f"(a {mark} b) ?: c"
+            return f"a ?: b {mark} c", f"(a ?: b) {mark} c", f"a ?: (b {mark} c)"
+        case _:
+            return None

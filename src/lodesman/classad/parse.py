@@ -1,12 +1,14 @@
 """ClassAd texts as trees, by a Pratt parser, strict: what follows an expression, a name that comes twice, a number that
 64 bits do not hold are faults, with line and column.
 
-    new form:   [ Name = expression; ... ]          old form:   Name = expression, one for each line
+    new form:   [ Name = expression; ... ]          old form:   Name = expression, one for each line; # begins a remark
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
+from itertools import pairwise
 from typing import Final, cast
 
 from lodesman.classad.ads import Ad, AdAttribute
@@ -23,11 +25,13 @@ from lodesman.classad.nodes import (
     Select,
     Subscript,
     Unary,
+    two_readings,
 )
 from lodesman.classad.tokens import AdToken, fault_at, number_of, shown, token_at, unescaped
 from lodesman.classad.values import ERROR, UNDEFINED, UnaryName, Value, lower
 from lodesman.errors import SyntaxFault
 
+_BLANK_LINES: Final = re.compile(r"\n(?:[ \t\r]*\n)+")
 MOST_CHARACTERS: Final = 1 << 16
 MOST_DEPTH: Final = 64
 MOST_NODES: Final = 1_000
@@ -43,6 +47,10 @@ _BINARY: Final = {
 _OPERATORS: Final = ("mark", "name")
 _PREFIX: Final = 12
 _WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "undefined": UNDEFINED, "error": ERROR}
+_SYNONYMS: Final = {"self": "my", "other": "target"}
+_SIDE_OF: Final = {
+    ("my", "my"): "MY", ("my", "target"): "TARGET", ("target", "my"): "TARGET", ("target", "target"): "MY",
+}  # fmt: skip
 _SPELLED: Final = {"is": "=?=", "isnt": "=!="}
 
 
@@ -61,17 +69,32 @@ def parse_expression(text: str, *, stored: bool = False) -> Node:
 def parse_ad(text: str) -> Ad:
     """Read one ad, in the new form if it begins with `[`, else in the old one. Raises SyntaxFault."""
     _check_length(text)
-    first = token_at(text, 0, len(text))
-    if first.text != "[" or first.kind != "mark":
-        return Ad(_old_form(text))
+    if not _is_new(text, 0):
+        return Ad(_old_form(text, 0, len(text)))
     parser = _Parser(text)
-    node = parser.expression(0)
+    found = parser.ad()
     parser.expect_end("an ad")
-    if not isinstance(node, AdLiteral):
-        raise fault_at(
-            text, first.start, "an expression, where an ad is needed", hint="[ Name = value; ... ]"
-        )
-    return Ad(entries_of(node))
+    return found
+
+
+def parse_ads(text: str) -> list[Ad]:
+    """Read the ads of a file: in the new form one after the other, in the old one with blank lines between them. Raises
+    SyntaxFault.
+    """
+    _check_length(text)
+    if _is_new(text, 0):
+        parser, found = _Parser(text), []
+        while parser.token.kind != "end":
+            found.append(parser.ad())
+        return found
+    starts = [0, *[blank.end() for blank in _BLANK_LINES.finditer(text)], len(text)]
+    parts = [_old_form(text, start, stop) for start, stop in pairwise(starts)]
+    return [Ad(one) for one in parts if one]
+
+
+def _is_new(text: str, offset: int) -> bool:
+    first = token_at(text, offset, len(text), old=True)
+    return first.text == "[" and first.kind == "mark"
 
 
 def entries_of(record: AdLiteral) -> dict[str, AdAttribute]:
@@ -84,47 +107,31 @@ def _check_length(text: str) -> None:
         raise fault_at(text, 0, f"the text has more than {MOST_CHARACTERS >> 10} KiB")
 
 
-def _old_form(text: str) -> dict[str, AdAttribute]:
+def _old_form(text: str, start: int, stop: int) -> dict[str, AdAttribute]:
+    """What a part of a text says. A backslash is plain there, but before a quote that does not end the line."""
     entries: dict[str, AdAttribute] = {}
-    start = 0
-    for line in text.split("\n"):
-        stop = start + len(line)
+    for line in text[start:stop].split("\n"):
+        end = start + len(line)
         stripped = line.strip()
         if stripped and not stripped.startswith(("#", "//")):
-            parser = _Parser(text, start, stop)
+            parser = _Parser(text, start, end, old=True)
             name = parser.attribute_name(entries)
             entries[lower(name)] = AdAttribute(name, parser.expression(0))
+            while parser.at(";"):
+                parser.advance()
             parser.expect_end("an attribute")
-        start = stop + 1
+        start = end + 1
     return entries
-
-
-def _readings(node: Node, side: str) -> tuple[str, str, str] | None:
-    """How an operation beside ?: looks, and what newer and older releases of HTCondor make of it."""
-    match node:
-        case Binary(operator="?:"):
-            return None
-        case Unary(operator=mark):
-            if side == "left":
-                return f"{mark}a ?: b", f"{mark}(a ?: b)", f"({mark}a) ?: b"
-            return f"a ?: {mark}b", "a fault", f"a ?: ({mark}b)"
-        case Conditional():
-            return "a ?: b ? c : d", "(a ?: b) ? c : d", "a ?: (b ? c : d)"
-        case Binary(operator=mark) | Logic(operator=mark):
-            if side == "left":
-                return f"a {mark} b ?: c", f"a {mark} (b ?: c)", f"(a {mark} b) ?: c"
-            return f"a ?: b {mark} c", f"(a ?: b) {mark} c", f"a ?: (b {mark} c)"
-        case _:
-            return None
 
 
 class _Parser:
     """One text being read; `token` is the next one."""
 
-    def __init__(self, text: str, start: int = 0, stop: int | None = None) -> None:
+    def __init__(self, text: str, start: int = 0, stop: int | None = None, *, old: bool = False) -> None:
         self.text = text
         self.stop = len(text) if stop is None else stop
-        self.token = token_at(text, start, self.stop)
+        self.old = old
+        self.token = token_at(text, start, self.stop, old=old)
         self.nodes = 0
         self.nested = 0
         self.is_stored = False
@@ -135,7 +142,7 @@ class _Parser:
 
     def advance(self) -> AdToken:
         token = self.token
-        self.token = token_at(self.text, token.stop, self.stop)
+        self.token = token_at(self.text, token.stop, self.stop, old=self.old)
         return token
 
     def at(self, mark: str) -> bool:
@@ -157,6 +164,17 @@ class _Parser:
         hint = "== compares two values." if token.text == "=" and token.kind == "mark" else ""
         what = shown(self.text[token.start : token.stop])
         return fault_at(self.text, token.start, f"{what} stands {where}", hint=hint)
+
+    def ad(self) -> Ad:
+        """An ad in the new form."""
+        start = self.token.start
+        self.nested += 1
+        node = self.prefix()
+        self.nested -= 1
+        if not isinstance(node, AdLiteral):
+            hint = "[ Name = value; ... ]"
+            raise fault_at(self.text, start, "an expression, where an ad is needed", hint=hint)
+        return Ad(entries_of(node))
 
     # --- trees -----------------------------------------------------------------------------------------------
 
@@ -225,9 +243,9 @@ class _Parser:
     def default(self, left: Node) -> Node:
         """`left ?: right`. Raises SyntaxFault if one of them is an operation without parentheses, but for another ?:."""
         at = self.text.rfind("?:", left.stop, self.token.start)
-        readings = None if left is self.closed else _readings(left, "left")
+        readings = None if left is self.closed else two_readings(left, "left")
         right = self.expression(_BINARY["?:"] - 1)
-        readings = readings or (None if right is self.closed else _readings(right, "right"))
+        readings = readings or (None if right is self.closed else two_readings(right, "right"))
         if readings and not self.is_stored:
             hint = "HTCondor 25.14 reads {} as {}, 23.9 as {}: write the parentheses.".format(*readings)
             raise fault_at(self.text, at, "?: beside another operator without parentheses", hint=hint)
@@ -247,11 +265,15 @@ class _Parser:
             raise self.unexpected("where the name of an attribute is needed")
         self.advance()
         name = self.name_of(token)
+        key = lower(name)
+        side = _SIDE_OF.get((base.key, key)) if isinstance(base, Name) else None
+        if side:
+            return Name(name=side, key=lower(side), start=base.start, stop=token.stop)
         depth = self.count(base.start, base)
-        return Select(base=base, name=name, key=lower(name), start=base.start, stop=token.stop, depth=depth)
+        return Select(base=base, name=name, key=key, start=base.start, stop=token.stop, depth=depth)
 
     def name_of(self, token: AdToken) -> str:
-        name = unescaped(self.text, token) if token.kind == "quoted" else token.text
+        name = unescaped(self.text, token, old=self.old) if token.kind == "quoted" else token.text
         if not name:
             raise fault_at(self.text, token.start, "a name without letters")
         return name
@@ -288,7 +310,7 @@ class _Parser:
         if token.kind == "number":
             value: Value = number_of(self.text, token, negative=minus is not None)
         else:
-            value = unescaped(self.text, token)
+            value = unescaped(self.text, token, old=self.old)
         self.count_leaf(start)
         return Constant(value=value, start=start, stop=token.stop)
 
@@ -313,6 +335,8 @@ class _Parser:
         self.count_leaf(start)
         if key in _WORDS and token.kind == "name":
             return Constant(value=_WORDS[key], start=start, stop=token.stop)
+        if key in _SYNONYMS and self.at("."):
+            key = _SYNONYMS[key]
         return Name(name=name, key=key, start=start, stop=token.stop)
 
     def until(self, mark: str, what: str) -> tuple[tuple[Node, ...], int]:

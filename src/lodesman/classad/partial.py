@@ -9,7 +9,10 @@ from msgspec.structs import replace
 
 from lodesman.classad.ads import EMPTY, Ad, AdAttribute, Asked, Run
 from lodesman.classad.closures import evaluate
+from lodesman.classad.contexts import CONTEXTS
+from lodesman.classad.functions import CLOCKS
 from lodesman.classad.nodes import (
+    SCOPE_WORDS,
     AdLiteral,
     Binary,
     Conditional,
@@ -74,20 +77,27 @@ def _asked(node: Node) -> Asked:
                 if side == "target" or (key not in _SIDES and key not in around):
                     names[side].add(key)
                 continue
+            case Select(key=key):
+                whole |= key in SCOPE_WORDS
+                names["target"].update(_beyond(one))
             case Name(key=key):
-                if key in _SIDES:
-                    whole = True
-                elif key not in around:
-                    names[""].add(key)
+                whole |= key in _SIDES
+                names[""].update({key} - _SIDES - around)
             case AdLiteral(pairs=pairs):
                 around |= {lower(name) for name, _ in pairs}
-            case FunctionCall(key="time"):
-                clock = True
+            case FunctionCall(key=key):
+                clock |= key in CLOCKS
+                whole |= key == "eval"
             case _:
                 pass
         todo += [(part, around) for part in children(one)]
     bare, my, target = map(frozenset, names.values())
     return Asked(bare, my, target, clock, whole)
+
+
+def _beyond(node: Select) -> set[str]:
+    """What it asks of the other ad by way of one that it finds."""
+    return {node.key} if isinstance(node.base, Select) and node.base.key in {"target", "other"} else set()
 
 
 def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
@@ -123,7 +133,7 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:
     return Constant(value=ERROR, start=node.start, stop=node.stop) if run.is_spent else found
 
 
-def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911 - a case for each kind of node
+def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     match node:
         case Name(key=key) if key not in _SIDES:
             return _known(node, key, my, run)
@@ -145,6 +155,8 @@ def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911 - a case
                     node, condition=_flat(condition, my, run), yes=_flat(yes, my, run), no=_flat(no, my, run)
                 )
             )
+        case FunctionCall(key=key) if key in CONTEXTS or key in CLOCKS:
+            return node
         case FunctionCall(arguments=arguments):
             return _folded(replace(node, arguments=tuple([_flat(one, my, run) for one in arguments])), run)
         case ListLiteral(items=items):
@@ -204,8 +216,6 @@ def asks_clock(node: Node, my: Ad) -> bool:
 
 def _folded(node: Node, run: Run) -> Node:
     """A constant if all its parts are."""
-    if isinstance(node, FunctionCall) and node.key == "time":
-        return node
     for part in children(node):
         if constant_of(part) is None:
             return node

@@ -13,7 +13,9 @@ from lodesman.classad.values import (
     ERROR,
     MAX_TEXT,
     UNDEFINED,
+    AbsTime,
     NestedAd,
+    RelTime,
     Special,
     Value,
     lower,
@@ -21,12 +23,13 @@ from lodesman.classad.values import (
     steps_of,
     upper,
 )
-from lodesman.classad.write import write_value
+from lodesman.classad.write import write_time, write_value
 
 _MISSING: Final = object()
 USUAL_MARKS: Final = " ,"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?", re.ASCII)
+_NUMBER: Final = re.compile(r"\s*+([+-]?(?!0[xX])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _MOST_DIGITS: Final = 4_000
 _SHORT: Final = 32
 """Characters that cost nothing beside the call."""
@@ -46,6 +49,8 @@ def _inside(value: Value) -> str:
         return f"{value:.15E}" if value else repr(value)
     if isinstance(value, (str, bool, int, Special)):
         return write_value(value)
+    if isinstance(value, (AbsTime, RelTime)):
+        return write_time(value)
     return f"[ {write_value(value)[1:-1]} ]"
 
 
@@ -54,7 +59,25 @@ def read_whole(digits: str) -> float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
-def _bounded(text: str) -> Value:
+def _read_number(text: str) -> float | None:
+    """The number that a text begins with."""
+    found = _NUMBER.match(text)
+    if not found:
+        return None
+    return read_whole(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
+
+
+def plain_number(value: Value) -> Value:
+    """A number of a number, a truth value or a text; ERROR of all else, but of UNDEFINED."""
+    if isinstance(value, (Special, int, float)):
+        return value
+    if isinstance(value, (AbsTime, RelTime)):
+        return int(value.seconds)
+    found = _read_number(value) if isinstance(value, str) else None
+    return ERROR if found is None else number(found)
+
+
+def bounded(text: str) -> Value:
     """ERROR instead of a text that is too long: expressions could double one again and again."""
     return text if len(text) <= MAX_TEXT else ERROR
 
@@ -73,7 +96,7 @@ def _on_text(work: Callable[[str], Value], value: Value) -> Value:
 
 def _strcat(*values: Value) -> Value:
     special = _first_special(values)
-    return _bounded("".join(map(printed, values))) if special is None else special
+    return bounded("".join(map(printed, values))) if special is None else special
 
 
 def _join(*words: Value) -> Value:
@@ -87,20 +110,24 @@ def _join(*words: Value) -> Value:
     known = [printed(one) for one in rest if one is not UNDEFINED]
     if not known and (rest or separator is UNDEFINED):
         return UNDEFINED
-    return _bounded((printed(separator) if separator is not UNDEFINED else "").join(known))
+    return bounded((printed(separator) if separator is not UNDEFINED else "").join(known))
 
 
-def _split(value: Value, marks: Value = " ,") -> Value:
+def _split(value: Value, marks: Value = " ,\t") -> Value:
     if not isinstance(value, str) or not isinstance(marks, str):
         return ERROR
-    text = value.strip(marks)
-    if not text or not marks:
-        return (text,) if text else ()
-    blanks = "".join(re.escape(one) for one in marks if one.isspace())
-    others = "".join(re.escape(one) for one in marks if not one.isspace())
-    around = f"[{blanks}]*" if blanks else ""
-    choices = [f"{around}[{others}]{around}" if others else "", f"[{blanks}]+" if blanks else ""]
-    return tuple(re.split("|".join(one for one in choices if one), text))
+    found: list[str] = []
+    begin, last = 0, ""
+    for at, mark in enumerate(value):
+        if mark not in marks:
+            continue
+        if at > begin:
+            found.append(value[begin:at])
+        elif mark == last:
+            found.append("")  # one mark twice, but for blanks
+        last = last if mark.isspace() else mark
+        begin = at + 1
+    return (*found, value[begin:]) if begin < len(value) else tuple(found)
 
 
 def _substr(value: Value, offset: Value, length: Value = MAX_TEXT) -> Value:
@@ -164,9 +191,11 @@ def _version(holds: Callable[[int], Value], left: Value, right: Value) -> Value:
 
 
 def _version_in_range(value: Value, low: Value, high: Value) -> Value:
-    special = _unknown_first((value, low, high))
+    special = _unknown_first((low, high))
     if special is not None:
         return special
+    if isinstance(value, Special):
+        return ERROR
     text = printed(value)
     return _version_sign(printed(low), text) <= 0 <= _version_sign(printed(high), text)
 
@@ -188,6 +217,9 @@ def _contained(
     work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = USUAL_MARKS
 ) -> Value:
     """Whether one is in the other. What is undefined contains nothing; `empty`: whether it is in everything."""
+    marks = USUAL_MARKS if marks is UNDEFINED else marks
+    if left == "" and right is UNDEFINED and empty:
+        return True
     given = (left, right, marks)
     if not all(isinstance(one, str) or one is UNDEFINED for one in given):
         return ERROR
@@ -245,12 +277,12 @@ def _cost(times: int, run: Run, values: list[Value]) -> None:
 
 cost_of_texts: Final = partial(_cost, 1)
 """All arguments are read or printed."""
-_cost_by_character: Final = partial(_cost, 8)
+cost_by_character: Final = partial(_cost, 8)
 
 _Work = tuple[Callable[..., Value], int, int]
 
 TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
-    "string": (partial(_on_text, _bounded), 1, 1),
+    "string": (partial(_on_text, bounded), 1, 1),
     "toupper": (partial(_on_text, upper), 1, 1),
     "tolower": (partial(_on_text, lower), 1, 1),
     "strcat": (_strcat, 0, 1_000),
@@ -279,6 +311,6 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
 }
 """By name in small letters: what it does, how many arguments at least and at most."""
 TEXT_COSTS: Final[Mapping[str, Cost]] = {
-    name: _cost_by_character for name in TEXT_FUNCTIONS if name.startswith(("stringlist", "version", "split"))
+    name: cost_by_character for name in TEXT_FUNCTIONS if name.startswith(("stringlist", "version", "split"))
 }
 """Of those that go through each character: by name in small letters."""

@@ -11,18 +11,20 @@ from lodesman.classad.values import INT_MAX, number
 from lodesman.errors import SyntaxFault
 
 _SKIP: Final = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*\*/)*"
-_TOKEN: Final = re.compile(
-    rf"""{_SKIP}(?:
+_PIECES: Final = r"""(?:
       (?P<name>[A-Za-z_][A-Za-z0-9_]*+)
     | (?P<number>(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)(?![A-Za-z0-9_.])
-    | "(?P<text>(?:[^"\\]++|\\.)*)"
+    | "(?P<text>@)"
     | '(?P<quoted>(?:[^'\\\n]++|\\.)*)'
-    | (?P<mark>=\?=|=!=|>>>|&&|\|\||==|!=|<=|>=|<<|>>|\?:|/(?!\*)|[-+*%<>!~&|^?:=;,.(){{}}\[\]])
+    | (?P<mark>=\?=|=!=|>>>|&&|\|\||==|!=|<=|>=|<<|>>|\?:|/(?!\*)|[-+*%<>!~&|^?:=;,.(){}\[\]])
     | (?P<end>\Z)
     | (?P<junk>.)
-    )""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
+    )"""
+_FLAGS: Final = re.VERBOSE | re.DOTALL | re.ASCII
+_TOKEN: Final = re.compile(_SKIP + _PIECES.replace("@", r'(?:[^"\\]++|\\.)*'), _FLAGS)
+# There a backslash is plain, but before a quote that does not end the line, and # begins a remark.
+_OLD_TEXT: Final = r'(?:[^"\\]++|\\"(?!\r?\Z)|\\(?!")|\\(?="\r?\Z))*'
+_OLD_TOKEN: Final = re.compile(rf"(?:{_SKIP}\#[^\n]*+)*+{_SKIP}" + _PIECES.replace("@", _OLD_TEXT), _FLAGS)
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'"}
 _NUMBER_WORD: Final = re.compile(r"[0-9.][A-Za-z0-9_.]*")
@@ -52,9 +54,9 @@ def shown(text: str) -> str:
     return ascii(cut)[1:-1] if not cut.isprintable() else cut
 
 
-def token_at(text: str, offset: int, end: int) -> AdToken:
-    """The next token of what ends at `end`. Raises SyntaxFault."""
-    found = _TOKEN.match(text, offset, end)
+def token_at(text: str, offset: int, end: int, *, old: bool = False) -> AdToken:
+    """The next token of what ends at `end`. Raises SyntaxFault. `old`: as the old form of ads has them."""
+    found = (_OLD_TOKEN if old else _TOKEN).match(text, offset, end)
     assert found is not None  # noqa: S101 - one of its branches takes any character
     kind, group = found.lastgroup or "", found.lastindex or 0
     start, stop = found.span(group)
@@ -79,8 +81,10 @@ def _fault_of_junk(text: str, start: int) -> SyntaxFault:
     return fault_at(text, start, f"unexpected character {what}")
 
 
-def unescaped(text: str, token: AdToken) -> str:
+def unescaped(text: str, token: AdToken, *, old: bool = False) -> str:
     """The text between the quotes of a token. Raises SyntaxFault at an escape that is not known."""
+    if old and token.kind == "text":
+        return token.text.replace('\\"', '"')
 
     def letter(match: re.Match[str]) -> str:
         what = match[1]

@@ -1,6 +1,6 @@
 """Values of ClassAds and what operators make of them: three-valued logic, with UNDEFINED and ERROR.
 
-    value = bool | int | float | str | tuple of values | Ad | UNDEFINED | ERROR
+    value = bool | int | float | str | tuple of values | Ad | AbsTime | RelTime | UNDEFINED | ERROR
 
 Whole numbers have 64 bits. Texts are compared without regard to case, but for `=?=` and `=!=`; case is that of ASCII, as in
 HTCondor. What a number cannot hold is ERROR (HTCondor wraps it round).
@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
@@ -41,7 +43,20 @@ class NestedAd:
     __slots__ = ()
 
 
-Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | NestedAd | Special"
+class AbsTime(Struct, frozen=True):
+    """A moment: seconds since 1970, and how many seconds its zone is ahead of UTC."""
+
+    seconds: int
+    ahead: int
+
+
+class RelTime(Struct, frozen=True):
+    """A span of time."""
+
+    seconds: float
+
+
+Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | NestedAd | AbsTime | RelTime | Special"
 Operation = Callable[[Value, Value], Value]
 _Number = (int, float)  # bool is a number, too
 
@@ -89,14 +104,55 @@ def _special(left: Value, right: Value) -> Value:
     return UNDEFINED if left is UNDEFINED or right is UNDEFINED else ERROR
 
 
-def _arithmetic(compute: Callable[[float, float], float]) -> Operation:
+_Timed = Callable[[Value, Value], "Value | None"]
+
+
+def _sum_of_times(left: Value, right: Value) -> Value | None:
+    if isinstance(left, RelTime) and isinstance(right, AbsTime):
+        left, right = right, left
+    if isinstance(right, RelTime):
+        if isinstance(left, AbsTime):
+            return AbsTime(left.seconds + int(right.seconds), left.ahead)
+        return RelTime(left.seconds + right.seconds) if isinstance(left, RelTime) else None
+    return None
+
+
+def _difference_of_times(left: Value, right: Value) -> Value | None:
+    if isinstance(left, AbsTime) and isinstance(right, AbsTime):
+        return RelTime(float(left.seconds - right.seconds))
+    return _sum_of_times(left, RelTime(-right.seconds)) if isinstance(right, RelTime) else None
+
+
+def _product_of_times(left: Value, right: Value) -> Value | None:
+    if isinstance(left, RelTime):
+        left, right = right, left
+    if isinstance(right, RelTime) and type(left) in {int, float}:
+        return RelTime(left * right.seconds)  # type: ignore[operator]  # a number
+    return None
+
+
+def _part_of_times(left: Value, right: Value) -> Value | None:
+    if isinstance(left, RelTime) and type(right) in {int, float} and right != 0:
+        return RelTime(left.seconds / right)  # type: ignore[operator]  # a number
+    return None
+
+
+def _of_times(timed: _Timed, left: Value, right: Value) -> Value:
+    """ERROR, too, for what no clock tells."""
+    found = timed(left, right)
+    if found is None:
+        return _special(left, right)
+    return found if isinstance(found, (AbsTime, RelTime)) and abs(found.seconds) < INT_MAX else ERROR
+
+
+def _arithmetic(compute: Callable[[float, float], float], timed: _Timed) -> Operation:
     def operation(left: Value, right: Value) -> Value:
         if isinstance(left, _Number) and isinstance(right, _Number):
             try:
                 return number(compute(left, right))
             except (ZeroDivisionError, OverflowError):
                 return ERROR
-        return _special(left, right)
+        return _of_times(timed, left, right)
 
     return operation
 
@@ -141,6 +197,8 @@ def _compare(compare: Callable[[float, float], bool], texts: Callable[[str, str]
             # As in HTCondor a whole number becomes a real one beside a real one.
             mixed = isinstance(left, float) is not isinstance(right, float)
             return compare(float(left), float(right)) if mixed else compare(left, right)
+        elif isinstance(left, (AbsTime, RelTime)) and type(left) is type(right):
+            return compare(left.seconds, right.seconds)
         return _special(left, right)
 
     return operation
@@ -164,10 +222,10 @@ def _differ(left: Value, right: Value) -> Value:
 
 
 STRICT: Final[Mapping[str, Operation]] = {
-    "+": _arithmetic(operator.add),
-    "-": _arithmetic(operator.sub),
-    "*": _arithmetic(operator.mul),
-    "/": _arithmetic(_divide),
+    "+": _arithmetic(operator.add, _sum_of_times),
+    "-": _arithmetic(operator.sub, _difference_of_times),
+    "*": _arithmetic(operator.mul, _product_of_times),
+    "/": _arithmetic(_divide, _part_of_times),
     "%": _remainder,
     "&": _bitwise(operator.and_),
     "|": _bitwise(operator.or_),
@@ -198,6 +256,8 @@ def unary(name: UnaryName, value: Value) -> Value:
         return found if isinstance(found, Special) else not found
     if name == "~":
         return ~value if type(value) is int else ERROR
+    if isinstance(value, RelTime) and name == "-":
+        return RelTime(-value.seconds)
     if isinstance(value, bool) or not isinstance(value, _Number):
         return ERROR
     return number(-value) if name == "-" else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lodesman.classad.ads import Ad, AdAttribute
@@ -20,7 +21,7 @@ from lodesman.classad.nodes import (
     Subscript,
     Unary,
 )
-from lodesman.classad.values import Special, Value
+from lodesman.classad.values import AbsTime, RelTime, Special, Value
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _RESERVED: Final = frozenset({"true", "false", "undefined", "error", "is", "isnt"})
@@ -103,8 +104,29 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a
             return f"[{inner}]", _ALONE
 
 
+def write_time(value: AbsTime | RelTime) -> str:
+    """2020-01-02T03:04:05+01:00, where it is; days+hours:minutes:seconds, as many of them as are needed."""
+    if isinstance(value, RelTime):
+        minutes, seconds = divmod(int(abs(value.seconds)), 60)
+        hours, minutes = divmod(minutes, 60)
+        days, hours = divmod(hours, 24)
+        text = f"{days}+{hours:02}:{minutes:02}:{seconds:02}"
+        shortest = 0 if days else 2 if hours else 5 if minutes else 8
+        return ("-" if value.seconds < 0 else "") + (text[shortest:] if shortest else text)
+    try:
+        date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value.seconds + value.ahead)
+    except OverflowError:
+        return str(value.seconds)
+    hours, minutes = divmod(abs(value.ahead) // 60, 60)
+    return f"{date:%Y-%m-%dT%H:%M:%S}{'+' if value.ahead > 0 else '-'}{hours:02}:{minutes:02}"
+
+
 def write_value(value: Value) -> str:
     """A value as it is written in an ad."""
+    if isinstance(value, (AbsTime, RelTime)):
+        exact = isinstance(value, RelTime) and value.seconds != int(value.seconds)
+        name = "relTime" if isinstance(value, RelTime) else "absTime"
+        return f"{name}({value.seconds if exact else f'{chr(34)}{write_time(value)}{chr(34)}'})"
     if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, str):

@@ -26,18 +26,31 @@ CLAUSE_TITLES = ("value", "clause", "here", "there")
 classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.")
 
 
-def _read(file: Path) -> Ad:
-    from lodesman.classad import parse_ad
+def _read_one(file: Path) -> Ad:
+    found = _read(file)
+    if len(found) > 1:
+        note(
+            plain(
+                f"{file} has {len(found)} ads; one is needed here. Only the first FILE of eval may have several."
+            )
+        )
+        raise click.exceptions.Exit(1)
+    return found[0]
+
+
+def _read(file: Path) -> list[Ad]:
+    """The ads of a file, at least one."""
+    from lodesman.classad import EMPTY, parse_ads
 
     with click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as stream:
         text = str(stream.read())
     try:
-        ad = parse_ad(text)
+        ads = parse_ads(text) or [EMPTY]
     except LodesmanError as fault:
         note(placed(str(file), fault))
         raise click.exceptions.Exit(exit_code(fault)) from None
-    _name_mistakes(str(file), (entry.node for entry in ad))
-    return ad
+    _name_mistakes(str(file), (entry.node for ad in ads for entry in ad))
+    return ads
 
 
 def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
@@ -61,7 +74,7 @@ def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
 )
 @_JSON
 def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bool) -> int:
-    r"""Show what each attribute of the ad in FILE is worth, with that in OTHER as TARGET.
+    r"""Show what each attribute of the ads in FILE is worth, with the ad in OTHER as TARGET.
 
     \b
       lode classad eval site.ad
@@ -69,21 +82,27 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
     """
     from lodesman.classad import Run, evaluate, parse_expression, write_value
 
-    my, target = _read(file), _read(other) if other else None
+    ads, target = _read(file), _read_one(other) if other else None
     now = time.time()
-    rows = []
-    for name in texts or [entry.name for entry in my]:
-        try:
-            asked = parse_expression(name) if texts else name
-        except LodesmanError as fault:
-            note(placed("--expression", fault))
-            return exit_code(fault)
-        if not isinstance(asked, str):
-            _name_mistakes("--expression", [asked])
-        rows.append(AttributeValue(name, write_value(evaluate(asked, my, target, run=Run(now=now)))))
+    try:
+        asked = {name: parse_expression(name) for name in texts}
+    except LodesmanError as fault:
+        note(placed("--expression", fault))
+        return exit_code(fault)
+    _name_mistakes("--expression", asked.values())
+    found = [
+        [
+            AttributeValue(name, write_value(evaluate(asked.get(name, name), my, target, run=Run(now=now))))
+            for name in texts or [entry.name for entry in my]
+        ]
+        for my in ads
+    ]
     if as_json:
-        emit_json(rows)
-    else:
+        emit_json(found if len(ads) > 1 else found[0])
+        return 0
+    for at, rows in enumerate(found, 1):
+        if len(ads) > 1:
+            say(f"{plain(str(file))}, ad {at} of {len(ads)}:")
         show_table(["expression" if texts else "attribute", "value"], [(row.name, row.value) for row in rows])
     return 0
 
@@ -100,7 +119,7 @@ def _match(*, file: Path, other: Path, as_json: bool) -> int:
     \b
       lode classad match job.ad site.ad
     """
-    one, two = _read(file), _read(other)
+    one, two = _read_one(file), _read_one(other)
     now = time.time()
     sides = [_side(str(file), one, two, now), _side(str(other), two, one, now)]
     found = ClassAdMatch(matches=all(side.holds for side in sides), sides=sides)

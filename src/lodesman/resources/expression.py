@@ -30,7 +30,8 @@ from lodesman.classad import (
 )
 from lodesman.classad.ads import Closure, Frame
 from lodesman.classad.closures import compiled, worth
-from lodesman.classad.functions import FUNCTIONS, mistake_of, options_of
+from lodesman.classad.contexts import CONTEXTS
+from lodesman.classad.functions import CLOCKS, FUNCTIONS, mistake_of, options_of
 from lodesman.classad.nodes import (
     AdLiteral,
     Constant,
@@ -60,6 +61,8 @@ MOST_ASKED: Final = 250
 MOST_OF_PATTERNS: Final = 100
 """Steps of all regular expressions: about their characters."""
 _MOST_SHOWN: Final = 80
+NOT_FOR_JOBS: Final = frozenset({"join", "random", *CONTEXTS})
+"""Functions, by name in small letters, whose value is no matter of the queue alone, or of what one may cost."""
 
 CHANGING: Final[Mapping[str, str]] = {
     lower(name): name
@@ -173,8 +176,8 @@ def _check(node: Node, text: str) -> None:
 
 def _check_call(call: FunctionCall, text: str) -> int:
     """The steps of its regular expression, 0 if it has none. Raises SyntaxFault."""
-    hint = "docs/how-to/classads.md lists the functions; join is none of those for jobs."
-    if call.key == "join":
+    hint = "docs/how-to/classads.md lists the functions, and those that are none for jobs."
+    if call.key in NOT_FOR_JOBS:
         raise fault_at(text, call.start, f"there is no function {call.name} here", hint=hint)
     why = mistake_of(call)
     if why:
@@ -254,7 +257,7 @@ def _is_changing(node: Node) -> bool:
     match node:
         case Name(key=key):
             return key in CHANGING or key == SITE_AD
-        case FunctionCall(key="time"):
+        case FunctionCall(key=key) if key in CLOCKS:
             return True
         case _:
             return False

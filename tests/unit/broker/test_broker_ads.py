@@ -53,6 +53,8 @@ def test_what_an_ad_need_not_say():
     ("attribute", "why", "column"),
     [
         ('frobnicate("a")', "in Extra: there is no function frobnicate here", 0),
+        ('eval("1")', "in Extra: eval hides what it asks for", 0),
+        ("!(random() < 1)", "in Extra: random is worth something else each time", 2),
         ("{1, [b = size(1, 2)]}", "in Extra: size cannot have 2 arguments", 9),
         (r'!regexp("(a)\\1", "aa")', r"in Extra: .*references to groups \\1 are not known here", 1),
     ],

@@ -36,6 +36,13 @@ DEAR = {
     "size(string(Numbers)) == 1": 5,
     "size({Numbers, Numbers}.x.x)": 2,
     "size(string(MY)) == 1": 5,
+    'size(replaceAll("b", Letters, "cc")) == 1': 1,
+    'regexpMember("a.{0,9}z", {Letters, Digits})': 1,
+    'stringList_regexpMember("x.*y.*z.*w", Words)': 1,
+    "size(argsToList(Letters)) == 1": 5,
+    'isString(mergeEnvironment(strcat("A=", Letters)))': 5,
+    "quantize(7, Numbers) == 7": 5,
+    "eval(Digits) == 1": 1,
 }
 """What is dear, and how many times as much takes more than the steps of these tests."""
 
@@ -106,7 +113,7 @@ def test_usual_requirements_take_a_small_part_of_the_steps():
     )
     job = parse_ad(
         'Owner = "user150"\nImageSize = 2000\nRequirements = TARGET.Arch == "x86_64" && TARGET.Memory >= 2000 && '
-        'regexp("^slot[0-9]+@wn[0-9]+\\\\.(grid|cloud)\\\\.example\\\\.org$", TARGET.Machine) && '
+        'regexp("^slot[0-9]+@wn[0-9]+\\.(grid|cloud)\\.example\\.org$", TARGET.Machine) && '
         '!regexp("(bad|worse|slow)[0-9]+", TARGET.Machine, "i") && stringListMember("cvmfs", TARGET.Features) && '
         '(isUndefined(TARGET.Opsys) || regexp("(alma|rocky|debian).*[789]", TARGET.Opsys))'
     )

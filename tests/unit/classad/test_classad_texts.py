@@ -8,7 +8,7 @@ import pytest
 from tests.kits.classad_kit import ad_text, expression
 from tests.kits.table import hold_all
 
-from lodesman.classad import parse_ad, parse_expression, write_ad, write_expression
+from lodesman.classad import parse_ad, parse_ads, parse_expression, write_ad, write_expression
 from lodesman.classad.nodes import Logic, clauses, walk
 from lodesman.classad.parse import MOST_CHARACTERS, MOST_ITEMS
 from lodesman.errors import SyntaxFault
@@ -59,11 +59,11 @@ def test_faults_of_expressions(text, line, column, words):
         ("[a = 1] x", 1, 9, "after the end of an ad"),
         ("[a]", 1, 3, "where = is needed"),
         ("[1 = 2]", 1, 2, "where the name of an attribute is needed"),
-        ("[a=1].a", 1, 1, "an expression, where an ad is needed"),
+        ("[a=1].a", 1, 6, ". stands after the end of an ad"),
         ("a = 1\nb = \nc = 2", 2, 5, "the text ends where a value"),
         ("a = 1\n\n  b == 2", 3, 5, "where = is needed"),
         ("a = 1\n# b\na = 3", 3, 1, "a comes twice"),
-        ("a = 1; b = 2", 1, 6, "; stands after the end of an attribute"),
+        ("a = 1; b = 2", 1, 8, "b stands after the end of an attribute"),
     ],
 )
 def test_faults_of_ads(text, line, column, words):
@@ -189,3 +189,45 @@ def test_a_default_beside_another_operator_needs_parentheses():
     for text in ALONE:
         again = write_expression(parse_expression(text))
         assert write_expression(parse_expression(again)) == again
+
+
+OLD = {
+    'A = "C:\\temp"': [{"A": '"C:\\\\temp"'}],
+    'A = "C:\\temp\\"': [{"A": '"C:\\\\temp\\\\"'}],
+    'A = "C:\\temp\\"\r\n': [{"A": '"C:\\\\temp\\\\"'}],
+    'A = "a\\"b"': [{"A": '"a\\"b"'}],
+    'A = regexp("\\d+\\.", "5.")': [{"A": 'regexp("\\\\d+\\\\.", "5.")'}],
+    "# x\n # y\nA = 1 # z\n// w\nB = 2": [{"A": "1", "B": "2"}],
+    "A = 1;\nB = 2;;\n": [{"A": "1", "B": "2"}],
+    "\n\nA = 1\n\n \t\nA = 2\r\nB = 3\r\n\r\n": [{"A": "1"}, {"A": "2", "B": "3"}],
+    "[A = 1]\n[B = 2]": [{"A": "1"}, {"B": "2"}],
+    "": [],
+}
+
+
+def check_old(case):
+    text, entries = case
+    found = [{one.name: write_expression(one.node) for one in ad} for ad in parse_ads(text)]
+    assert found == entries
+
+
+def test_files_are_read_as_htcondor_reads_them():
+    hold_all(OLD.items(), check_old)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A = 1; B = 2", "column 8: B stands after the end of an attribute"),
+        ("A = 1\nA = 2", "line 2, column 1: the attribute A comes twice"),
+        ('A = "a\\" ', "line 1, column 5: a text that is never closed"),
+        ("A := 1", "column 3: : stands where = is needed"),
+    ],
+)
+def test_what_the_old_form_refuses(text, words):
+    with pytest.raises(SyntaxFault, match=words):
+        parse_ads(text)
+
+
+def test_an_ad_alone_may_have_blank_lines():
+    assert write_ad(parse_ad("A = 1\n\nB = 2")) == write_ad(parse_ad("[A = 1; B = 2]"))

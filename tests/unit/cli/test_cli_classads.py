@@ -70,6 +70,20 @@ def test_an_ad_without_requirements(ads, lode):
     )
 
 
+def test_a_file_may_have_several_ads(ads, lode):
+    Path("two.ad").write_text("A = 1;\n# b\n\nA = B\nB = 2\n")
+    shown = lode("classad", "eval", "two.ad").out
+    assert "two.ad, ad 1 of 2:" in shown
+    assert "two.ad, ad 2 of 2:" in shown
+    assert json.loads(lode("classad", "eval", "two.ad", "-e", "A", "--json").out) == [
+        [{"name": "A", "value": "1"}],
+        [{"name": "A", "value": "2"}],
+    ]
+    refused = lode("classad", "match", "two.ad", "site.ad")
+    assert (refused.code, refused.out) == (1, "")
+    assert "two.ad has 2 ads; one is needed here" in refused.err
+
+
 def test_functions_that_are_not_known_are_named(lode, tmp_path):
     """Ads of HTCondor have some; their value alone says `error`."""
     job, slot = tmp_path / "job.ad", tmp_path / "slot.ad"

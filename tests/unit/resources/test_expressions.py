@@ -175,6 +175,8 @@ def test_each_clause_is_a_criterion_of_its_own(table):
         ),
         ('regexp("[[:no:]]", Queue)', "there is no class [:no:]"),
         ('regexp("a", Queue, Model)', "a regular expression that is not written as a text"),
+        ("countMatches(x, Tag) > 1", "there is no function countMatches here"),
+        ('eval("1")', "there is no function eval here"),
         ("size() > 1", "size cannot have 0 arguments"),
         (f'regexp("{"a" * 101}", Queue)', "regular expressions of more than 100 characters"),
         (" && ".join(['regexp("a{60}", Queue)'] * 2), "regular expressions of more than 100"),
