@@ -28,6 +28,7 @@ from lodesman.daemon.bootstrap import build_zipapp
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate]
 PATIENCE_S = 120.0
 # PLACE CORES COMMITS SECONDS [ID]: publishes, commits all the time or never, and ends when it reads that it shall.
+# One that is stubborn commits all the time, and ends by SIGKILL alone.
 JOB = """\
 set -e
 id=${5:-${SLURM_JOB_ID:-$JOB_ID}}
@@ -42,6 +43,7 @@ write can_postpone_last_job True
 write priority_factor 0
 write used_CPU "$2"
 trap 'exit 143' TERM
+[ "$3" != stubborn ] || trap '' TERM
 until [ -e "$features/shutdowntime_job" ]; do
     [ "$3" = never ] || write last_job_start "$(date +%s)"
     sleep 0.2
@@ -214,3 +216,15 @@ def test_the_job_that_ends_in_time_is_drained(engine, program):
     shutdown = int((engine.place / "features" / soon / "shutdowntime_job").read_text())
     assert shutdown == pytest.approx(events[0]["time"] + 120, abs=60)
     until(lambda: engine.listed() == {long})
+
+
+def test_cores_are_free_when_slurm_says_so_and_not_when_the_kill_was_sent(slurm, program):
+    """The job is COMPLETING until KillWait (5 s here) is over: nothing else starts on its cores before."""
+    dear, stubborn = slurm.submit("never", 3000), slurm.submit("stubborn", 3000)
+    wait_for_something_to_lose(slurm, dear, stubborn)
+    events = vacate(program, slurm)
+    run = Here(environment=slurm.environ).run
+    assert stubborn not in done(run, ["squeue", "-h", "-t", "RUNNING,COMPLETING", "-o", "%A"]).split()
+    assert names(events) == ["kill", "gone", "end"]
+    at = {one["event"]: one["time"] for one in events}
+    assert at["gone"] - at["kill"] > 3

@@ -165,7 +165,7 @@ class StatusWriter:
                 self._leaving.wait(_TOGETHER_S)
 
     def find_end(self) -> None:
-        """Ask when the batch system ends the slot: nobody else may have said so to the pilot."""
+        """Ask when the batch system ends the slot: neither the server nor the site may have said so."""
         self._batch_ends = batch_end(self._context.environment, self._started, end_by_slurm)
 
     def step(self) -> float:

@@ -70,7 +70,7 @@ class DirectoriesDoor:
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
 
     def kill_s(self) -> float:
-        """Nobody says."""
+        """There is no batch system that says so."""
         return 0.0
 
     def running(self) -> list[Candidate]:
