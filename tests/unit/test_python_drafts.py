@@ -1,38 +1,23 @@
-"""Jobs as users say them in Python, before anything is sent."""
+"""What users of the Python API submit, as descriptions."""
 
 from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.python.drafts import Options, draft_of
 
 
 @pytest.mark.parametrize(
-    ("what", "options"),
+    ("what", "options", "usual"),
     [
-        (["./run.sh", "-x"], Options(files=("run.sh",))),
-        ({"Executable": "run.sh", "InputSandbox": ["run.sh", "./run.sh"]}, Options()),
-        ({"Executable": "%s.sh", "Parameters": ["go", "run"], "InputSandbox": ["%s.sh"]}, Options()),
-        ('Executable = "run.sh"; InputSandbox = "run.sh";', Options()),
+        (["/bin/true"], {}, True),
+        (["/bin/true"], {"memory": "1G"}, True),
+        (["/bin/true"], {"name": "mine"}, False),
+        (["/bin/true"], {"JobName": "mine"}, False),
+        ({"Executable": "/bin/true", "JobName": "true"}, {}, False),
     ],
+    ids=str,
 )
-def test_a_script_whose_interpreter_no_node_has_is_refused(tmp_path, monkeypatch, what, options):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "go.sh").write_bytes(b"#!/bin/sh\n")
-    (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\r\n")
-    with pytest.raises(InvalidJob, match=r"the first line of run\.sh ends with CR LF"):
-        draft_of(what, options)
-    (tmp_path / "run.sh").write_bytes(b"#!/bin/sh\n")
-    assert "run.sh" in draft_of(what, options).inputs
-
-
-def test_a_file_that_is_named_twice_is_one_and_two_of_one_name_are_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text("a")
-    (tmp_path / "sub").mkdir()
-    what = {"Executable": "/bin/cat", "InputSandbox": ["./a.txt"]}
-    assert list(draft_of(what, Options(files=("a.txt",))).inputs) == ["a.txt"]
-    (tmp_path / "sub/a.txt").write_text("another")
-    with pytest.raises(InvalidRequest, match="two files of one name"):
-        draft_of(what, Options(files=("a.txt",)), tmp_path / "sub")
+def test_the_name_of_a_command_is_no_word_of_the_user(what, options, usual):
+    """A job class comes before it."""
+    assert draft_of(what, Options().more(options)).usual_name is usual
