@@ -24,6 +24,7 @@ from tests.unit.pilot.test_python39 import oldest_python
 
 from lodesman.batch.run.here import Here
 from lodesman.daemon.bootstrap import build_zipapp
+from lodesman.pilot.jobstatus import batch_end, end_by_slurm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate]
 PATIENCE_S = 120.0
@@ -228,3 +229,12 @@ def test_cores_are_free_when_slurm_says_so_and_not_when_the_kill_was_sent(slurm,
     assert names(events) == ["kill", "gone", "end"]
     at = {one["event"]: one["time"] for one in events}
     assert at["gone"] - at["kill"] > 3
+
+
+def test_slurm_says_on_the_node_when_the_slot_of_a_pilot_ends(slurm):
+    """Its own limit, which the server need not know."""
+    job = slurm.submit("never", 3000)
+    until(lambda: slurm.published(job))
+    environ = {**os.environ, **slurm.environ, "SLURM_JOB_ID": job}
+    assert batch_end(environ, 0.0, end_by_slurm) == pytest.approx(time.time() + 3600, abs=PATIENCE_S)
+    assert batch_end({**environ, "SLURM_JOB_ID": "999999999"}, 0.0, end_by_slurm) is None
