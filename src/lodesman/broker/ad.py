@@ -26,7 +26,7 @@ from typing import Final
 from lodesman.answers.vocabulary import GateMode
 from lodesman.broker.rules import GateRules
 from lodesman.classad import Ad, Node, Run, Value, evaluate, parse_ad
-from lodesman.classad.ads import Asked
+from lodesman.classad.ads import Asked, TooDear
 from lodesman.classad.functions import policy_mistakes
 from lodesman.classad.nodes import clauses, constant_of
 from lodesman.classad.partial import asked_by, references
@@ -154,10 +154,14 @@ def _check_text(text: str) -> None:
 
 def _check_calls(ad: Ad, text: str) -> None:
     """Raises SyntaxFault at a call that is an error whatever it is given: who asks for it would never learn why."""
-    for entry in ad:
-        for call, why in policy_mistakes(entry.node):
-            hint = "Leave it out, or write what docs/how-to/classads.md lists."
-            raise fault_at(text, call.start, f"in {entry.name}: {why}", hint=hint)
+    run = Run(most=AD_STEPS)
+    try:
+        for entry in ad:
+            for call, why in policy_mistakes(entry.node, run):
+                hint = "Leave it out, or write what docs/how-to/classads.md lists."
+                raise fault_at(text, call.start, f"in {entry.name}: {why}", hint=hint)
+    except TooDear:
+        raise _too_dear(f"reading its patterns needs more than {AD_STEPS:,} steps") from None
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:

@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from lodesman.classad.ads import Closure, Frame, Run
+from lodesman.classad.ads import Closure, Frame, Run, TooDear
 from lodesman.classad.contexts import CONTEXTS
 from lodesman.classad.nodes import FunctionCall, Node, constant_of, walk
 from lodesman.classad.parse import parse_expression
 from lodesman.classad.policies import POLICY_FUNCTIONS, RANDOM
 from lodesman.classad.regexp import read_regexp
-from lodesman.classad.searches import SEARCHES
+from lodesman.classad.searches import SEARCHES, read_pattern
 from lodesman.classad.texts import (
     TEXT_COSTS,
     TEXT_FUNCTIONS,
@@ -293,11 +293,16 @@ _BARRED: Final = {
 }
 
 
-def policy_mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
-    """The same where an expression is evaluated again and again, as far as it can have changed."""
+def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
+    """The same where an expression is evaluated again and again, as far as it can have changed. It spends what reading its
+    patterns takes. Raises TooDear.
+    """
     for part in walk(node):
-        if isinstance(part, FunctionCall) and (why := mistake_of(part) or _BARRED.get(part.key)):
-            yield part, why
+        if isinstance(part, FunctionCall):
+            if why := mistake_of(part) or _BARRED.get(part.key):
+                yield part, why
+            elif part.key in SEARCHES and isinstance(pattern := constant_of(part.arguments[0]), str):
+                read_pattern(run, pattern, options_of(part) or "")
 
 
 def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
@@ -330,8 +335,11 @@ def mistake_of(call: FunctionCall) -> str:
 def read_checked(text: str) -> Node:
     """Read an expression of a policy, without such calls. Raises SyntaxFault."""
     node = parse_expression(text)
-    for call, why in policy_mistakes(node):
-        raise fault_at(text, call.start, why, hint="See: docs/how-to/classads.md.")
+    try:
+        for call, why in policy_mistakes(node, Run()):
+            raise fault_at(text, call.start, why, hint="See: docs/how-to/classads.md.")
+    except TooDear:
+        raise fault_at(text, node.start, "an expression with too many or too large patterns") from None
     return node
 
 

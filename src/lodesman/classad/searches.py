@@ -28,8 +28,8 @@ def _pattern_of(pattern: str, options: str, notes_groups: bool) -> Regexp | None
         return None
 
 
-def _read(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> Regexp | None:
-    """Reading it has its steps, also if it was read before."""
+def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> Regexp | None:
+    """None if it cannot be read. Reading it has its steps, also if it was read before. Raises TooDear."""
     run.spend(len(pattern) + len(options))
     read = _pattern_of(pattern, options, notes_groups)
     run.spend(MOST_STATES if read is None else read.size * _TO_READ_A_STATE)
@@ -52,7 +52,7 @@ def _regexp(run: Run, pattern: Value, text: Value, options: Value = "") -> Value
         return special
     if not isinstance(pattern, str) or not isinstance(text, str) or not isinstance(options, str):
         return ERROR
-    read = _read(run, pattern, options)
+    read = read_pattern(run, pattern, options)
     return ERROR if read is None else _is_found(run, read, text)
 
 
@@ -62,7 +62,7 @@ def _regexp_member(run: Run, pattern: Value, items: Value, options: Value = "") 
         return special
     if not isinstance(pattern, str) or not isinstance(items, tuple) or not isinstance(options, str):
         return ERROR
-    read = _read(run, pattern, options)
+    read = read_pattern(run, pattern, options)
     if read is None:
         return ERROR
     for item in items:
@@ -83,7 +83,7 @@ def _text_list_member(
     if not (isinstance(marks, str) and isinstance(options, str)):
         return ERROR
     run.spend(len(text) >> 2)
-    items, read = items_of(text, marks), _read(run, pattern, options.lower())
+    items, read = items_of(text, marks), read_pattern(run, pattern, options.lower())
     if not items:
         return UNDEFINED
     return ERROR if read is None else any(_is_found(run, read, item) for item in items)
@@ -102,7 +102,7 @@ def _changed(always: str, run: Run, *values: Value) -> Value:
         return ERROR
     pattern, text, template, options = (*given, "")[:4]
     options += always
-    read = _read(run, pattern, options, notes_groups=True)
+    read = read_pattern(run, pattern, options, notes_groups=True)
     if read is None:
         return ERROR
     return _replaced(run, read, text, template, whole="f" in options, every="g" in options)

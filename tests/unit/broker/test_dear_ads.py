@@ -68,6 +68,11 @@ def test_what_is_taken_is_evaluated_in_so_many_steps_or_is_an_error():
             + " && ".join(["a199"] * 200),
             f"its clauses ask for more than {MOST_ASKED:,} attributes",
         ),
+        (
+            "Requirements = "
+            + " || ".join(["true", *[f'regexp("{n}(a{{255}}){{7}}", T)' for n in range(200)]]),
+            "reading its patterns needs more than 20,000 steps",
+        ),
     ],
 )
 def test_an_ad_that_is_too_dear_is_refused_with_what_to_do(body, words):
