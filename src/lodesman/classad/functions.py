@@ -313,7 +313,7 @@ def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
 
 
 def mistake_of(call: FunctionCall) -> str:
-    """Why a call is `error` whatever it is given, "" if it is not. What stands in its arguments is not looked at."""
+    """Why a call is `error` whatever it is given, "" if it is not. Calls within its arguments do not count."""
     count = len(call.arguments)
     function, context = FUNCTIONS.get(call.key), CONTEXTS.get(call.key)
     if function is None and context is None and call.key not in LAZY:

@@ -200,7 +200,7 @@ def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
 
 
 def two_readings(node: Node, side: str) -> tuple[str, str, str] | None:
-    """How an operation beside ?: looks, and what newer and older releases of HTCondor make of it."""
+    """How an operation stands beside ?:, and what newer and older releases of HTCondor make of it."""
     match node:
         case Binary(operator="?:"):
             return None

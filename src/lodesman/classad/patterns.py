@@ -35,7 +35,7 @@ _NOT_HERE: Final = {
 
 @dataclass(slots=True, eq=False)
 class Inner:
-    """A pattern in a state: (where it starts, its length) of each branch. `way`: 1 looks ahead, -1 behind, 0 takes what it
+    """A pattern in a state: (where it starts, its length) of each branch. `way`: 1 lookahead, -1 lookbehind, 0 takes what it
     matches first and nothing else (atomic).
     """
 
@@ -47,7 +47,7 @@ class Inner:
 @dataclass(slots=True, eq=False)
 class PatternState:
     """`test`: a character is needed; `at`: a place, by its name in `regexp.PLACES`; `slot`: it is noted there where a group
-    begins or ends; `inner`: looked for first; else a fork, best way first, or the end if nothing follows.
+    begins or ends; `inner`: must be there; else a fork, best way first, or the end if nothing follows.
     """
 
     test: CharacterTest | None = None
@@ -275,7 +275,7 @@ class PatternReader(MarkReader):
         if one == "K":
             self._at += 1
             if self._is_looking:
-                self.bad("\\K stands where a pattern looks around")
+                self.bad("\\K stands in a lookahead or lookbehind")
             return replace(self._noted(0), repeats=False)
         if one == "R":
             self._at += 1
@@ -372,7 +372,7 @@ class PatternReader(MarkReader):
         if way > 0:
             branches = [self._joined(branches)]
         elif any(one.least != one.most for one in branches):
-            self.bad("what looks behind needs branches of one length each")
+            self.bad("a lookbehind needs branches of one length each")
 
         def build(after: int) -> int:
             starts = tuple([(one.build(0), one.least) for one in branches])

@@ -1,8 +1,8 @@
 """Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
 Steps that were made before are remembered: the texts of a thousand queues have most of them in common.
 
-Where it matters which alternative comes first (groups are asked for, a pattern looks around or is atomic) they are tried in
-their order, none of them twice at one place; each try is a step of the evaluation.
+Where it matters which alternative comes first (groups are asked for, a pattern has lookaround or is atomic), they are tried
+in their order, none of them twice at one place; each try is a step of the evaluation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lodesman.classad.characters import is_word
 from lodesman.classad.patterns import Inner, PatternReader, PatternState
 
 _LOOKING: Final = 4
-"""How many times as much a character costs where a pattern looks around."""
+"""How many times as much a character costs of a pattern with lookaround."""
 _Now = frozenset[int]
 """The states where matches may be that have begun."""
 _NOWHERE: Final[_Now] = frozenset()
@@ -72,8 +72,8 @@ class Regexp:
     # --- whether it is there -----------------------------------------------------------------------------------
 
     def is_found(self, text: str, run: Run | None = None) -> bool:
-        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters; one that looks
-        around spends its steps itself. Raises TooDear.
+        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters; one with
+        lookaround spends its steps itself. Raises TooDear.
         """
         if self._looks:
             return self.search(text, run or Run()) is not None
@@ -202,7 +202,7 @@ class _Walk:
         return [(after, found[0] if inner.way == 0 else at, noted)]
 
     def _alone(self, start: int, at: int, slots: Slots) -> tuple[int, Slots] | None:
-        """What is within a pattern that looks around has its own tries."""
+        """What lookaround asks for has its own tries."""
         if (start, at) not in self._known:
             outside, self._seen = self._seen, set()
             self._known[start, at] = self.match(start, at, (-1,) * len(slots))

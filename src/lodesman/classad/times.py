@@ -186,7 +186,7 @@ def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
 
 
 def _date_of(ad: Ad) -> datetime | None:
-    """The date that an ad tells as `splitTime` writes it."""
+    """The date of an ad as `splitTime` writes it."""
     parts = [ad.constants.get(name.lower(), usual) for name, usual in _FIELDS]
     if any(type(one) is not int for one in parts):
         return None

@@ -138,7 +138,7 @@ def _part_of_times(left: Value, right: Value) -> Value | None:
 
 
 def _of_times(timed: _Timed, left: Value, right: Value) -> Value:
-    """ERROR, too, for what no clock tells."""
+    """ERROR, too, for what no clock has."""
     found = timed(left, right)
     if found is None:
         return _special(left, right)

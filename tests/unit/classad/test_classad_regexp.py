@@ -101,8 +101,8 @@ UNREADABLE = {
     "(?C1)a": "callouts (?C) are not known here",
     "(*UTF)a": "verbs (*...) are not known here",
     "(?xx)a": "groups that begin with (?x are not known here",
-    "(?<=a|bc+)": "what looks behind needs branches of one length each",
-    r"(?=\K)a": "looks around",
+    "(?<=a|bc+)": "a lookbehind needs branches of one length each",
+    r"(?=\K)a": "stands in a lookahead or lookbehind",
     r"\p{L}": r"properties \p{...} are not known here",
     r"\X": r"\X are not known here",
     r"\C": r"single bytes \C are not known here",
@@ -140,7 +140,7 @@ def test_answers_of_htcondor_to_patterns():
 @pytest.mark.parametrize(
     "pattern", [r"(?=(a|aa)+$)b", r"(?>(a|aa)+)+b", r"(?<!(?=(a*)*c)a)b", r"(a|a)*+b", r"((a*)*)*(?=b)"]
 )
-def test_what_looks_around_spends_its_steps(pattern):
+def test_lookaround_spends_its_steps(pattern):
     run = Run(most=4_000)
     found = evaluate(parse_expression(f'regexp("{pattern}", "{"a" * 2_000}")'), run=run)
     assert found is ERROR
