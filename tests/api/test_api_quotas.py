@@ -232,6 +232,54 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert director.tick(admin.now + 60.0) > 0
 
 
+def test_users_behind_a_limit_are_told_when_their_jobs_start(admin):
+    """By the jobs of the task queue that run, and those that ended: one at a time, 30 s each."""
+    put(admin, EACH)
+    pilot = admin.pilot(node={"cores": 4})
+    admin.submitted({"Parameters": 30})
+    for _ in range(6):
+        (job,) = admin.claim(pilot)
+        assert admin.get("/v1/jobs/30/why")["main_reason"] == "limited"
+        admin.now += 30.0
+        admin.report(pilot, job)
+    (job,) = admin.claim(pilot)
+    told = admin.get("/v1/jobs/20/why")
+    start = told["turn"]["start"]
+    assert start["low_seconds"] < 13 * 30 < start["high_seconds"] < 26 * 30
+    assert "; it starts in about" in told["summary"]
+    assert told["summary"].endswith("by 1 job that runs and takes about 30 s.")
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), limited_in=lambda: {1: -1})
+    body = {"changed": reasons.judge(admin.side.policy, admin.now), "facts_at": None}
+    assert admin.call("POST", "/v1/service/reasons", body, token="service").status == 200
+    rows = admin.get("/v1/jobs?first=20&last=20&start=true")["jobs"]
+    assert rows[0]["start"] == {name: start[name] for name in ("low_seconds", "high_seconds")}
+
+
+def test_nothing_is_foretold_behind_a_limit_that_no_end_of_a_job_opens(admin):
+    put(admin, EACH)
+    pilot = admin.pilot(node={"cores": 4})
+    admin.submitted({"Parameters": 9})
+    for _ in range(3):
+        (job,) = admin.claim(pilot)
+        admin.now += 30.0
+        admin.report(pilot, job)
+    admin.claim(pilot)
+    assert admin.get("/v1/jobs/9/why")["turn"]["start"] is not None
+    put(admin, EACH.replace("slots=1", "slots=0"), "change")
+    told = admin.get("/v1/jobs/9/why")
+    assert (told["main_reason"], told["turn"]["start"]) == ("limited", None)
+
+
+def test_nothing_is_foretold_behind_a_limit_where_nothing_ended(admin):
+    put(admin, EACH)
+    pilot = admin.pilot(node={"cores": 4})
+    admin.submitted({"Parameters": 3})
+    admin.claim(pilot)
+    told = admin.get("/v1/jobs/2/why")
+    assert (told["main_reason"], told["turn"]["start"]) == ("limited", None)
+    assert "it starts" not in told["summary"]
+
+
 def test_an_idle_pilot_on_a_full_host_is_no_supply(admin, backend):
     """Pilots go to hosts where the job may start."""
     director = admin.director(backend)

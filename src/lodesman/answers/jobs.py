@@ -45,7 +45,7 @@ HeldBy = Literal["impossible", "user", "admin"]
 
 
 class JobStart(Struct):
-    """In how many seconds a waiting job starts, in 80 % of cases."""
+    """In how many seconds a waiting job starts, in 90 % of cases."""
 
     low_seconds: float
     high_seconds: float

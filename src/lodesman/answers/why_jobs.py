@@ -141,12 +141,16 @@ class JobShare(Struct):
 
 
 class StartEstimate(Struct, frozen=True):
-    """In how many seconds a job starts, in 80 % of cases, by the number of `starts` in the last `seconds`."""
+    """In how many seconds a job starts, in 90 % of cases: by the `running` jobs where it can run, which take
+    `job_seconds` each, or by the number of `starts` of such jobs in the last `seconds` in which some waited.
+    """
 
     low_seconds: float
     high_seconds: float
     starts: int
     seconds: float
+    running: int = 0
+    job_seconds: float | None = None
 
 
 class JobTurn(Struct):

@@ -12,8 +12,8 @@ import msgspec
 from lodesman.answers.jobs import HeldBy, Job, JobStart
 from lodesman.answers.nodes import QueueSetting
 from lodesman.answers.service import Limited
-from lodesman.answers.vocabulary import JobState
-from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
+from lodesman.answers.vocabulary import JobState, MainReason
+from lodesman.answers.why_jobs import Holding, JobPilots, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate
 from lodesman.background.pilot_book import Barred
@@ -48,6 +48,7 @@ from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.job_facts import JobFacts, Started
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
+from lodesman.why.starts import JobsThere
 from lodesman.why.survey import SENDABLE
 from lodesman.why.verdict import span
 
@@ -137,7 +138,10 @@ class Explainer:
             if job.state is JobState.WAITING:
                 tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
                 facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
-                found = replace(facts, turn=facts.turn._replace(ahead=position.ahead)).start
+                facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
+                # Limits are not asked for here: their judgement is stored.
+                limited = job.main_reason is MainReason.LIMITED
+                found = facts.start_by(MainReason.LIMITED) if limited else facts.start
                 job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
 
     def eligible(self, tq_id: int) -> list[QueueId]:
@@ -174,12 +178,13 @@ class Explainer:
             evaluated = evaluated or self.now
         contest, competing = self.keeper.contest_for(exclusions)
         groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
-        shares, starts, now = self.policy.shares(), self.keeper.starts, self.now
+        shares, now, drained = self.policy.shares(), self.now, mask.drained(self.now)
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
         turn = contest.turn(key, task_queue, ahead=position.ahead, shares=shares)
-        of_group = parts_of({*groups, key.group}, shares)[key.group]
-        barred, drained = Barred.of(limits), mask.drained(now)
+        barred = Barred.of(limits)
         pilots = self.keeper.pilots.usable(key, served, now=now, drained=drained, barred=barred)
+        there = self.keeper.pilots.running(key, served, drained=drained, barred=barred)
+        of_group = parts_of({*groups, key.group}, shares)[key.group]
         return JobFacts(
             exclusions=exclusions,
             task_queue=task_queue,
@@ -199,12 +204,27 @@ class Explainer:
             competing=competing,
             turn=turn,
             slots=self.keeper.vo_slots(config, now),
-            started=Started(
-                starts.of(task_queue, now),
-                starts.of((key.vo, key.group), now),
-                turn.part / of_group if of_group else 0.0,
-            ),
+            started=self._started(key, task_queue, turn.part / of_group if of_group else 0.0, pilots, there),
             now=now,
+        )
+
+    def _started(
+        self,
+        key: TaskQueueKey,
+        tq_id: int | None,
+        part: float,
+        pilots: JobPilots,
+        there: JobsThere,
+    ) -> Started:
+        """What is known of when a job starts; `part`: of the starts of its group, `there`: what runs in the `pilots`."""
+        starts, jobs, now = self.keeper.starts, self.keeper.jobs, self.now
+        free, soon = pilots.free_starts, pilots.soon_starts
+        return Started(
+            starts.of(tq_id, now),
+            starts.of((key.vo, key.group), now),
+            part,
+            jobs.slots(there, key, tq_id, now=now, free=free, soon=soon),
+            jobs.own(tq_id, now),
         )
 
     def _misfits(self, found: Exclusions) -> Iterator[Plane]:

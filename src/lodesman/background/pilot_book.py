@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Hashable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -17,14 +17,22 @@ from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by, takes_jobs
 from lodesman.director.site_mask import DrainedNodes
 from lodesman.director.supply import PilotStanding, PilotView
-from lodesman.masks.bits import mask_of
+from lodesman.masks.bits import bits, mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import RequestTable
 from lodesman.resources import MANUAL
 from lodesman.store import Reader
-from lodesman.store.read.pilots import LivePilot, PilotRow, attempts_by_pilot, pilots_by_id, pilots_in_short
+from lodesman.store.read.pilots import (
+    LivePilot,
+    PilotRow,
+    RunningAttempt,
+    pilots_by_id,
+    pilots_in_short,
+    running_attempts,
+)
 from lodesman.store.read.task_queues import keys_by_id
 from lodesman.why.pilot import Unreached
+from lodesman.why.starts import JobsThere
 from lodesman.why.turns import PilotsThere, Size, masks
 from lodesman.why.verdict import since
 
@@ -86,6 +94,10 @@ class PilotBook:
         # By what is free of pilots that joined, and by what those that join within a minute will have.
         self._free_now: dict[Size, int] = {}
         self._free_soon: dict[Size, int] = {}
+        self.attempts: Sequence[RunningAttempt] = ()
+        """All that live."""
+        self._begun: dict[int, list[tuple[int, int, float]]] = {}
+        self._ends: dict[int, JobsThere] = {}
         self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
@@ -95,7 +107,8 @@ class PilotBook:
         CE queues, in the director's last record.
         """
         rows, known = pilots_in_short(db), self._slots
-        soon, held = self._traffic.take(rows, rooms or {}, now), self._held_by(db)
+        soon, attempts = self._traffic.take(rows, rooms or {}, now), running_attempts(db)
+        held = self._held_by(db, attempts)
         changed = [
             row.id
             for row in rows
@@ -112,6 +125,8 @@ class PilotBook:
             self._sort(rows, now)
             self.own = self._traffic.own
             self._measure(rows, soon, held)
+            self.attempts = attempts
+            self._begun, self._ends = self._begun_in(attempts), {}
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
@@ -121,7 +136,6 @@ class PilotBook:
         value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner;
         `barred`: where limits keep its jobs from starting.
         """
-        place = replace(key, submit_pool="") if key.submit_pool else key
         with self._lock:
             standing = self._standing
             coming = standing[PilotStanding.SUBMITTING] | standing[PilotStanding.WAITING]
@@ -130,9 +144,7 @@ class PilotBook:
             shut = standing[PilotStanding.SHUT]
             alive = idle | busy | coming | silent | shut
             leave = 0 if drained is None else alive & self._pilots_in(drained, drained)
-            fit = self._table.narrow(alive & ~leave, place)
-            if served is not None:
-                fit &= self._pilots_in(served, alike)
+            fit = self._fitting(alive & ~leave, key, served, alike)
             limited = fit & self._barred(barred, idle, busy, coming)
             fit &= ~limited
             away = fit & self._unreached
@@ -156,11 +168,41 @@ class PilotBook:
     def _barred(self, barred: Barred, idle: int, busy: int, coming: int) -> int:
         if barred is NOWHERE:
             return 0
-        known = mask_of(self._slots[one][0] for one in barred.pilots if one in self._slots)
+        known = self._slots_of(barred.pilots)
         there = self._pilots_in(barred.queues, None)
         if barred.by_queue:
             return known & idle | there & (busy | coming)
         return known & (idle | busy) | there & coming
+
+    def running(
+        self, key: TaskQueueKey, served: Container[QueueId] | None, *, drained: DrainedNodes | None = None,
+        barred: Barred = NOWHERE,
+    ) -> JobsThere:  # fmt: skip
+        """What runs in the busy ones of these pilots. Their number stands for them until the next refresh."""
+        with self._lock:
+            busy = self._standing[PilotStanding.BUSY]
+            busy &= ~(0 if drained is None else self._pilots_in(drained, drained)) & ~self._barred(
+                barred, 0, busy, 0
+            )
+            fit = self._fitting(busy, key, served, None)
+            found = self._ends.get(fit)
+            if found is None:
+                begun: dict[tuple[int, int], list[float]] = {}
+                for slot in bits(fit):
+                    for tq_id, cores, at in self._begun.get(slot, ()):
+                        begun.setdefault((tq_id, cores), []).append(at)
+                found = self._ends[fit] = JobsThere(fit, begun)
+            return found
+
+    def _fitting(
+        self, pilots: int, key: TaskQueueKey, served: Container[QueueId] | None, alike: Hashable
+    ) -> int:
+        """Those of the pilots that could take jobs of the key."""
+        fit = self._table.narrow(pilots, replace(key, submit_pool="") if key.submit_pool else key)
+        return fit if served is None else fit & self._pilots_in(served, alike)
+
+    def _slots_of(self, pilots: Iterable[int]) -> int:
+        return mask_of(self._slots[one][0] for one in pilots if one in self._slots)
 
     def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
         """What the pilots in these queues that take jobs now or later present while nothing runs in them."""
@@ -208,18 +250,27 @@ class PilotBook:
         if session.is_mortal:
             self._mortal[row.id] = session
 
-    def _held_by(self, db: Reader) -> dict[int, list[tuple[int, int]]]:
+    def _held_by(self, db: Reader, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int]]]:
         """The cores and MB (0: its cores' part) of each live attempt, by pilot."""
-        rows = attempts_by_pilot(db)
-        new = {tq_id for _, tq_id, _ in rows} - self._sizes.keys()
+        new = {one.task_queue for one in attempts} - self._sizes.keys()
         if len(self._sizes) + len(new) > _SIZES_KEPT:
-            self._sizes, new = {}, {tq_id for _, tq_id, _ in rows}
+            self._sizes, new = {}, {one.task_queue for one in attempts}
         keys = keys_by_id(db, new) if new else {}
         self._sizes |= {tq_id: (key.cores, key.memory_mb) for tq_id, key in keys.items()}
         held: dict[int, list[tuple[int, int]]] = {}
-        for pilot, tq_id, count in rows:
-            held.setdefault(pilot, []).extend([self._sizes.get(tq_id, (1, 0))] * count)
+        for one in attempts:
+            held.setdefault(one.pilot, []).append(self._sizes.get(one.task_queue, (1, 0)))
         return held
+
+    def _begun_in(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int, float]]]:
+        """By slot the task queue and the cores of what runs there, and when that was claimed."""
+        found: dict[int, list[tuple[int, int, float]]] = {}
+        for one in attempts:
+            slot = self._slots.get(one.pilot)
+            if slot is not None:
+                cores, _ = self._sizes.get(one.task_queue, (1, 0))
+                found.setdefault(slot[0], []).append((one.task_queue, cores, one.claimed_at))
+        return found
 
     def _measure(
         self, rows: Sequence[LivePilot], soon: Container[int], held: Mapping[int, Sequence[tuple[int, int]]]

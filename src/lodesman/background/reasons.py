@@ -183,10 +183,8 @@ class MainReasons:
                 sends=iteration is None or iteration.sends,
             )  # fmt: skip
         alone, may_start = self._judge_alone(judges, snapshot.waiting)
-        keeper.know_who_competes(
-            {vo: (config.version, where[vo]) for vo, config in configs.items()},
-            {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT},
-        )
+        apart = {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT}
+        keeper.know_who_competes({vo: (one.version, where[vo]) for vo, one in configs.items()}, apart)
         for one in snapshot.waiting:
             tq_id, found, judged = one[0], self._found[one[0]], alone[one[0]]
             if judged.reason not in SHUT_OUT:

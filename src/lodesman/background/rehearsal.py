@@ -76,7 +76,7 @@ def plan_resources(
     bare = replace(
         state.policy, config=after, loaded_at=None, verdicts={}
     )  # new queues get bits of their own
-    policy = replace(bare, verdicts={}, inhabited=Residents(state, bare))
+    policy = replace(bare, verdicts={}, inhabited=ResidentsThen(state, bare))
     state.tick()
     ads = state.keeper.ads.look(state.db)
     old = Configured(state.policy, seen, ads, state.now)
@@ -199,7 +199,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
         yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now)
 
 
-class Residents:
+class ResidentsThen:
     """What live pilots that take jobs present in some queues when these are as another configuration says: pilots stay
     where none is sent any more, and offer what their queue is then. A `Policy.inhabited`.
     """

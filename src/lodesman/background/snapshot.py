@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from lodesman.background.left_out import LeftOut, StepPass, task_queue
 from lodesman.background.pilot_book import PilotBook
-from lodesman.background.traffic import StartsOfLate
+from lodesman.background.traffic import JobsOfLate, StartsOfLate
 from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.commands.site_ads import KnownAds
 from lodesman.commands.site_mask import KnownMask
@@ -132,7 +132,7 @@ class SnapshotKeeper:
         self.ads = KnownAds()
         """What sites advertise; as it is now."""
         self.contest = Contest()
-        self.starts = StartsOfLate(db)
+        self.starts, self.jobs = StartsOfLate(db), JobsOfLate(db)
         self._vo_slots: dict[tuple[str, str, float], VOSlots] = {}
         self._apart: Collection[int] = frozenset()
         self._where: Mapping[str, tuple[str, Mapping[int, int]]] = {}
@@ -165,7 +165,8 @@ class SnapshotKeeper:
                 with left.item("pilots"):
                     self.pilots.refresh(self._db, now, rooms)
                 with left.item("starts of late"):
-                    self.starts.read(now)
+                    new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
+                    self.jobs.read(self.pilots.attempts, new, self.starts)
                 with left.item("SubmitPools"):
                     self.pools = self._known_pools.look()
             self._vo_slots, self.snapshot = {}, snapshot

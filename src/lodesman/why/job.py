@@ -26,7 +26,7 @@ from lodesman.submission import never_text
 from lodesman.why import verdict
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
-from lodesman.why.verdict import ago, between, counted, excluded, lasting, sentence, span
+from lodesman.why.verdict import ago, counted, excluded, lasting, sentence
 
 _SHOWN: Final = 5
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
@@ -320,7 +320,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         who = "It is held" if held.reason and not held.name else f"{held.name or 'A user'} holds it"
         return f"{who}{why}. Release it to let it run."
     if facts.waits_for:
-        return f"{queues}, and it {facts.waits_for}."
+        return f"{queues}, and it {facts.waits_for}{facts.start_text and f'; {facts.start_text}'}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
@@ -362,15 +362,13 @@ def _job_turn(facts: JobFacts) -> answers.JobTurn:
 
 
 def _start_text(facts: JobFacts) -> str:
-    """When it starts at the rate of late, in words."""
-    start, (slots, free) = facts.start, facts.slots_here
+    """When it starts, in words, and the slots of its queues."""
+    slots, free = facts.slots_here
     known = (
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )
-    if start is None:
-        return f"{known if slots else ''}; when it starts is not known: {facts.no_estimate}"
-    rate = f"{counted(start.starts + 1, 'start')} in the last {span(max(1.0, start.seconds))}"
-    return f"{known if slots else ''}; it starts {between(start.low_seconds, start.high_seconds)}, by {rate}"
+    told = facts.start_text or f"when it starts is not known: {facts.no_estimate}"
+    return f"{known if slots else ''}; {told}"
 
 
 def _director(facts: JobFacts) -> answers.JobDirector:

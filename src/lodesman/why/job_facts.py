@@ -20,12 +20,14 @@ from lodesman.submission import Exclusions
 from lodesman.why import actors
 from lodesman.why.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
 from lodesman.why.pilot import Unreached
-from lodesman.why.turns import SOON_SECONDS, Measured, Turn, VOSlots, estimate
+from lodesman.why.starts import FreedSlots, Measured, estimate
+from lodesman.why.turns import SOON_SECONDS, Turn, VOSlots
 from lodesman.why.verdict import (
     OF_LIMITS,
     SHUT_OUT,
     STARTS_IN_TURN,
     LimitMasks,
+    between,
     count_next,
     counted,
     judge_with_sites,
@@ -38,15 +40,30 @@ _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 
 
 class Started(NamedTuple):
-    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part."""
+    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part. What becomes free in the
+    pilots that may take its jobs, and where its own jobs run.
+    """
 
     own: Measured
     group: Measured
     part: float
+    slots: FreedSlots
+    limited: FreedSlots
 
-    def estimate(self, jobs: int) -> StartEstimate | None:
-        """When this number of jobs of the task queue will have started; None if nothing was measured."""
-        by_group = estimate(jobs / self.part, self.group) if self.part > 0 else None
+    def estimate(self, turn: Turn, *, limited: bool) -> StartEstimate | None:
+        """When a job starts that waits for its turn, or behind a limit for others of its task queue; None if unknown."""
+        jobs, slots = turn.ahead + 1, self.limited if limited else self.slots
+        part, others = (1.0, 0) if limited else (turn.part, turn.others)
+        found = slots.start(jobs, part=part, others=others) if slots.jobs else None
+        if found is not None:
+            return StartEstimate(
+                *found,
+                max(0, self.own.starts),
+                self.own.seconds,
+                running=slots.jobs,
+                job_seconds=slots.job_seconds,
+            )
+        by_group = estimate(jobs / self.part, self.group) if self.part > 0 and not limited else None
         return estimate(jobs, self.own) or by_group
 
 
@@ -233,13 +250,32 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def start(self) -> StartEstimate | None:
         """When it starts; None if that is unknown, or does not depend on the jobs before it."""
-        if self.reason in STARTS_IN_TURN or self.reason is MainReason.AT_MOST:
-            return self.started.estimate(self.turn.ahead + 1)
+        return self.start_by(self.reason)
+
+    def start_by(self, reason: MainReason) -> StartEstimate | None:
+        """The same if that is why it waits."""
+        if reason is MainReason.LIMITED and any(
+            one.enough and one.ends is None for one in self.limits.buckets
+        ):
+            return None  # no end of a job is enough
+        if reason in STARTS_IN_TURN or reason in (MainReason.AT_MOST, MainReason.LIMITED):
+            return self.started.estimate(self.turn, limited=reason not in STARTS_IN_TURN)
+        own = self.started.own
         return (
-            StartEstimate(0.0, SOON_SECONDS, self.started.own.starts, self.started.own.seconds)
-            if verdict_of(self.reason) == "now"
-            else None
+            StartEstimate(0.0, SOON_SECONDS, own.starts, own.seconds) if verdict_of(reason) == "now" else None
         )
+
+    @property
+    def start_text(self) -> str:
+        """The same in words, and by what; '' if it is not known."""
+        start = self.start
+        if start is None:
+            return ""
+        by = f"{counted(start.starts + 1, 'start')} in the last {span(max(1.0, start.seconds))}"
+        if start.job_seconds is not None:
+            runs = "runs and takes" if start.running == 1 else "run and take"
+            by = f"{counted(start.running, 'job')} that {runs} about {span(start.job_seconds)}"
+        return f"it starts {between(start.low_seconds, start.high_seconds)}, by {by}"
 
     @property
     def no_estimate(self) -> str:

@@ -3,7 +3,6 @@
 The lottery draws a group by share, one of its owners, and a task queue by UserPriority. What it gives on average is
 counted here: whole starts, so that the task queues together are promised no more than there are. Older ones come first.
 Before that: which pilots start within a minute, those with a free slot in their CE queue, or whose like waited no longer.
-When a job starts is estimated by the rate at which jobs like it started lately.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
-from math import ceil, sqrt
+from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.why_jobs import StartEstimate
 from lodesman.masks.bits import mask_of
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
 from lodesman.matching.policy import VOConfig
@@ -176,7 +174,7 @@ Waiting = tuple[int, TaskQueueKey, int]
 """A task queue, its key, and its waiting jobs."""
 _MOST_KINDS: Final = 1_000
 _MOST_RIVALS: Final = 300_000
-"""Of so many kinds of task queues at most, and so many in all contests together, each kind has a contest of its own."""
+"""Of more kinds of task queues, or with more of them in all contests together, not each kind has a contest of its own."""
 
 
 class Contest:
@@ -300,44 +298,3 @@ class Contest:
                 sum_of += part
             self._parts[key] = found
         return found
-
-
-_Z80: Final = 1.2816
-"""Quantile of the normal distribution: between its negative and itself lie 80 %."""
-
-
-class Measured(NamedTuple):
-    """Job starts that followed a first one, in the seconds since that; of these the last `silent` ones had none."""
-
-    starts: int
-    seconds: float
-    silent: float = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing has started for longer than before things did: what runs now takes longer than what ran then."""
-        return self.starts > 0 and self.silent > self.seconds - self.silent
-
-
-def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
-    """In how many seconds this number of jobs will have started, in 80 % of cases; None if nothing was measured that still
-    goes on.
-
-    Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
-    time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
-    """
-    if seen.starts <= 0 or seen.seconds <= 0.0 or seen.is_over:
-        return None
-    shape = seen.starts + 0.5
-    middle = jobs * seen.seconds / shape
-    low, high = (middle * _f_quantile(z, 2.0 * jobs, 2.0 * shape) for z in (-_Z80, _Z80))
-    return StartEstimate(low_seconds=low, high_seconds=high, starts=seen.starts, seconds=seen.seconds)
-
-
-def _f_quantile(z: float, up: float, down: float) -> float:
-    """The quantile of F(up, down) where the normal distribution has z, by Paulson's approximation; `down` is 3 or more."""
-    a, b = 2.0 / (9.0 * up), 2.0 / (9.0 * down)
-    x, y = 1.0 - a, 1.0 - b
-    square = y * y - z * z * b
-    root = (x * y + z * sqrt(a * y * y + b * x * x - z * z * a * b)) / square
-    return max(0.0, root) ** 3

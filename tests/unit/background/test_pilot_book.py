@@ -188,6 +188,24 @@ def test_a_silent_pilot_does_not_count(base, add, make_key, busy, seen, counts):
     assert book.usable(make_key(cores=9), None, now=NOW).silent == 0
 
 
+def test_what_runs_counts_where_the_job_could_follow_it(base, add, make_key):
+    """Of pilots that take jobs and that fit, not of those that leave, are silent, closed or limited."""
+    add(busy=True), add(busy=True, drain=1), add(busy=True, platform="el8"), add()
+    other, barred = add(busy=True, site="South"), add(busy=True)
+    with base.writer:
+        base.writer.execute("UPDATE attempt SET claimed_at = 70, tq_id = 2 WHERE pilot_id = ?", (other,))
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    key = make_key(platforms=("el9",))
+    assert book.running(key, None).begun == {(1, 1): [60.0, 60.0], (2, 1): [70.0]}
+    first, there = book.running(key, PLACE, limited=[barred])
+    assert there == {(1, 1): [60.0]}
+    assert book.running(key, PLACE, limited=[barred]).pilots == first != book.running(key, None).pilots
+    assert book.running(make_key(cores=9), None).begun == {}
+    book.refresh(base.db, 400.0)
+    assert book.running(key, None).begun == {}, "they are silent"
+
+
 def test_a_pilot_on_its_way_is_not_silent(base, add, make_key):
     add("Submitted")
     book = PilotBook()

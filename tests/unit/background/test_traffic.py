@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lodesman.answers.nodes import QueueId
-from lodesman.background.traffic import PilotTraffic, StartsOfLate
+from lodesman.background.traffic import JobsOfLate, PilotTraffic, StartsOfLate, _some
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.store.read.pilots import LivePilot
+from lodesman.store.read.pilots import LivePilot, running_attempts
 from lodesman.store.read.why import waiting_job
-from lodesman.why.turns import Measured
+from lodesman.why.starts import JobsThere, Measured
 
 HERE = QueueId("S", "c", "q")
 FULL, FREE = {"S/c/q": {"slots": 1, "others": 0}}, {"S/c/q": {"slots": 9, "others": 0}}
@@ -95,6 +95,26 @@ def test_starts_of_the_last_hour_are_counted_from_the_first_of_them(base, submit
     assert found.of(one, 9_000.0) == Measured(0, 0.0)
 
 
+def test_time_in_which_none_of_them_waited_does_not_count(base, submit):
+    """A start each ten seconds, then an idle half hour, then again: nobody was slow."""
+    one = submit(5)
+    found = StartsOfLate(base.db)
+    found.read(5.0)
+    start(base, one, 10.0, 20.0, 30.0)
+    found.read(40.0, {one})
+    assert found.of(one, 40.0) == Measured(2, 30.0, 10.0)
+    found.read(50.0, ())
+    for now in (60.0, 1_000.0):
+        assert found.of(one, now) == found.of(("lab", "physics"), now) == Measured(2, 40.0, 20.0)
+    found.read(1_850.0, {one})
+    assert found.of(one, 1_860.0) == Measured(2, 50.0, 30.0)
+    start(base, one, 1_860.0, 1_870.0)
+    found.read(1_880.0, {one})
+    assert found.of(one, 1_880.0) == found.of(("lab", "physics"), 1_880.0) == Measured(4, 70.0, 10.0)
+    found.read(9_000.0, ())
+    assert found._idle == found._idle_since == {}
+
+
 def test_they_are_read_in_portions(base, submit, monkeypatch):
     monkeypatch.setattr("lodesman.background.traffic._AT_ONCE", 2)
     one = submit(1)
@@ -116,3 +136,93 @@ def test_the_id_of_the_nth_job_that_waits(base, submit):
         base.writer.execute("UPDATE cohort SET cursor = 1 WHERE base = 1")
     assert [waiting_job(base.db, tq_id, n) for n in range(6)] == [4, 5, 6, 7, 8, 1 << 53]
     assert waiting_job(base.db, 99, 0) == 1 << 53
+
+
+# --- jobs that run, and that ran ----------------------------------------------------------------------------------------
+
+
+def end(base, *numbers, at, outcome="Done"):
+    with base.writer:
+        for number in numbers:
+            base.writer.execute(
+                "UPDATE attempt SET ended_at = ?, outcome = ? WHERE id = ?", (at, outcome, number)
+            )
+
+
+class Traffic:
+    """What the snapshot does at each refresh."""
+
+    def __init__(self, base):
+        self.base, self.starts, self.jobs = base, StartsOfLate(base.db), JobsOfLate(base.db)
+
+    def read(self, now):
+        attempts = running_attempts(self.base.db)
+        self.jobs.read(attempts, self.starts.read(now), self.starts)
+        return {who: [(one.begun, one.seconds) for one in ended] for who, ended in self.jobs._ended.items()}
+
+
+def test_each_job_that_ended_is_seen_once_however_short(base, submit):
+    one, two = submit(9), submit(9, cores=2)
+    seen = Traffic(base)
+    start(base, one, 10.0, 11.0)
+    assert seen.read(12.0) == {}
+    start(base, two, 13.0, 14.0, 15.0)
+    end(base, 1, 3, at=16.0)
+    end(base, 4, at=15.5, outcome="Released")
+    found = seen.read(17.0)
+    assert found[one] == [(10.0, 6.0)], "it had been seen to run"
+    found = seen.read(18.0)
+    assert found[two] == [(13.0, 3.0)], (
+        "it began and ended between two readings; what was given back is no job"
+    )
+    end(base, 2, 5, at=19.0)
+    found = seen.read(20.0)
+    assert (found[one], found[two]) == ([(10.0, 6.0), (11.0, 8.0)], [(13.0, 3.0), (15.0, 4.0)])
+    assert found["lab", "physics"] == [(10.0, 6.0), (13.0, 3.0), (11.0, 8.0), (15.0, 4.0)]
+    assert seen.read(30.0) == found
+
+
+def test_a_task_queue_of_which_hardly_any_ended_goes_by_its_group(base, submit, make_key):
+    many, few, other = submit(20), submit(5, cores=2), submit(5, group="bio")
+    seen = Traffic(base)
+    start(base, many, *range(10))
+    start(base, few, 10.0)
+    start(base, other, 10.0)
+    end(base, *range(1, 11), at=100.0)
+    seen.read(100.0), seen.read(100.0)
+    assert 80 < seen.jobs._lasts(few, 100.0).mean < 150
+    assert seen.jobs._lasts(few, 100.0).evidence > 5
+    assert seen.jobs._lasts(other, 100.0).evidence == 0.0
+    there = JobsThere(1, {(few, 2): [10.0]})
+    found = seen.jobs.slots(there, make_key(), many, now=100.0, free=0, soon=0)
+    assert found.jobs == 1
+    assert seen.jobs.slots(there, make_key(), many, now=100.4, free=0, soon=0) is found, (
+        "it is worked out once"
+    )
+    assert (
+        seen.jobs.slots(
+            JobsThere(2, {(other, 1): [10.0]}), make_key(group="bio"), other, now=100.0, free=0, soon=0
+        ).start(1)
+        is None
+    )
+
+
+def test_what_limits_let_run_is_averaged(base, submit):
+    """Two at a time of late; just now one."""
+    one = submit(40)
+    seen = Traffic(base)
+    assert seen.jobs.own(one, 0.0).start(1) is None
+    for number in range(20):
+        start(base, one, 10.0 * (number // 2))
+        end(base, number + 1, at=10.0 * (number // 2) + 10.0)
+    start(base, one, 100.0)
+    seen.read(101.0), seen.read(101.0)
+    low, high = seen.jobs.own(one, 101.0).start(10)
+    assert low < 50.0 < high < 90.0
+
+
+def test_very_many_jobs_are_judged_by_some_of_them():
+    assert _some([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
+    some = _some(range(10_000))
+    assert (len(some), some[0]) == (32, 0)
+    assert some[-1] > 9_600

@@ -53,6 +53,8 @@ a.claim_token != '', p.site, p.ce, p.queue, p.node_host
 FROM attempt a {by_index("attempt_live")} {JOIN_IN_ORDER} pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL"""
 _HELD = f"""SELECT pilot_id, tq_id, count(*) FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL GROUP BY pilot_id, tq_id"""
+_RUNNING_ATTEMPTS = f"""SELECT id, pilot_id, tq_id, claimed_at FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL"""
 _LIVE_SUMS = f"""SELECT count(*), coalesce(sum(job_id), 0), coalesce(sum(number), 0)
 FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
@@ -276,6 +278,20 @@ def unstarted_pilots(db: Reader, backend: str, now: float) -> list[int]:
 def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
     """(pilot, task queue, number of live attempts)."""
     return list(db.execute(_HELD))
+
+
+class RunningAttempt(NamedTuple):
+    """A live attempt; `claimed_at` in UNIX seconds."""
+
+    id: int
+    pilot: int
+    task_queue: int
+    claimed_at: float
+
+
+def running_attempts(db: Reader) -> list[RunningAttempt]:
+    """All live attempts."""
+    return [RunningAttempt(*row) for row in db.execute(_RUNNING_ATTEMPTS)]
 
 
 def taken_jobs(db: Reader) -> dict[int, int]:

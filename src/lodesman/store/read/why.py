@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from heapq import merge
+from heapq import merge, nlargest
 from itertools import filterfalse, islice
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
-from lodesman.store.dialect import least, member
+from lodesman.store.dialect import GIVEN, keys, least, member
 from lodesman.store.hosts import record_of
 from lodesman.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.why.pilot import PilotFacts
@@ -78,6 +78,11 @@ _CLAIMED_AT = "SELECT id, claimed_at FROM attempt WHERE id BETWEEN ? AND ? ORDER
 _LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) ahead"
 _STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at), max(claimed_at)
 FROM attempt WHERE id > ? AND id <= ? GROUP BY 1, 2"""
+_RAN = (
+    "SELECT id, tq_id, claimed_at, ended_at FROM attempt WHERE ended_at IS NOT NULL AND outcome != 'Released'"
+)
+_RAN_BETWEEN = f"{_RAN} AND id > ? AND id <= ? ORDER BY id DESC LIMIT ?"
+_RAN_AMONG = f"{_RAN} AND id IN {GIVEN}"
 
 
 def last_attempt_before(db: Reader, at: float) -> int:
@@ -99,6 +104,19 @@ def starts_after(
     """(task queue, minute, job starts, the first and the last) of the attempts that follow one, and the last of these."""
     last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
     return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
+
+
+def ended_attempts(
+    db: Reader, after: int, last: int, among: Iterable[int], *, most: int
+) -> list[tuple[int, float, float]]:
+    """(task queue, when it was claimed, when it ended) of the attempts that have ended: of those which follow one, up to
+    another, and of those among some; of each `most` at most, the newest. What pilots gave back is left out.
+    """
+    some = nlargest(most, among)
+    rows = {row[0]: row[1:] for row in db.execute(_RAN_BETWEEN, (after, last, most))}
+    if some:
+        rows |= {row[0]: row[1:] for row in db.execute(_RAN_AMONG, (keys(some),))}
+    return [rows[number] for number in sorted(rows)]
 
 
 def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
