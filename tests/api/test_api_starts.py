@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from lodesman.background.reasons import MainReasons
@@ -115,6 +117,38 @@ def test_when_a_job_starts_at_the_rate_of_late(house):
     house.submitted(SOUTH, token="bob")
     assert why(house, 31)["turn"]["start"]["low_seconds"] > 0
     assert house.get("/v1/jobs?first=32&start=true", "bob")["jobs"][0]["start"]["high_seconds"] > 30
+
+
+@pytest.mark.slow
+def test_starts_come_when_they_were_foretold(house):
+    """Six slots and two groups, asked about jobs that wait; after 80 s those that begin take four times as long."""
+    first = {who: house.submitted({**SOUTH, "Parameters": 300}, token=who) for who in ("ann", "bob")}
+    offer = {"cores": 1, "memory_mb": 8_000, "norm_cpu_seconds": 100_000, "platforms": ["el8"]}
+    pilots = {house.pilot("South", **offer): 0.0 for _ in range(6)}
+    rng, begun, asked, running, begin = random.Random(4), {}, [], {}, house.now
+    while house.now < begin + 250.0:  # then they would be silent
+        house.now = max(house.now, min(pilots.values()))
+        pilot = min(pilots, key=pilots.get)
+        if pilot in running:
+            house.report(pilot, running.pop(pilot))
+        (running[pilot],) = house.claim(pilot)
+        begun[running[pilot]["id"]] = house.now
+        length = 10.0 if house.now < begin + 80.0 else 40.0
+        pilots[pilot] = house.now + length * rng.uniform(0.9, 1.1)
+        if 40.0 < house.now - begin < 75.0 or house.now - begin > 110.0:
+            who = rng.choice(["ann", "bob"])
+            number = (
+                first[who] + sum(first[who] <= one < first[who] + 300 for one in begun) + rng.randrange(10)
+            )
+            start = why(house, number, who)["turn"]["start"]
+            asked.append((number, house.now, start["low_seconds"], start["high_seconds"]))
+    # What was asked before that, of jobs that started after it, no one could know.
+    told = [
+        one for one in asked if one[0] in begun and (begun[one[0]] < begin + 80.0 or one[1] > begin + 80.0)
+    ]
+    inside = sum(low <= begun[one] - at <= high for one, at, low, high in told)
+    assert len(told) > 20
+    assert inside >= 0.85 * len(told)
 
 
 def test_short_jobs_of_before_say_nothing_of_long_ones_that_run_now(house):

@@ -5,7 +5,7 @@ long they took.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import QueueId
@@ -27,9 +27,9 @@ _ENDS_KEPT: Final = 48
 _KINDS_KEPT: Final = 2_000
 _ENDS_AT_ONCE: Final = 2_000
 _ENOUGH: Final = 8
-# An answer goes by this number of task queues that run, the largest, and of jobs of each.
+# An answer goes by this number of task queues that run, the largest, and of jobs of all of them together.
 _KINDS_SEEN: Final = 12
-_AGES_SEEN: Final = 32
+_AGES_SEEN: Final = 64
 # How many jobs of a task queue run at once is averaged over this number of its jobs, one after the other.
 _ROUNDS: Final = 3.0
 _LITTLE: Final = 1e-3
@@ -235,15 +235,20 @@ class JobsOfLate:
         found = self._slots.get(known)
         if found is None:
             usual = None if tq_id is None else self._lasts(tq_id, now)
-            kinds = [
-                RunningKind(some, lasts, len(begun) / len(some) * min(1.0, cores / max(1, key.cores)))
-                for (one, cores), begun in sorted(there.begun.items(), key=lambda row: -len(row[1]))[
-                    :_KINDS_SEEN
-                ]
-                if (lasts := self._lasts(one, now)) is not None and (some := _some(begun))
-            ]
+            kinds = list(self._kinds(there, key.cores, now))
             found = self._slots[known] = FreedSlots(kinds, now=now, free=free, soon=soon, usual=usual)
         return found
+
+    def _kinds(self, there: JobsThere, cores: int, now: float) -> Iterator[RunningKind]:
+        """The largest kinds of jobs that run there, which stand for all, for a job that takes these `cores`."""
+        rows = sorted(there.begun.items(), key=lambda row: -len(row[1]))
+        seen = rows[:_KINDS_SEEN]
+        share = sum(len(begun) for _, begun in rows) / max(1, sum(len(begun) for _, begun in seen))
+        for (tq_id, of_each), begun in seen:
+            lasts, some = self._lasts(tq_id, now), _some(begun, len(seen))
+            if lasts is not None:
+                room = share * len(begun) / len(some) * min(1.0, of_each / max(1, cores))
+                yield RunningKind(some, lasts, room)
 
     def own(self, tq_id: int | None, now: float) -> FreedSlots:
         """What becomes free for a job behind a limit: where jobs of its task queue run."""
@@ -263,7 +268,7 @@ class JobsOfLate:
         return FreedSlots([kind], now=now, limited=True, used=used / (now - since))
 
 
-def _some(begun: Sequence[float]) -> Sequence[float]:
-    """Some of very many, from all of their range."""
+def _some(begun: Sequence[float], kinds: int = 1) -> Sequence[float]:
+    """Some of very many, from all of their range; of this number of kinds of jobs."""
     ordered = sorted(begun)
-    return ordered[:: 1 + (len(ordered) - 1) // _AGES_SEEN]
+    return ordered[:: 1 + (len(ordered) - 1) * kinds // _AGES_SEEN]

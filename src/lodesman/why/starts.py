@@ -186,8 +186,8 @@ class FreedSlots:
         """`usual`: how long jobs take that start in slots where none runs."""
         self._running, self._now, self._free, self._soon = running, now, free, soon
         kinds = [(len(one.begun) * one.room, one.durations) for one in running]
-        self.jobs = sum(len(one.begun) for one in running)
-        """How many run."""
+        self.jobs = max(1, round(sum(count for count, _ in kinds))) if kinds else 0
+        """How many run, as far as they make room."""
         if usual is not None and free + soon > 0:
             kinds.append((free + soon, usual))
         self._kinds = kinds

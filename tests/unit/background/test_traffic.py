@@ -224,5 +224,21 @@ def test_what_limits_let_run_is_averaged(base, submit):
 def test_very_many_jobs_are_judged_by_some_of_them():
     assert _some([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
     some = _some(range(10_000))
-    assert (len(some), some[0]) == (32, 0)
+    assert (len(some), some[0]) == (64, 0)
     assert some[-1] > 9_600
+    assert len(_some(range(10_000), kinds=8)) == 8
+
+
+def test_of_very_many_task_queues_the_largest_stand_for_all(base, submit, make_key):
+    numbers = [submit(3, cores=cores) for cores in range(1, 31)]
+    seen = Traffic(base)
+    for number in numbers:
+        start(base, number, 0.0, 0.0)
+    end(base, *range(1, 61, 2), at=10.0)
+    seen.read(10.0), seen.read(10.0)
+    there = JobsThere(1, {(number, 1): [5.0] for number in numbers})
+    found = seen.jobs.slots(there, make_key(), numbers[0], now=10.0, free=0, soon=0)
+    assert found.jobs == 30
+    low, high = found.start(300)
+    assert low < 100.0 < high < 200.0
+    assert seen.jobs.slots(there, make_key(cores=2), numbers[0], now=10.0, free=0, soon=0).jobs == 15
