@@ -248,7 +248,8 @@ def test_users_behind_a_limit_are_told_when_their_jobs_start(admin):
     assert start["low_seconds"] < 13 * 30 < start["high_seconds"] < 26 * 30
     assert "; it starts in about" in told["summary"]
     assert told["summary"].endswith("by 1 job that runs and takes about 30 s.")
-    reasons = MainReasons(admin.side.db, admin.side.fresh(), limited_in=lambda: {1: -1})
+    seen = partial(seen_limits, admin.post, admin.side.policy, {})
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
     body = {"changed": reasons.judge(admin.side.policy, admin.now), "facts_at": None}
     assert admin.call("POST", "/v1/service/reasons", body, token="service").status == 200
     rows = admin.get("/v1/jobs?first=20&last=20&start=true")["jobs"]
@@ -267,7 +268,7 @@ def test_nothing_is_foretold_behind_a_limit_that_no_end_of_a_job_opens(admin):
     assert admin.get("/v1/jobs/9/why")["turn"]["start"] is not None
     put(admin, EACH.replace("slots=1", "slots=0"), "change")
     told = admin.get("/v1/jobs/9/why")
-    assert (told["main_reason"], told["turn"]["start"]) == ("limited", None)
+    assert (told["main_reason"], told["turn"]["start"]) == ("over-limit", None)
 
 
 def test_nothing_is_foretold_behind_a_limit_where_nothing_ended(admin):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.background.pilot_book import PilotBook
+from lodesman.background.pilot_book import Barred, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.criteria import explain
@@ -198,9 +198,9 @@ def test_what_runs_counts_where_the_job_could_follow_it(base, add, make_key):
     book.refresh(base.db, NOW)
     key = make_key(platforms=("el9",))
     assert book.running(key, None).begun == {(1, 1): [60.0, 60.0], (2, 1): [70.0]}
-    first, there = book.running(key, PLACE, limited=[barred])
+    first, there = book.running(key, PLACE, barred=Barred([barred]))
     assert there == {(1, 1): [60.0]}
-    assert book.running(key, PLACE, limited=[barred]).pilots == first != book.running(key, None).pilots
+    assert book.running(key, PLACE, barred=Barred([barred])).pilots == first != book.running(key, None).pilots
     assert book.running(make_key(cores=9), None).begun == {}
     book.refresh(base.db, 400.0)
     assert book.running(key, None).begun == {}, "they are silent"
