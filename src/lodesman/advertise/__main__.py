@@ -38,8 +38,8 @@ Exit codes: 0 published, 1 refused, 2 wrong usage, 4 no token or not a good one,
 
 
 def quoted(text: str) -> str:
-    """A text as ClassAds write it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A text as ClassAds of the old form write it: a backslash is plain."""
+    return '"' + text.replace('"', '\\"') + '"'
 
 
 def requirements(options: argparse.Namespace) -> str:
