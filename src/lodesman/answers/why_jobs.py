@@ -183,7 +183,7 @@ class JobPilots(Struct, frozen=True):
     seen_seconds_ago: float | None
     free_starts: int
     soon_starts: int
-    unreached: int = 0
+    unreached: int
 
     @property
     def any_usable(self) -> bool:

@@ -131,7 +131,7 @@ class SentPilot(Struct):
     joined: bool
     ended_seconds_ago: float | None
     jobs_done: int
-    host: str = ""
+    host: str
 
 
 class QueueAges(Struct):

@@ -261,7 +261,9 @@ def test_what_is_refused_is_said_with_use_and_limit():
     assert limits.refusals(KEYS[1], PLACES[0]) == [
         (BucketUse("0/0", (), ("h1",), "slots", 1, 3, never=True), 4)
     ]
-    assert limits.refusals(KEYS[1], PLACES[1]) == [(BucketUse("0/0", (), ("h2",), "slots", 0, 3), 4)]
+    assert limits.refusals(KEYS[1], PLACES[1]) == [
+        (BucketUse("0/0", (), ("h2",), "slots", 0, 3, never=True), 4)
+    ]
     assert limits.refusals(KEYS[4], PLACES[0]) == []
 
 

@@ -18,7 +18,7 @@ from lodesman.why.verdict import LimitMasks, StoppedPilots, judge_job, judge_wit
 def usable(idle=0, busy=0, coming=0):
     return JobPilots(
         live=idle + busy + coming, usable_idle=idle, usable_busy=busy, usable_waiting=coming, draining=0, silent=0,
-        shut=0, limited=0, seen_seconds_ago=None, free_starts=idle, soon_starts=coming,
+        shut=0, limited=0, seen_seconds_ago=None, free_starts=idle, soon_starts=coming, unreached=0,
     )  # fmt: skip
 
 
