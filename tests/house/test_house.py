@@ -267,6 +267,7 @@ def test_what_is_believed_later_is_on_the_disk(nodes):
 # Where a mode, an owner or a time is changed by a name, and why no other account can have put a link there: a server, a
 # keeper and `lode vacate` may run as root.
 CHANGED_BY_NAME = {
+    "access/outputs.py": "what it has opened",
     "advertise/__main__.py": "what its caller has just written",
     "batch/isolation.py": "a folder of its own",
     "batch/keeper.py": "no links are followed",

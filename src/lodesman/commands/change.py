@@ -20,7 +20,8 @@ from lodesman.answers.jsv import JsvSection
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
-from lodesman.commands.prepare import Preparation, check_project
+from lodesman.commands.memberships import check_project
+from lodesman.commands.prepare import Preparation
 from lodesman.commands.resolving import Resolver
 from lodesman.commands.submit import NewPool, PreparedCohort, need_task_queues, store_pools
 from lodesman.commands.templates import payload, record_of_spec, stored_job

@@ -18,17 +18,17 @@ from lodesman.answers.jobs import Notice, Resolution
 from lodesman.answers.jsv import VerifiedJob
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
+from lodesman.commands.memberships import check_owner, check_project, group_of
 from lodesman.commands.order import WaitsFor, waits_of
 from lodesman.commands.resolving import Resolver, TakesLong, entries_of, in_batch, name_writer, read_entry
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import Upload, payload
-from lodesman.errors import Forbidden, Impossible, InvalidJob, LodesmanError
+from lodesman.errors import Impossible, InvalidJob, LodesmanError
 from lodesman.jobclass import Classes
 from lodesman.jobs.record import NO_POSITIONS, PositionMap, Record, shown
 from lodesman.kernel import FIRST_LINE_BYTES, wants_interpreter_with_cr
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import JudgedJob, Policy, VOConfig
-from lodesman.resources import GroupConfig
 from lodesman.resources.requirement import without_clause
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
@@ -37,7 +37,6 @@ from lodesman.submission import Exclusions, JobDraft, ban_of_nothing, find_exclu
 from lodesman.submission.native import hold_of
 
 _FEW_RUNS = 5
-_FEW_PROJECTS = 10
 _TIME = "CPUTime"
 _MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
@@ -283,49 +282,6 @@ class Preparation:
                 announced.sha256, announced.size, announced.executable, announced.modified
             )
         return {name: self.uploads[name] for name in names}
-
-
-def check_owner(description: jobs.Description, who: Principal) -> None:
-    """Whoever a description is for is who sends it. Raises InvalidJob."""
-    for attribute, wanted, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
-        if wanted and wanted != own:
-            raise InvalidJob(
-                f"{attribute}: {shown(wanted)} is not yours; by your token it is {own}.",
-                hint="Leave it out, or submit with the token of that owner.",
-                attribute=attribute,
-            )
-
-
-def check_project(project: str, who: Principal, policy: Policy) -> None:
-    """Whether a job of this user may have this project ("": none). Raises InvalidJob."""
-    vocabulary = policy.vocabulary
-    problem = vocabulary.project_problem(project, who.name, who.groups)
-    if not problem:
-        return
-    own = vocabulary.projects_of(who.name, who.groups)
-    there = ", ".join(own[:_FEW_PROJECTS]) + (", ..." if len(own) > _FEW_PROJECTS else "")
-    hint = (
-        f"Yours: {there}. Write JobGroup = {own[0]}."
-        if own
-        else "There is none for you; ask an administrator."
-    )
-    raise InvalidJob(f"JobGroup: {problem}.", hint=hint, attribute="JobGroup")
-
-
-def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
-    """The group that a submission counts for. Raises Forbidden, InvalidJob."""
-    if not who.groups:
-        raise Forbidden(f"User {who.name} is in no group.")
-    name = wanted or who.groups[0]
-    if name not in who.groups:
-        hint = f"Your groups: {', '.join(who.groups)}."
-        if name in policy.vocabulary.projects:
-            hint = f"It is a project, which a job names by JobGroup: --set JobGroup={name}. {hint}"
-        raise Forbidden(f"You are not in group {name}.", hint=hint)
-    group = policy.config.groups.get(name, GroupConfig(name=name, vo=who.vo))
-    if group.vo and group.vo != who.vo:
-        raise InvalidJob(f"Group {name} belongs to VO {group.vo}, you to {who.vo}.", attribute="OwnerGroup")
-    return group
 
 
 def prepare(

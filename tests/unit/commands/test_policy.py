@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.answers.accounts import Principal
-from lodesman.commands.prepare import group_of
+from lodesman.commands.memberships import group_of
 from lodesman.errors import Forbidden, InvalidJob
 
 

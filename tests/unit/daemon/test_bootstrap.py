@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from lodesman.answers.requests import MOST_ID
+from lodesman.commands.memberships import group_of
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
