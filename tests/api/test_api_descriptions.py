@@ -131,7 +131,7 @@ def test_a_rebuilt_job_of_a_batch_is_the_same_job(house, one, form):
     assert told["rebuilt"]
     parsed = read_description(told["text"], form=form)
     again, before = read_job(parsed.record).spec, read_job({"CPUTime": 500, **one}).spec
-    alike = {"sites", "tags", "requirements"}  # sorted, or as their types read them
+    alike = {"sites", "tags", "requirements", "stations"}  # sorted, or as their types read them
     for name in before.__struct_fields__:
         if name not in alike:
             assert getattr(again, name) == getattr(before, name), name
