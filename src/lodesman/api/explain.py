@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -182,7 +183,11 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
         raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
     with suppress(Unavailable):
         limits = await side.ask_hot(inner_calls.LIMITED, limits_at([QueueId(*place)], side.watches))
-        facts = replace(facts, limited=frozenset(tq_id for one in limits.some for tq_id in one.ids))
+        kept, never = (
+            frozenset(tq_id for one in limits.some for tq_id in ids(one))
+            for ids in (attrgetter("ids"), attrgetter("never"))
+        )
+        facts = replace(facts, limited=kept, never_start=never)
     return explain_queue(facts)
 
 

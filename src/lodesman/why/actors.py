@@ -34,6 +34,7 @@ _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
 _RAISES: Final = f"{_SERVER}: lode quota change"
 _LIMITED: Final = f"time, as jobs that use the limit end; or {_RAISES}"
+NO_END_HELPS: Final = "who set these limits, which no end of a job opens: lode why JOB names them"
 _ENDS_OF_PARENTS: Final = "time, as the jobs that it waits for end"
 
 # One table for each set: members of two sets may be equal as words, and would then be one key.

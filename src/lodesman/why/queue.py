@@ -65,7 +65,8 @@ class QueueFacts(SnapshotFacts):
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
     `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
-    `limited`: the task queues that limits keep from starting there; `full`: those whose submissions let no more jobs start.
+    `limited`: the task queues that limits keep from starting there, `never_start` those where they do whatever ends;
+    `full`: those whose submissions let no more jobs start.
     """
 
     place: QueueId
@@ -82,6 +83,7 @@ class QueueFacts(SnapshotFacts):
     sent: Sequence[answers.SentPilot]
     closings: Sequence[Closing]
     limited: frozenset[int] = frozenset()
+    never_start: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
     unreached: Unreached | None = None
 
@@ -214,6 +216,8 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     if reason is QueueReason.NO_ROOM and not facts.fails:
         names = [actors.opener_of(name, text, backends) for name, text in facts.limits]
         who = actors.who_opens(names, facts.closings, named)
+    elif reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
+        who = actors.NO_END_HELPS
     elif facts.fails:
         who = actors.NOT_REACHED if facts.unreached else actors.who_mends(backends, named)
     at = facts.age(facts.snapshot.at) or 0.0
