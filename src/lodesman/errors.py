@@ -9,6 +9,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `3 jobs`, `1,000 task queues`: a number in a sentence."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class LodesmanError(Exception):
     """Root of all errors. `data` values are JSON values."""
 

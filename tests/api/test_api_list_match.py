@@ -146,7 +146,7 @@ def test_a_queue_for_private_pilots_and_the_jobs_that_get_none(house, backend):
     told = house.submit({}, {"PilotType": "private"})
     assert (told.status, told.code) == (422, "impossible")
     assert told.json["error"]["data"]["attribute"] == "PilotType"
-    assert "suggestion: PilotType -> private (1 of 1 queues)" in told.json["error"]["message"]
+    assert "suggestion: PilotType -> private (1 of 1 queue)" in told.json["error"]["message"]
     held = house.submitted({"ForceGeneric": True}, hold_if_impossible=True)
     told = house.get(QUEUE)
     assert told["main_reason"] == "no-fitting-job-waits"

@@ -108,7 +108,7 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     assert ids(admin.claim(admin.pilot(), 1, wait_s=0.0)) != []
     bound = admin.get("/v1/jobs/2/why")
     assert (bound["main_reason"], bound["verdict"]) == ("limited", "not now")
-    assert "1 of 1 jobs run at North (RunningLimit/JobType/Merge)" in bound["summary"]
+    assert "1 of 1 job runs at North (RunningLimit/JobType/Merge)" in bound["summary"]
     (step,) = [one for one in bound["chain"] if one["step"] == "limits"]
     own_words = "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2"
     assert step["text"].endswith(own_words)

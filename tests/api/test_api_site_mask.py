@@ -401,7 +401,7 @@ def test_some_closed_queues_leave_the_others(house, batch):
     assert (told["verdict"], step_of(told)["holds"], step_of(told)["queues"]) == ("now", True, 1)
     assert told["queues"]["eligible"] == 2
     assert step_of(told, "gates")["text"].startswith(
-        "1 of 2 eligible queues have free capacity for a pilot; no capacity in 1 queue: "
+        "free capacity for a pilot in 1 of 2 eligible queues; no capacity in 1 queue: "
     )
 
 

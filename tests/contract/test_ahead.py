@@ -425,7 +425,7 @@ def test_what_is_given_back_waits_before_all_others_and_costs_no_attempt(house):
     (claimed,) = claim(house, house.pilot(), 1)
     house.report(house.pilots, claimed, "Running")
     house.report(house.pilots, claimed, "Released", cause="pilot-shutdown")  # its only one
-    assert house.job(first).reason.endswith("; maximum of 1 attempts reached, beside 3 that did not start")
+    assert house.job(first).reason.endswith("; maximum of 1 attempt reached, beside 3 that did not start")
     assert house.reconcile() == CLEAN
 
 

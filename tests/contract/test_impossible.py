@@ -81,7 +81,7 @@ def test_events_of_the_task_queue_are_shown_with_each_job(house):
         events = events_of_job(house.reader, house.job(job))
         assert [event.event for event in events] == [begun, "Held", "Waiting"]
         assert "no queue of VO vo can run it" in events[1].reason
-        assert events[2].reason == "S1/ce/q can run it now (1 of 1 queues)"
+        assert events[2].reason == "S1/ce/q can run it now (1 of 1 queue)"
     late = house.submit().first
     assert house.events(late) == ["Waiting"]
 

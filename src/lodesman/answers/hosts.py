@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from lodesman.answers.call import Page
 from lodesman.answers.requests import Given, Name
+from lodesman.errors import counted
 
 _MOST_NAME: Final = 255
 
@@ -46,16 +47,16 @@ class HostEvidence(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """In words."""
         if self.whole_site:
-            others = f"at {self.hosts_failing} of {self.hosts} other sites"
+            others = f"at {self.hosts_failing} of {counted(self.hosts, 'other site')}"
             return f"at its whole site {self.in_short}; these fail {others}"
-        return f"{self.in_short}; these fail on {self.hosts_failing} of {self.hosts} other hosts"
+        return f"{self.in_short}; these fail on {self.hosts_failing} of {counted(self.hosts, 'other host')}"
 
     @property
     def in_short(self) -> str:
         """One side of it."""
         return (
-            f"{self.failures} of {self.attempts} attempts from {self.task_queues} task queues failed within 60 s of their "
-            "start in 30 min"
+            f"{self.failures} of {counted(self.attempts, 'attempt')} from {counted(self.task_queues, 'task queue')} "
+            "failed within 60 s of their start in 30 min"
         )
 
 

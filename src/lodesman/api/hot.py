@@ -39,7 +39,15 @@ from lodesman.api.pulse import Pulse
 from lodesman.api.wire import Answer, Disconnected, Headers, Receive, Scope, Send
 from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.commands.accounts import SITE
-from lodesman.errors import InvalidRequest, LodesmanError, NotFound, TooOften, Unauthorized, Unavailable
+from lodesman.errors import (
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    TooOften,
+    Unauthorized,
+    Unavailable,
+    counted,
+)
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -208,7 +216,8 @@ async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asy
     if pulse.health.standing(pulse.ticks()) != "restarting":
         raise Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")
     raise Unavailable(
-        f"The part of the server that {does} ends again and again ({pulse.health.restarts} times), and is started again.",
+        f"The part of the server that {does} ends again and again ({counted(pulse.health.restarts, 'time')}), "
+        "and is started again.",
         hint="Administrators: see the server's log. Else try again.",
     )
 

@@ -35,7 +35,7 @@ from lodesman.commands.missing_jobs import name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.resolving import TakesLong
 from lodesman.commands.submit import PreparedSubmission, Submit
-from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable
+from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable, counted
 from lodesman.jobs import JobSpec
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
@@ -106,7 +106,11 @@ def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
     wanted = max(one.max_attempts for one in prepared.cohorts)
     if not most or wanted <= max(most, JobSpec(executable="").max_attempts):
         return []
-    return [jobs.Notice("MaxAttempts", f"It is {wanted}; an administrator allows {most} attempts of a job.")]
+    return [
+        jobs.Notice(
+            "MaxAttempts", f"It is {wanted}; an administrator allows {counted(most, 'attempt')} of a job."
+        )
+    ]
 
 
 def _takes_long(body: SubmitBody, size: int) -> bool:
@@ -217,7 +221,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
 
 def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:
     """What is said when a command fails after others of the same action."""
-    done, left = f"{action} had changed {out.changed} jobs", out.rest[0].start
+    done, left = f"{action} had changed {counted(out.changed, 'job')}", out.rest[0].start
     message = f"{fault.message} Until then {done}; from job {left} on nothing was done."
     rest = [(ids[0], ids[-1]) for ids in out.rest]
     data = {**fault.data, "changed": out.changed, "refused": out.refused, "rest": rest}

@@ -20,7 +20,7 @@ from lodesman.background.launch import PilotSettings, common_of
 from lodesman.batch.backend import join_token_of, stamp_of
 from lodesman.client import parse_server
 from lodesman.commands.pilots import hash_token
-from lodesman.errors import Conflict, InvalidRequest
+from lodesman.errors import Conflict, InvalidRequest, counted
 from lodesman.matching import QueueOffer
 from lodesman.matching.policy import Policy
 from lodesman.matching.request import GENERIC
@@ -52,7 +52,8 @@ def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int
     for name, most in caps:
         if there + count > most:
             hint = f"Make at most {max(0, most - there)} more, or wait until some have ended or expired: lode pilot ls"
-            words = f"{name} of {queue} is {most}, and {there} pilots are there or may still be started."
+            words = f"{counted(there, 'pilot')} {'is' if there == 1 else 'are'} there or may still be started"
+            words = f"{name} of {queue} is {most}, and {words}."
             raise Conflict(words, hint=hint, room=max(0, most - there))
     return min((most for _, most in caps), default=None)
 

@@ -27,7 +27,7 @@ from lodesman.answers.vocabulary import Kind
 from lodesman.background import portions
 from lodesman.background.left_out import Item, LeftOut, StepPass, task_queue
 from lodesman.commands.submit_pools import CONFIG, PoolIds
-from lodesman.errors import Conflict, InvalidJob
+from lodesman.errors import Conflict, InvalidJob, counted
 from lodesman.masks.bits import bits
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy, VOConfig
@@ -351,4 +351,4 @@ def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> in
 
 def _can_run(mask: int, config: VOConfig) -> str:
     first = "/".join(config.table.queues[next(bits(mask))])
-    return f"{first} can run it now ({mask.bit_count()} of {config.table.open_to_vo.bit_count()} queues)"
+    return f"{first} can run it now ({mask.bit_count()} of {counted(config.table.open_to_vo.bit_count(), 'queue')})"

@@ -25,7 +25,7 @@ from lodesman.batch.arc_text import ArcFacts, ArcJob, ArcRecord
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
 from lodesman.batch.job_script import job_script
 from lodesman.batch.run.https import Answer, Https
-from lodesman.errors import BackendFault
+from lodesman.errors import BackendFault, counted
 from lodesman.resources import QueueId
 
 _Item = TypeVar("_Item")
@@ -190,7 +190,9 @@ class ArcBackend:
             return dict.fromkeys(stamps.values(), refusal)
         records = arc_text.jobs_in(self._good(answer).body)
         if len(records) != len(stamps):
-            raise BackendFault(f"ARC spoke of {len(records)} jobs, not of {len(stamps)}.", transient=True)
+            raise BackendFault(
+                f"ARC spoke of {counted(len(records), 'job')}, not of {len(stamps)}.", transient=True
+            )
         return dict(zip(stamps.values(), records, strict=True))
 
     def _bring(self, script: bytes, made: Mapping[str, str]) -> dict[str, str]:

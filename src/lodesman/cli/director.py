@@ -17,8 +17,8 @@ from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.cli.arguments import MOST_LISTED, limit_option, several
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, patience, say, show_table
-from lodesman.cli.words import NOTHING, age, counted, number
-from lodesman.errors import NotFound
+from lodesman.cli.words import NOTHING, age, number
+from lodesman.errors import NotFound, counted
 
 _ROWS = (">tq", ">waiting", ">mean", ">drawn", ">asked", ">placed", "in words")
 # One iteration as it is stored (`director.record`), and a row of it with its names.
@@ -62,7 +62,7 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
     placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
     show_table(_ROWS, (_row(row, placed, stories.lines(row["tq_id"])[0]) for row in rows[:limit]))
     if len(rows) > limit:
-        note(f"There are {len(rows) - limit:,} more task queues: --limit {limit * 10}.")
+        note(f"{counted(len(rows) - limit, 'more task queue')}: --limit {limit * 10}.")
     show_table(("queue", ">wanted", ">free capacity", "limited by"), starmap(_room, rooms), apart=True)
 
 
@@ -80,8 +80,9 @@ def _show_head(answer: Record, plan: Record, asked: int) -> None:
     placed = sum(ask["placed"] for ask in plan["asks"])
     vo = f" for VO {plan['vo']}" if plan.get("vo") else ""
     say(f"Iteration {answer['iteration']}, decided {age(answer['at'])} ago{vo}.")
+    target, aim = whole["target"], number(whole["target"])
     say(
-        f"Target {number(whole['target'])} pilots for {counted(whole['waiting_jobs'], 'waiting job')} "
+        f"Target {'1 pilot' if target == 1 else f'{aim} pilots'} for {counted(whole['waiting_jobs'], 'waiting job')} "
         f"in {counted(len(plan['rows']), 'task queue')}: {asked:,} asked, {placed:,} placed, "
         f"{len(plan['cancel']):,} cancelled, {plan['spare']:,} to spare."
     )
@@ -150,7 +151,9 @@ def _plan_director(
 def _show_target(plan: PolicyPlan) -> None:
     record, whole = plan.record, plan.record.plan
     placed = "not placed" if plan.placed is None else f"{plan.placed:,} placed"
-    say(f"{plan.policy}: target {number(record.target.value)}, {plan.asked:,} pilots asked, {placed}")
+    say(
+        f"{plan.policy}: target {number(record.target.value)}, {counted(plan.asked, 'pilot')} asked, {placed}"
+    )
     per_priority, per_job = f"{whole.pilots_per_priority:g}", f"{whole.pilots_per_job:g}"
     for line in (
         *record.target.arithmetic,

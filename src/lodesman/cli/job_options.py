@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from lodesman.cli.arguments import Parsed
+from lodesman.errors import counted
 
 if TYPE_CHECKING:
     pass
@@ -61,7 +62,8 @@ def _indexes(word: str) -> Given:
         return {"Parameters": (last - first) // step + 1, "ParameterStart": first, "ParameterStep": step}
     if _WHOLE.match(word):
         raise ValueError(
-            f"{word} is one number: write 1-{word} for {word} jobs, or {word}-{word} for one with that index."
+            f"{word} is one number: write 1-{word} for {counted(int(word), 'job')}, or {word}-{word} for one job with that "
+            "index."
         )
     values: list[int] = []
     for part in word.split(","):

@@ -13,8 +13,8 @@ from lodesman.answers.requests import PlanFileBody, PlanResourcesBody
 from lodesman.cli.arguments import FILE, limit_option
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, note_all, patience, say, show_table
-from lodesman.cli.words import counted, number, path_of, percent, shown
-from lodesman.errors import InvalidRequest, TooLarge
+from lodesman.cli.words import number, path_of, percent, shown
+from lodesman.errors import InvalidRequest, TooLarge, counted
 
 _MOST_BYTES = 15 << 20
 _MOST_LISTED = 10_000
@@ -155,7 +155,7 @@ def show_director(found: plans.PlannedIteration) -> None:
         _show_first(_PILOTS, groups, found.groups.count)
     else:
         click.echo(
-            f"Next iteration of the director: nothing changes, {pilots.asked.after:,} pilots asked and "
+            f"Next iteration of the director: nothing changes, {counted(pilots.asked.after, 'pilot')} asked and "
             f"{pilots.placed.after:,} placed."
         )
     limits = [_limit(row) for row in found.limits if row.pilots.after]

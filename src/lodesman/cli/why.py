@@ -21,7 +21,8 @@ from lodesman.answers.why_queues import QueueExplained, SentPilot
 from lodesman.cli.arguments import Parsed, read_job
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, coloured, is_terminal, say, show_table, state
-from lodesman.cli.words import counted, path_of, plain, span
+from lodesman.cli.words import path_of, plain, span
+from lodesman.errors import counted
 
 _STAMP = re.compile(r"[0-9a-f]{24}")
 _KINDS = ("job", "pilot", "queue")
@@ -218,7 +219,7 @@ def _show_briefly(
     for line in lines:
         click.echo(line)
     if len(shown) < len(chain):
-        click.echo(f"(--verbose shows all {len(chain)} steps)")
+        click.echo(f"(--verbose shows all {counted(len(chain), 'step')})")
 
 
 def _fitting(answer: _Explained, room: int) -> dict[int, Step]:

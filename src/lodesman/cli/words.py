@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lodesman.answers.vocabulary import JobState
+from lodesman.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
 
 if TYPE_CHECKING:
     from lodesman.answers.nodes import NodeBelow, Place
@@ -86,11 +87,6 @@ def number(value: float | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else plain(value)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 job`, `3 jobs`, `1,000 task queues`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(part: float, whole: float = 1.0) -> str:

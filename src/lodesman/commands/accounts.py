@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lodesman.answers.accounts import EVERYBODY, SCOPES, USER_SCOPES, Reach, UserDisabled, UserRow
 from lodesman.commands.pilots import hash_token
-from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unauthorized
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unauthorized, counted
 from lodesman.resources import ANY, ResourceConfig
 from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
@@ -89,7 +89,7 @@ def issue_token(
     if most and accounts.count_tokens(tx, account) >= most:
         if accounts.count_tokens(tx, account, good_at=tx.now) >= most:
             raise TooLarge(
-                f"User {account} has {most:,} tokens, and may have no more.",
+                f"User {account} has {counted(most, 'token')}, and may have no more.",
                 hint="Revoke some: lode token ls, lode token revoke. Administrators set tokens in [limits].",
                 limit=most,
             )

@@ -19,7 +19,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bound import unbind
 from lodesman.commands.choice import Choice
 from lodesman.commands.live import Live
-from lodesman.errors import InvalidRequest
+from lodesman.errors import InvalidRequest, counted
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, cohorts, jobs, submit_pools, task_queues
@@ -320,7 +320,7 @@ class Control(RangeAction):
         would = self.live.queues.index.load(self._owner).waiting + more
         if would <= self.most:
             return ""
-        words = f"user {self._owner} would have {would:,} waiting jobs and may have {self.most:,}"
+        words = f"user {self._owner} would have {counted(would, 'waiting job')} and may have {self.most:,}"
         return f"{words}: do it when some have run"
 
     def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:

@@ -19,7 +19,7 @@ from lodesman.commands.dependents import Dependency, Settling
 from lodesman.commands.live import Live
 from lodesman.commands.missing_jobs import unseen
 from lodesman.commands.settling import FREE, Settle
-from lodesman.errors import InvalidJob, TooLarge
+from lodesman.errors import InvalidJob, TooLarge, counted
 from lodesman.jobs.order import ParentRange, failed_parent, parent_ranges
 from lodesman.jobs.spec import TERMINAL, JobSpec
 from lodesman.store.order import DependencyRow, delete_dependency, waiting_without_parents
@@ -66,7 +66,7 @@ def waits_of(spec: JobSpec, run: range) -> WaitsFor:
         parents = both[0].last - both[0].first + 1
         if parents != len(run):
             raise InvalidJob(
-                f"{name}: {len(run):,} jobs cannot wait by index for {parents:,}.",
+                f"{name}: {counted(len(run), 'job')} cannot wait by index for {parents:,}.",
                 hint="Give as many, or leave :index out: then each waits for all.",
                 attribute=name,
             )

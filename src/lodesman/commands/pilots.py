@@ -21,7 +21,7 @@ from lodesman.commands.report import LOST
 from lodesman.commands.sessions import configured_part, rewritten
 from lodesman.commands.site_mask import why_drained
 from lodesman.commands.strays import end_all_attempts
-from lodesman.errors import Conflict, Unauthorized
+from lodesman.errors import Conflict, Unauthorized, counted
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.read.pilots import PilotRow, pilot_by_stamp
@@ -75,7 +75,8 @@ def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
     for queue, limit in most.items():
         there = len(pilots_of_queue(tx.reader(), queue))
         if there + sum(queue == (one.site, one.ce, one.queue) for one in new) > limit:
-            words = f"{queue} takes {limit} pilots, and {there} are there or may still be started."
+            words = f"{there} {'is' if there == 1 else 'are'} there or may still be started"
+            words = f"{queue} takes {counted(limit, 'pilot')}, and {words}."
             hint = "Others were made at the same time; see: lode pilot ls"
             raise Conflict(words, hint=hint, room=max(0, limit - there))
 

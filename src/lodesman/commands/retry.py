@@ -12,6 +12,7 @@ import msgspec
 from lodesman import jobs as languages
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
+from lodesman.errors import counted
 from lodesman.jobs.retries import MEMORY
 from lodesman.store.read.jobs import retry_of, stored_template
 from lodesman.store.read.task_queues import key_and_requirements
@@ -46,7 +47,7 @@ def all_had(tx: Transaction, row: JobRow) -> str:
     """That a job has had all its attempts, in words."""
     most = stored_template(tx.reader(), row.template_id).max_attempts
     beside = row.max_attempts - most
-    words = f"maximum of {most} attempts reached"
+    words = f"maximum of {counted(most, 'attempt')} reached"
     return f"{words}, beside {beside} that did not start" if beside > 0 else words
 
 

@@ -12,7 +12,7 @@ from lodesman.answers.jobs import Submission
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.commands.order import WaitsFor, rows_of
-from lodesman.errors import Conflict, InvalidJob, InvalidRequest, StorageFull, TooLarge
+from lodesman.errors import Conflict, InvalidJob, InvalidRequest, StorageFull, TooLarge, counted
 from lodesman.matching import TaskQueueKey
 from lodesman.store import sandboxes
 from lodesman.store.read.jobs import StoredTemplate
@@ -252,7 +252,7 @@ def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most:
 def _need(owner: str, name: str, would: int, most: int) -> None:
     if most and would > most:
         raise TooLarge(
-            f"User {owner} would have {would:,} {name.replace('_', ' ')} and may have {most:,}.",
+            f"User {owner} would have {counted(would, name.replace('_', ' ').removesuffix('s'))} and may have {most:,}.",
             hint=f"Wait until some have run, or delete some (lode delete). Administrators set {name} in [limits].",
             limit=most,
             size=would,
@@ -287,7 +287,7 @@ def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files
         )
     if most_files and used.files >= most_files:
         raise TooLarge(
-            f"User {owner} has {used.files:,} input files, and may have no more.",
+            f"User {owner} has {counted(used.files, 'input file')}, and may have no more.",
             hint=f"{_DELETE} Administrators set input_files in [limits].",
             limit=most_files,
         )

@@ -9,6 +9,7 @@ from lodesman.answers.nodes import utc
 from lodesman.answers.usage import DAY_SECONDS
 from lodesman.background.upkeep import find_suspects
 from lodesman.config import ServerConfig
+from lodesman.errors import counted
 from lodesman.store import Reader, sandboxes
 from lodesman.store.accounting import wrong_usage
 from lodesman.store.incarnation import refuse_new
@@ -46,12 +47,13 @@ def _counters(db: Reader) -> Iterator[str]:
         attempts += found.attempts
     repair = "; the server repairs this by itself when it runs"
     if jobs:
-        yield f"{len(jobs)} jobs lack a task queue or a live attempt ({_some(jobs)}){repair}."
+        lacking = f"{counted(len(jobs), 'job')} {'lacks' if len(jobs) == 1 else 'lack'}"
+        yield f"{lacking} a task queue or a live attempt ({_some(jobs)}){repair}."
     if attempts:
-        words = "attempts live that their jobs do not name, or whose pilots have ended"
-        yield f"{len(attempts)} {words} ({_some(attempts)}){repair}."
+        words = "that the job does not name, or whose pilot has ended"
+        yield f"{counted(len(attempts), 'live attempt')} {words} ({_some(attempts)}){repair}."
     if queues:
-        yield f"The counters of {len(queues)} task queues are wrong ({_some(queues)}){repair}."
+        yield f"The counters of {counted(len(queues), 'task queue')} are wrong ({_some(queues)}){repair}."
 
 
 def _usage(db: Reader) -> Iterator[str]:
@@ -63,10 +65,10 @@ def _usage(db: Reader) -> Iterator[str]:
 def _files(db: Reader, shelf: Shelf) -> Iterator[str]:
     outputs = ((shelf.output_path(job, number), size) for job, number, size in sandboxes.stored_outputs(db))
     inputs = ((shelf.input_path(owner, sha256), size) for owner, sha256, size in sandboxes.stored_inputs(db))
-    for kind, files in (("outputs", outputs), ("input files", inputs)):
+    for kind, files in (("output", outputs), ("input file", inputs)):
         wrong = [path for path, size in files if not _is_whole(path, size)]
         if wrong:
-            yield f"{len(wrong)} {kind} are missing or have another size ({_some(wrong)})."
+            yield f"Missing or of another size: {counted(len(wrong), kind)} ({_some(wrong)})."
 
 
 def _is_whole(path: Path, size: int | None) -> bool:

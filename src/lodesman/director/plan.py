@@ -22,6 +22,7 @@ from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Clamp, Limit, clamp
 from lodesman.director.options import DirectorOptions
 from lodesman.director.target import COUNTING
+from lodesman.errors import counted
 from lodesman.matching.task_queue import TaskQueueKey
 
 # Weights start at 0.001; a sum under this is zero but for rounding, and must not become infinite below.
@@ -134,7 +135,8 @@ def _row(
     cap, asked = allowed - waiting, drawn
     clamps: tuple[Clamp, ...] = ()
     if drawn > max(0, cap):
-        detail = f"{allowed} allowed for {demand.waiting_jobs} jobs - {waiting} usable pilots waiting or idle"
+        usable = counted(waiting, "usable pilot")
+        detail = f"{allowed} allowed for {counted(demand.waiting_jobs, 'job')} - {usable} waiting or idle"
         cut = clamp(drawn, (Limit(name=ClampName.USABLE_SUPPLY, limit=cap, detail=detail),))
         asked, clamps = cut.count, cut.clamps
     return PlanRow(

@@ -14,6 +14,7 @@ from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
 from lodesman.director.site_matching import NO_SITES, SiteMatching
+from lodesman.errors import counted
 from lodesman.matching.offers import PilotShape
 from lodesman.matching.request import ResourceRequest
 
@@ -169,7 +170,11 @@ def queue_limits(
         yield from _cap_limits(queue)
     tokens = gates.tokens.get(queue.queue_id.ce_path)
     if tokens is not None:
-        yield Limit(name=ClampName.TOKEN_BUCKET, limit=tokens, detail=f"{tokens} submissions left on the CE")
+        yield Limit(
+            name=ClampName.TOKEN_BUCKET,
+            limit=tokens,
+            detail=f"{counted(tokens, 'submission')} left on the CE",
+        )
     if site is not None:
         yield site
 

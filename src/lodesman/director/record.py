@@ -22,7 +22,7 @@ from lodesman.director.placement import OrderOutcome, PlacementResult
 from lodesman.director.plan import Plan, PlanRow, TaskQueueDemand, arithmetic, make_plan
 from lodesman.director.queues import CandidateQueue, QueueLoad, Room, others
 from lodesman.director.target import TargetFacts, target_of
-from lodesman.errors import NotFound
+from lodesman.errors import NotFound, counted
 from lodesman.matching.task_queue import TaskQueueKey
 
 Record = dict[str, Any]
@@ -218,7 +218,7 @@ def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
     whose = f", with the identity {ask['account']}" if ask.get("account") else ""
     lines = [f"{kind} pilots ({ask['reason']}) through submission pool {ask['pool']}{whose}"]
     for refusal in ask["refused"]:
-        lines.append(f"{refusal['count']} CE queues: {refusal['kind']}")
+        lines.append(f"{counted(refusal['count'], 'CE queue')}: {refusal['kind']}")
         lines += [f"  {name}: {'; '.join(why)}" for name, why in refusal["examples"].items() if why]
     return lines
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from lodesman.answers.pilots import DirectorTarget
 from lodesman.answers.vocabulary import TargetPolicy
 from lodesman.director.options import DirectorOptions
+from lodesman.errors import counted
 
 COUNTING: Final = frozenset({TargetPolicy.GAP, TargetPolicy.RATIO})
 """The policies whose target is a number of pilots. A target of 0 says that no more are needed now, not that none is sent."""
@@ -61,12 +62,14 @@ def _adaptive(facts: TargetFacts, options: DirectorOptions) -> _Aim:
     """The more jobs wait the more pilots, the more run (of their target) the fewer."""
     rules = options.target
     more = min(facts.waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
-    waiting = f"{facts.waiting_jobs} waiting jobs / targetWaitingJobs {rules.target_waiting_jobs}"
+    waiting = f"{counted(facts.waiting_jobs, 'waiting job')} / targetWaitingJobs {rules.target_waiting_jobs}"
     lines = [f"growth = min({waiting}, adaptiveMaxFactor {rules.max_factor:g}) = {more:g}"]
     less = 1.0
     if rules.target_running_jobs > 0:
         less = max(0.0, 1.0 - facts.running_jobs / rules.target_running_jobs)
-        running = f"{facts.running_jobs} running jobs / targetRunningJobs {rules.target_running_jobs}"
+        running = (
+            f"{counted(facts.running_jobs, 'running job')} / targetRunningJobs {rules.target_running_jobs}"
+        )
         lines.append(f"remainder = max(0, 1 - {running}) = {less:g}")
     value = options.pilots_per_iteration * more * less
     product = f"pilotsPerIteration {_base(options)} x {more:g}"
@@ -79,11 +82,11 @@ def _gap(facts: TargetFacts, options: DirectorOptions) -> _Aim:
     rules = options.target
     missing = max(0, facts.waiting_jobs - facts.usable_pilots)
     part = math.ceil(missing / rules.gap_iterations)
-    value = min(missing, _bounded(part, options))
+    value, waiting = min(missing, _bounded(part, options)), counted(facts.waiting_jobs, "waiting job")
     return _Aim(
         value,
         [
-            f"missing = {facts.waiting_jobs} waiting jobs - {facts.usable_pilots} usable pilots waiting or idle = {missing}",
+            f"missing = {waiting} - {counted(facts.usable_pilots, 'usable pilot')} waiting or idle = {missing}",
             f"part = {missing} / gapIterations {rules.gap_iterations}, rounded up = {part}",
             f"target = {part} {_bounds(options)}, and at most the missing {missing} = {value}",
         ],
@@ -99,9 +102,9 @@ def _ratio(facts: TargetFacts, options: DirectorOptions) -> _Aim:
     return _Aim(
         value,
         [
-            f"part = runningFraction {fraction:g} x {running} running pilots, rounded down = {part}",
+            f"part = runningFraction {fraction:g} x {counted(running, 'running pilot')}, rounded down = {part}",
             f"may wait = {part} {_bounds(options)} = {may_wait}",
-            f"target = {may_wait} - {facts.waiting_pilots} usable pilots waiting = {value}",
+            f"target = {may_wait} - {counted(facts.waiting_pilots, 'usable pilot')} waiting = {value}",
         ],
     )
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lodesman.answers.jobs import Notice
-from lodesman.errors import InvalidJob
+from lodesman.errors import InvalidJob, counted
 from lodesman.jobs.attributes import Attribute, invalid
 from lodesman.jobs.members import JOB_TOKENS, Compiled, Scope, value_at
 from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown, text_of
@@ -129,7 +129,7 @@ def _common_count(labels: Mapping[str, Mapping[str, tuple[str, Any]]], places: P
             raise invalid(name, mistake, places, right=_COUNT_RIGHT) from None
         first = next(iter(counts))
         if counts[name] != counts[first]:
-            message = f"has {counts[name]} values, but {shown(first)} has {counts[first]}"
+            message = f"has {counted(counts[name], 'value')}, but {shown(first)} has {counts[first]}"
             raise invalid(name, message, places, right="sequences of one length")
     if not counts:
         raise _without_count(next(iter(next(iter(labels.values())).values()))[0], places)

@@ -29,9 +29,10 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
     if plan.missing is not None:
         yield from missing_in_words(plan)
         return
-    cores = sum(one.cores for one in plan.victims)
+    total = sum(one.cores for one in plan.victims)
+    cores = "1 core" if total == 1 else f"{total:,} cores"
     where = f" on {', '.join(map(shown, plan.places))}" if any(plan.places) else ""
-    yield f"Vacate {_jobs(len(plan.victims))} of {plan.candidates:,}{where}: {cores:,} cores, {_hours(plan.cost)} lost."
+    yield f"Vacate {_jobs(len(plan.victims))} of {plan.candidates:,}{where}: {cores}, {_hours(plan.cost)} lost."
     yield f"  {'action':<6} {'job':<14} {'owner':<12} {'cores':>5} {'free in':>16} {'core-hours':>10} {'data':>6}  why"
     for one in plan.victims:
         yield from _victim(one)

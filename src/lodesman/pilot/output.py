@@ -65,8 +65,7 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
     The directory becomes readable, whatever the payload made of it. Raises OSError if the archive cannot be written, and
     Aborted as soon as `stopped` returns true.
     """
-    with contextlib.suppress(OSError):
-        kernel.unlock_directory(str(directory))  # in its place there may be a link
+    _unlock(directory)
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
     streams = {name: _size(directory, name) for name in names}
     files, faults = _find(directory, job.output_sandbox, stopped)
@@ -116,6 +115,12 @@ def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> Paylo
         end = replace(end, state=FAILED, cause=OUTPUT_LIMIT)
     output = {"sha256": packed.sha256, "size": packed.size}
     return replace(end, message=" ".join(sentences), output=output)
+
+
+def _unlock(directory: Path) -> None:
+    """Make a folder readable for its owner, if it is not."""
+    with contextlib.suppress(OSError):
+        kernel.unlock_directory(str(directory))  # in its place there may be a link
 
 
 def enclosed(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | None]:

@@ -24,7 +24,7 @@ from lodesman.answers.jobs import JobInFull
 from lodesman.answers.requests import MOST_ID, JobAt, JobInForm, JobInQueue
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
-from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, Unavailable
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, Unavailable, counted
 from lodesman.jobs import read_description
 from lodesman.python.functions import RESULT, is_call, read_result
 from lodesman.python.watcher import Watcher, ended_of, ranges_of
@@ -105,7 +105,9 @@ class ServerCore:
                 left.difference_update(ended)
                 yield from ended
             elif _is_over(until):
-                raise TimeoutError(f"{len(left)} of the jobs have not ended.")
+                raise TimeoutError(
+                    f"{counted(len(left), 'job')} {'has' if len(left) == 1 else 'have'} not ended."
+                )
 
     def result(self, job: int, timeout: float | None, *, returns: bool | None) -> Any:
         """What a job's function returned; of a command (not `returns`) None. `returns` None: the server knows what it is.

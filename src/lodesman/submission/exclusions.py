@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lodesman.answers.nodes import QueuesExcluded
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
-from lodesman.errors import InvalidJob
+from lodesman.errors import InvalidJob, counted
 from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
@@ -155,5 +155,7 @@ def never_text(found: Exclusions) -> str:
         return f"no queue is configured for VO {found.config.vo}"
     lost = ", ".join(f"{name} excludes {n} of {found.total}" for name, n in found.counts()[:FEW])
     best = found.job_changes(1)
-    nearest = f"; suggestion: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
+    nearest = (
+        f"; suggestion: {best[0].text} ({best[0].queues} of {counted(found.total, 'queue')})" if best else ""
+    )
     return f"no queue of VO {found.config.vo} can run it: {lost}{nearest}"

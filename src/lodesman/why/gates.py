@@ -30,7 +30,7 @@ def gate_steps(gate: QueueGate) -> Iterator[QueueStep]:
         f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
         for one in gate.submission_pools
     ]
-    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} take pilots now"
+    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} may take pilots now"
     yield QueueStep("submission_pools", free > 0, text, 0.0)
 
 

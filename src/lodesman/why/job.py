@@ -112,7 +112,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
     yield JobStep("class", True, made_of if key.job_class else "it has no job class")
     yield from (JobStep("server", False, text) for text in (facts.server_fault,) if text)
-    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
+    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {counted(queues, 'configured queue')}"
     yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
     yield from _requirements(facts)
     for name, criteria in _STEPS:
@@ -129,7 +129,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     )
     silent += f"; {pilots.unreached} more run and have not reached this server" if pilots.unreached else ""
     text = (
-        f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
+        f"{counted(pilots.live, 'live pilot')} of its VO, of which can take it: {pilots.usable_idle} idle, "
         f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
         f"what is free of them takes {counted(pilots.free_starts, 'such job')}, "
         f"those expected within a minute {pilots.soon_starts}"
@@ -186,7 +186,7 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
     lost = [(name, mask) for name, mask in found.planes if name in criteria]
     left = passing(lost, found.full)
     counts = [(name, mask.bit_count()) for name, mask in lost]
-    text = f"{left.bit_count()} of {found.total} queues pass {what}"
+    text = f"{left.bit_count()} of {counted(found.total, 'queue')} pass {what}"
     return JobStep(
         step,
         bool(left) or not found.total,
@@ -242,7 +242,7 @@ def _full(one: FullBucket, facts: JobFacts) -> str:
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
     turn = facts.turn
     ahead = f"at least {turn.ahead}" if facts.more_ahead else f"{turn.ahead}"
-    text = f"{ahead} of {facts.waiting} jobs of its task queue are before it"
+    text = f"{ahead} of {counted(facts.waiting, 'job')} of its task queue {'is' if facts.waiting == 1 else 'are'} before it"
     if share.part is not None:
         others = share.groups_waiting - 1
         beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"
@@ -257,8 +257,8 @@ def _gates(facts: JobFacts) -> JobStep:
     at = facts.decided_age
     if facts.capacity is None:
         return JobStep("gates", None, facts.undecided(), at, closed=[])
-    open_here, closed = facts.open_here.bit_count(), _closed(facts)
-    text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
+    open_here, eligible, closed = facts.open_here.bit_count(), facts.eligible.bit_count(), _closed(facts)
+    text = f"free capacity for a pilot in {open_here} of {counted(eligible, 'eligible queue')}"
     text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
     text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
@@ -307,7 +307,7 @@ def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:
-    queues = f"{facts.eligible.bit_count()} of {facts.exclusions.total} queues can run it"
+    queues = f"{facts.eligible.bit_count()} of {counted(facts.exclusions.total, 'queue')} can run it"
     held, busy = facts.held, facts.pilots.usable_busy
     if reason is MainReason.IMPOSSIBLE:
         return sentence(never_text(facts.exclusions))

@@ -17,6 +17,7 @@ from lodesman.answers.nodes import Closing, QueueSetting
 from lodesman.answers.vocabulary import ClampName, PilotState, QueueReason
 from lodesman.answers.why_queues import QueueGate, QueueStep
 from lodesman.director.hosts import NODE_FAULT
+from lodesman.errors import counted
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import PRIVATE_ONLY, WithoutPilots
 from lodesman.resources import MANUAL, FilePosition, Mismatch, QueueId
@@ -25,7 +26,7 @@ from lodesman.why.facts import FILLED, QueueDecision, SnapshotFacts
 from lodesman.why.gates import gate_steps, unstarted
 from lodesman.why.pilot import Unreached
 from lodesman.why.survey import Survey, ruled_out, suggestion
-from lodesman.why.verdict import counted
+from lodesman.why.verdict import last_pilots
 
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
@@ -328,10 +329,10 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
 
 def _lately(facts: QueueFacts) -> QueueStep:
     if not facts.sent:
-        return QueueStep("lately", None, f"none of the last {CONSIDERED} pilots was sent there")
+        return QueueStep("lately", None, f"none of {last_pilots(CONSIDERED)} was sent there")
     ended = [one for one in facts.sent if one.ended_seconds_ago is not None]
     unused = sum(not one.joined for one in ended)
-    text = f"of the last {counted(len(facts.sent), 'pilot')} sent there {len(ended)} ended"
+    text = f"of {last_pilots(len(facts.sent))} sent there {len(ended)} ended"
     text += f", {unused} of them without ever joining" if unused else ""
     newest = next((one for one in ended if one.reason), None)
     text += f"; the last: {newest.reason}" if newest else ""

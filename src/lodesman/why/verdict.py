@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from lodesman.answers.vocabulary import MainReason, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
+from lodesman.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
 from lodesman.gridengine.jclist import NO_JC
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason, entering
@@ -259,14 +260,9 @@ def between(low: float, high: float) -> str:
     return f"within {last}" if first == "0 s" else f"in about {first} to {last}"
 
 
-def counted(n: int, noun: str) -> str:
-    """`1 job`, `3 jobs`."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
 def last_pilots(n: int) -> str:
     """`the last pilot`, `the last 3 pilots`."""
-    return "the last pilot" if n == 1 else f"the last {n} pilots"
+    return "the last pilot" if n == 1 else f"the last {n:,} pilots"
 
 
 def with_fault(summary: str, fault: str) -> str:

@@ -134,7 +134,7 @@ def test_check_is_what_the_server_checks(lode, database):
         db.change("INSERT INTO task_queue_count (tq_id, waiting, as_of) VALUES (7, 5, 0)")
     found = [lode(*words) for words in (("db", "check"), ("server", "--check-data"))]
     assert found[0] == found[1]
-    assert (found[0].code, "The counters of 1 task queues are wrong" in found[0].err) == (1, True)
+    assert (found[0].code, "The counters of 1 task queue are wrong" in found[0].err) == (1, True)
 
 
 @pytest.mark.parametrize("words", [("check",), ("migrate",), ("copy", "lode-data/lode.db", "copy.db")])

@@ -386,7 +386,7 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
     assert row.endswith("pilots: words about 7")
     assert "North/ce/q      38              2  MaxWaitingJobs 2 - 0 waiting" in out
     result = at("director", "show", "--limit", "1")
-    assert "1 more task queues" in result.err
+    assert "1 more task queue: --limit" in result.err
     assert len(made) == 2  # the record is read once for all lines
 
 

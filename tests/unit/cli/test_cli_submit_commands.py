@@ -141,7 +141,7 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--cores", "0"), "is too small"),
         (
             ("--array", "260"),
-            "260 is one number: write 1-260 for 260 jobs, or 260-260 for one with that index.",
+            "260 is one number: write 1-260 for 260 jobs, or 260-260 for one job with that index.",
         ),
         (("--after", "x"), "After has 'x', which is neither a job id nor a range of them"),
         (("--after-ok", "9-3"), "a range that runs backwards"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.cli import words
+from lodesman.errors import counted
 
 
 @pytest.mark.parametrize(
@@ -97,9 +98,9 @@ def test_sizes(count, shown):
 
 
 def test_counts_have_their_noun():
-    assert words.counted(1, "job") == "1 job"
-    assert words.counted(0, "job") == "0 jobs"
-    assert words.counted(1_000_000, "task queue") == "1,000,000 task queues"
+    assert counted(1, "job") == "1 job"
+    assert counted(0, "job") == "0 jobs"
+    assert counted(1_000_000, "task queue") == "1,000,000 task queues"
 
 
 def test_states_stand_in_the_order_of_a_life():

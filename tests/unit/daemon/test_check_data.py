@@ -45,18 +45,18 @@ def test_files_that_are_missing_or_cut_are_counted_and_named(config, db):
     db.close()
     strays, outputs, inputs = check_data(config)
     assert strays.startswith(
-        "4 attempts live that their jobs do not name, or whose pilots have ended (1, 2, 3, 4)"
+        "4 live attempts that the job does not name, or whose pilot has ended (1, 2, 3, 4)"
     )
-    assert outputs.startswith("2 outputs are missing or have another size (")
+    assert outputs.startswith("Missing or of another size: 2 outputs (")
     assert "2.1.tar.gz" in outputs
-    assert inputs.startswith("1 input files are missing")
+    assert inputs.startswith("Missing or of another size: 1 input file (")
 
 
 def test_counters_that_are_wrong_are_named(config, db):
     db.execute("INSERT INTO task_queue_count (tq_id, waiting, as_of) VALUES (7, 5, 0)")
     db.close()
     (fault,) = check_data(config)
-    assert fault.startswith("The counters of 1 task queues are wrong (7); the server repairs")
+    assert fault.startswith("The counters of 1 task queue are wrong (7); the server repairs")
 
 
 def test_usage_that_no_attempt_has_used_is_named(config, db):

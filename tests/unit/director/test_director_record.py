@@ -183,7 +183,7 @@ def test_the_story_of_placed_pilots(stored, demand, queue):
     assert "cap = int((1 + 0.2) x 10) + 4 - 0 = 16" in lines
     assert "asked = 16" in lines
     assert "generic pilots (drawn by PrivatePilotFraction) through submission pool Local" in lines
-    assert "1 CE queues: a pilot there could not run these jobs" in lines
+    assert "1 CE queue: a pilot there could not run these jobs" in lines
     assert lines[-1] == ("  B/ce/q: the job needs 3600 s of normalised CPU time, the resource has 5")
 
 
@@ -204,7 +204,7 @@ def test_the_story_of_a_queue_without_room(stored, demand, queue):
 def test_the_story_of_part(stored, demand, queue):
     lines = story(stored([demand(1)], [queue("A", caps=QueueCaps(max_waiting=3))]), 1)
     assert lines[0] == "pilots: 3 of 16 asked were placed"
-    assert "1 CE queues: its room was used up in this iteration" in lines
+    assert "1 CE queue: its room was used up in this iteration" in lines
 
 
 def test_the_story_of_an_empty_task_queue(stored, demand, queue):

@@ -122,7 +122,7 @@ def test_one_failure_shuts_a_host_where_its_whole_site_fails():
     assert {record.retry_at for record in records.values()} == {NOW + 900.0}
     text = records[found[0].host].evidence.text
     assert text.startswith("at its whole site 5 of 5 attempts from 2 task queues failed")
-    assert text.endswith("these fail at 0 of 1 other sites")
+    assert text.endswith("these fail at 0 of 1 other site")
     # One that is shut, and one whose probe was well since, stay as they are.
     known = {found[0].host: records[found[0].host], found[1].host: opened(records[found[1].host], NOW)}
     assert dict(shut_with_sites(sites, known, found, NOW)).keys() == {one.host for one in found[2:]}

@@ -168,7 +168,9 @@ CHOSEN = {
     "launch.make_place": "folders of streams and of the input sandbox: none through a link",
     "launch.fetch": "a file of the input sandbox: in such a place",
     "launch._unpack_one": "a file of the input sandbox: in such a place, none that is there",
+    "launch._set_time": "a file of the input sandbox that was made in such a place: no link is followed",
     "launch._link": "a link of the input sandbox: its goal stays inside",
+    "output._unlock": "the folder itself, which is no link",
     "output._add": "files of the output: `_size` has looked where their links lead",
     "output._walk": "files of the output: links are not followed; the folder itself is none",
     "payload.PayloadRun._is_removed": "the streams in the folder itself, which is no link",
@@ -184,6 +186,7 @@ OWN = {
     "server_threads", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
+    "output.enclosed",
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",
 }  # fmt: skip
 OPENING = {

@@ -453,7 +453,7 @@ def test_changes_by_sites_are_attributed_to_the_sites(make_key_of):
     assert remedy.text == "Backend of the queues, by the site administrator (there is no backend 'moon' here)"
     assert remedy.example.reasons == ["there is no backend 'moon' here"]
     assert never_text(found) == (
-        f"no queue of VO lab can run it: Backend excludes 1 of 1; suggestion: {remedy.text} (1 of 1 queues)"
+        f"no queue of VO lab can run it: Backend excludes 1 of 1; suggestion: {remedy.text} (1 of 1 queue)"
     )
     both = find_exclusions(make_key_of(norm_cpu_seconds=9_000), {}, world).job_changes()[0]
     assert "CPUTime 9000 -> 1000" in both.text

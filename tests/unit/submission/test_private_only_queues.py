@@ -72,7 +72,7 @@ def test_the_refusal_says_what_to_change(changes, text):
     config = world(sites="[site.A.ce.c.queue.q]\nGenericPilots = 'no'\n")
     found = find_exclusions(replace(KEY, **changes), {}, config)
     assert never_text(found) == (
-        f"no queue of VO lab can run it: GenericPilots excludes 1 of 1; suggestion: {text} (1 of 1 queues)"
+        f"no queue of VO lab can run it: GenericPilots excludes 1 of 1; suggestion: {text} (1 of 1 queue)"
     )
     (change,) = found.job_changes()
     assert change.example.reasons == ["it takes private pilots only: GenericPilots is no"]
