@@ -278,7 +278,6 @@ CHANGED_BY_NAME = {
     "jobstatus/__main__.py": "what its caller has just written",
     "kernel.py": "what it has opened",
     "pilot/launch.py": "of the account of the job itself",
-    "pilot/output.py": "of the account of the job itself",
     "pilot/trial.py": "a file of its own, in a folder of its own",
     "store/sqlite.py": "in the data folder",
 }

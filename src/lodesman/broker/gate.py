@@ -18,6 +18,7 @@ from lodesman.classad.ads import MOST_STEPS
 from lodesman.classad.clauses import Clause, explain, explaining
 from lodesman.classad.fast import MatchSide
 from lodesman.classad.values import is_true, lower
+from lodesman.errors import counted
 
 LEDGER_S: Final = 900.0
 """An ad that comes this long after a pilot was submitted has counted it, or the site counts none."""
@@ -88,8 +89,8 @@ class SiteGate:
         self.matched = self._ours.on_way + (unshown := self._unshown(ad.others))
         if unshown and not ad.lists_stamps:
             self.notice = (
-                f"its ad lists no PilotStamps, so {unshown} of {self._ours.taken} pilots count twice, until its counts have "
-                f"risen by as many as were sent and these run, or until an ad that comes {ledger_s:,.0f} s after them"
+                f"its ad lists no PilotStamps, so {unshown} of {counted(self._ours.taken, 'pilot')} count twice, until its "
+                f"counts have risen by as many as were sent and these run, or until an ad comes {ledger_s:,.0f} s after them"
             )
 
     # --- decisions -----------------------------------------------------------------------------------------------

@@ -54,9 +54,10 @@ class Unreached(NamedTuple):
     def text(self, now: float) -> str:
         """For people."""
         first = f"on {self.host} for {span(max(0.0, now - self.since))}"
-        many = f"{self.pilots} pilots run there, the first {first}, and have"
+        if self.pilots == 1:
+            return f"a pilot runs there {first}, and has not reached this server"
         return (
-            f"{f'a pilot runs there {first}, and has' if self.pilots == 1 else many} not reached this server"
+            f"{counted(self.pilots, 'pilot')} run there, the first {first}, and have not reached this server"
         )
 
 

@@ -276,7 +276,7 @@ def test_hostile_names(fake, start, job):
     plain = [name for name in names[:-1] if name.isprintable()]
     assert set(files) == {"out/ÄÖ ü", *plain, "x.log"}
     assert all(files[name] == name.encode() for name in plain)
-    assert "new\nline (not a name inside the job's directory)" in end["message"]
+    assert r"new\nline (not a name inside the job's directory)" in end["message"]
 
 
 def test_two_payloads_at_once(fake, start, job, tmp_path):
