@@ -23,8 +23,10 @@ from lodesman.background.explain import Explainer
 from lodesman.commands.choice import check_name
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.record import shown
+from lodesman.store import Reader
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.submissions import Sight
+from lodesman.store.read.task_queues import name_job_groups
 from lodesman.store.read.usage import count_jobs
 
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
@@ -40,12 +42,18 @@ async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jo
         sight=_sight(side, who),
         states=words("state", asked.state, JobState),
     )
-    found = await side.costly.run(partial(list_jobs, query=query))
+    found = await side.costly.run(partial(_list_named, query=query))
     some, more = page(found, asked.limit, attrgetter("id"))
     if asked.start:
         keeper, now = side.fresh(), side.clock()
         await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
     return jobs.Jobs(list(side.names.fill(some)), **more)
+
+
+def _list_named(db: Reader, query: JobQuery) -> list[jobs.Job]:
+    found = list_jobs(db, query)
+    name_job_groups(db, found)
+    return found
 
 
 def _after(asked: JobsQuery) -> JobsQuery:

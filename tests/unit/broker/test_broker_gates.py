@@ -287,7 +287,7 @@ def test_a_clause_about_both_is_judged_for_each_request(gate_of):
 
 @BOTH
 def test_the_clock_of_the_cycle_is_that_of_the_ad(gate_of):
-    ad = site_ad(Requirements="time() % 86400 < 3600", ClassAdLifetime=1e9)
+    ad = site_ad(Requirements="time() % 86400 < 3600", ClassAdLifetime=86_400)
     assert gate_of(ad, now=1_000.0).admits()
     assert not gate_of(ad, now=5_000.0).admits()
 

@@ -23,7 +23,7 @@ from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
 from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
-from lodesman.store.read.task_queues import name_job_groups, queues_of_job_group
+from lodesman.store.read.task_queues import queues_of_job_group
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -91,7 +91,6 @@ def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
         rows = list(_rows(db, query))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
             rows = _with_members(db, query, rows)
-        name_job_groups(db, rows)
     return rows
 
 
