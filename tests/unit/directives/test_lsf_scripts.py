@@ -126,7 +126,7 @@ CASES = [
         #!/bin/bash
         #BSUB -E "prepare.sh" -f "a.txt > b.txt"
         #BSUB -b 20:00 -Is
-        #BSUB -cwd /work/me -C 0 -K
+        #BSUB -cwd /data/me -C 0 -K
         true
         """,
         {},
@@ -134,7 +134,7 @@ CASES = [
             2: ("-E prepare.sh has a command", "-f a.txt > b.txt has files copied"),
             3: ("-b 20:00 says when", "-Is asks for a terminal"),
         },
-        noted=("-cwd /work/me: each job begins",),
+        noted=("-cwd /data/me: each job begins",),
     ),
     Case(
         "values that cannot be read",
