@@ -134,7 +134,7 @@ class _Ticks:
 def _ad(site: str) -> str:
     """With the limits of SAM-Grid, which the pilots of the world come near to."""
     return (
-        f'Name = "{site}"\nUpdateSequenceNumber = 1\nClassAdLifetime = 1e6\nMaxJobs = 100\nMaxSubmittingJobs = 100\n'
+        f'Name = "{site}"\nUpdateSequenceNumber = 1\nClassAdLifetime = 86400\nMaxJobs = 100\nMaxSubmittingJobs = 100\n'
         "CurrentJobs = 40\nCurrentSubmittingJobs = 3\n"
     )
 

@@ -269,6 +269,12 @@ def test_nothing_is_foretold_behind_a_limit_that_no_end_of_a_job_opens(admin):
     put(admin, EACH.replace("slots=1", "slots=0"), "change")
     told = admin.get("/v1/jobs/9/why")
     assert (told["main_reason"], told["turn"]["start"]) == ("over-limit", None)
+    seen = partial(seen_limits, admin.post, admin.side.policy, {})
+    reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
+    body = {"changed": reasons.judge(admin.side.policy, admin.now), "facts_at": None}
+    assert admin.call("POST", "/v1/service/reasons", body, token="service").status == 200
+    (row,) = admin.get("/v1/jobs?first=9&last=9&start=true")["jobs"]
+    assert (row["main_reason"], row["start"]) == ("over-limit", None)
 
 
 def test_nothing_is_foretold_behind_a_limit_where_nothing_ended(admin):

@@ -170,6 +170,9 @@ def test_what_is_no_id_is_refused_at_once(client, wrong):
         client.job(wrong)
     with pytest.raises(InvalidRequest, match="'all' is not a job"):
         client.jobs("5,all")
+    for empty in ({"name": ""}, {"job_group": ""}, {"submission": 0}):
+        with pytest.raises(InvalidRequest, match="is empty"):
+            client.jobs(**empty)
 
 
 def test_what_is_no_job_is_refused_before_it_is_sent(client):

@@ -162,6 +162,14 @@ def test_results_that_are_none(line, message):
     assert refused(line) == message
 
 
+def test_a_result_before_the_script_was_told_of_the_job_is_none():
+    """It would accept jobs that it never saw."""
+    dialogue = Dialogue(JOB, SCRIPT)
+    assert dialogue.heard("RESULT STATE ACCEPT") == []
+    found = dialogue.outcome()
+    assert (found.verdict, found.message) == (JsvVerdict.REJECTED, 'JSV sent "RESULT" before "STARTED"')
+
+
 def test_strict_accept_keeps_changes_only_with_correct():
     for word, kept in (("ACCEPT", False), ("CORRECT", True)):
         found = outcome("PARAM N new", "ENV DEL FOO", f"RESULT STATE {word}", strict_accept=True)

@@ -12,7 +12,7 @@ import msgspec
 from lodesman.answers.jobs import HeldBy, Job, JobStart
 from lodesman.answers.nodes import QueueSetting
 from lodesman.answers.service import Limited
-from lodesman.answers.vocabulary import JobState, MainReason
+from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPilots, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate
@@ -50,7 +50,7 @@ from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
 from lodesman.why.starts import JobsThere
 from lodesman.why.survey import SENDABLE
-from lodesman.why.verdict import span
+from lodesman.why.verdict import OF_LIMITS, span
 
 _LATELY: Final = 5
 
@@ -140,8 +140,8 @@ class Explainer:
                 facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
                 facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
                 # Limits are not asked for here: their judgement is stored.
-                limited = job.main_reason is MainReason.LIMITED
-                found = facts.start_by(MainReason.LIMITED) if limited else facts.start
+                reason = job.main_reason
+                found = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
                 job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
 
     def eligible(self, tq_id: int) -> list[QueueId]:

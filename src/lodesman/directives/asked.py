@@ -199,13 +199,13 @@ def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
 
 
 def read_short(
-    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str
-) -> None:
-    """The options of a line whose names begin with one dash; a value may follow without a blank."""
+    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True
+) -> None:  # fmt: skip
+    """The options of a line whose names begin with one dash; if `joined`, a value may follow without a blank."""
     words = words_of(asked, number, line)
     while words:
         name = words.pop(0)
-        if name not in options and name[:2] in options and options[name[:2]][0]:
+        if joined and name not in options and name[:2] in options and options[name[:2]][0]:
             name, words = name[:2], [name[2:], *words]
         follow, handler = options.get(name, (0, refuses(UNKNOWN)))
         value, words = " ".join(words[:follow]), words[follow:]

@@ -24,6 +24,7 @@ from lodesman.directives.asked import (
     WEIGHT,
     WHERE,
     Obstacle,
+    ScriptOption,
     ScriptRequest,
     gives,
     holds,
@@ -146,10 +147,12 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together. `-soft` holds for the rest of its line, as `-hard` and `-q` do."""
     for number, line in lines:
         hard, soft, wishes = line.partition("-soft ")
-        read_short(asked, OPTIONS, number, hard)
+        read_short(asked, OPTIONS, number, hard, joined=False)
         if soft:
+            left_out, _, others = wishes.partition("-hard ")
+            asked.option = ScriptOption(number, f"-soft {left_out}".rstrip())
             asked.note(_SOFT)
-            read_short(asked, OPTIONS, number, wishes.partition("-hard ")[2])
+            read_short(asked, OPTIONS, number, others, joined=False)
     slots = asked.attributes.get("NumberOfProcessors", 1)
     for name in _PER_SLOT:
         if name in asked.kept:

@@ -38,6 +38,7 @@ from lodesman.directives.asked import (
     table,
 )
 
+_AFFINITY: Final = Obstacle("asks for cores of each task.", "Say how many in all: --cores N.")
 _UNIT: Final = Obstacle("has no unit, and each cluster has its own.", "Say how much: --memory 4G.")
 _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
 _CALLED: Final = Obstacle("has a command run before or behind it.", "Let the script call it.")
@@ -84,7 +85,9 @@ def _requirements(asked: ScriptRequest, text: str) -> None:
         elif name == "rusage":
             for part in re.split(r"[,:]", inner):
                 _usage(asked, *part.replace(" ", "").partition("=")[::2])
-        elif name in ("order", "same", "affinity", "cu"):
+        elif name == "affinity":
+            asked.refuse(_AFFINITY, "NumberOfProcessors")
+        elif name in ("order", "same", "cu"):
             asked.note(PLACES)
         else:
             asked.refuse(PROPERTY, "Tag", "Requirements")

@@ -78,7 +78,10 @@ def translated(text: str, name: str, given: Mapping[str, Any]) -> Translation | 
                 f"and the other lines of {other.name} ask for something else than those of {system.name}."
             )
             refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
-    return _complete(first, system, text, name, given)._replace(refusals=(*refusals, *others))
+    done = _complete(first, system, text, name, given)
+    unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
+    notes = (*done.notes, *_unset(unset))
+    return done._replace(refusals=(*refusals, *others), notes=notes)
 
 
 def _asked(system: _System, lines: Lines) -> ScriptRequest:
@@ -136,6 +139,8 @@ def _complete(
         name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
         pe=asked.attributes.get("PE", ""), tasks=_tasks(merged),
     )  # fmt: skip
+    if "NumberOfProcessors" in given:
+        asked.environment = slurm.recounted(asked.environment, facts.cores)
     named = set(system.words.variables.findall(text))
     variables, files = _variables(asked, system, facts, named), _files(asked, system, facts)
     own: dict[str, Any] = asked.attributes | _cpu_time(merged)
@@ -240,8 +245,12 @@ def _notes(asked: ScriptRequest, system: _System, own: Mapping[str, Any], unset:
     )
     for reason, words in asked.notes.items():
         yield f"without effect: {', '.join(dict.fromkeys(words))}: {reason}."
-    if unset:
-        yield f"it names {', '.join(unset)}, which {'is' if len(unset) == 1 else 'are'} not set here."
+    yield from _unset(unset)
+
+
+def _unset(variables: list[str]) -> Iterable[str]:
+    if variables:
+        yield f"it names {', '.join(variables)}, which {'is' if len(variables) == 1 else 'are'} not set here."
 
 
 # --- files of HTCondor -------------------------------------------------------------------------------

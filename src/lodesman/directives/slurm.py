@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from lodesman.directives.amounts import indexes, megabytes, slurm_seconds
@@ -125,6 +126,8 @@ OPTIONS: Final = table({
     (1, "--admin-comment --extra --kill-on-invalid-dep --umask"): notes(COUNTS),
     (0, "--parsable --quiet -Q --verbose -v --wait -W --reboot --ignore-pbs"): notes(COUNTS),
 })  # fmt: skip
+_TASKS: Final = "SLURM_NTASKS"
+_EACH: Final = "SLURM_CPUS_PER_TASK"
 _COMMENT: Final = re.compile(r"\s*#")
 
 
@@ -167,6 +170,18 @@ def _whole_name(name: str) -> str:
     return meant[0] if len(meant) == 1 else name
 
 
+def recounted(variables: Mapping[str, str], cores: int) -> dict[str, str]:
+    """The variables of tasks, where somebody else than the lines says how many cores there are."""
+    found = dict(variables)
+    each = cores
+    if _TASKS in found:
+        tasks = max(1, cores // int(found.get(_EACH, 1)))
+        found[_TASKS], each = str(tasks), cores // tasks
+    if _EACH in found:
+        found[_EACH] = str(each)
+    return found
+
+
 def _cores_and_memory(asked: ScriptRequest) -> None:
     nodes, text = asked.kept.get("nodes", (asked.option, "1"))
     if text.partition("-")[0] != "1":
@@ -177,9 +192,9 @@ def _cores_and_memory(asked: ScriptRequest) -> None:
     if tasks or per_task or cores > 1:
         asked.attributes["NumberOfProcessors"] = cores
     if tasks:
-        asked.environment["SLURM_NTASKS"] = str(tasks)
+        asked.environment[_TASKS] = str(tasks)
     if tasks or per_task:
-        asked.environment["SLURM_CPUS_PER_TASK"] = str(per_task or 1)
+        asked.environment[_EACH] = str(per_task or 1)
     for name, times in (("memory", 1), ("memory-per-core", cores)):
         if name in asked.kept:
             asked.option, text = asked.kept[name]

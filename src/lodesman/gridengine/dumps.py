@@ -133,8 +133,14 @@ def _site(
 ) -> Iterator[str]:
     ce = f"site.{_quoted(site)}.ce.gridengine"
     yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
+    known: dict[str, str] = {}
     for queue in queues:
         name = queue.get("qname", queue[""].partition(".")[2])
+        if name in known:
+            raise InvalidConfig(
+                f"{queue['']}: the queue {name} is in {known[name]}, too.", hint="Leave out one of the two."
+            )
+        known[name] = queue[""]
         yield f"\n[{ce}.queue.{_quoted(name)}]\n"
         try:
             parameters = list(_parameters(queue, words, left))
@@ -178,6 +184,8 @@ def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
 def _amount(kind: ComplexType, text: str) -> int:
     """The number that a text means, 0 without any limit. Raises InvalidConfig."""
     value = read_value(kind, text) if text not in _NONE else 0
+    if not isinstance(value, str) and value < 0:
+        raise InvalidConfig(f"{text} is below 0.")
     return int(value) if not isinstance(value, str) and value < math.inf else 0
 
 

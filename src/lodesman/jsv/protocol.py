@@ -282,6 +282,8 @@ class Dialogue:
         self._log.append(JsvLogLine(level=level if known else "WARNING", text=text))
 
     def _hear_result(self, words: list[str]) -> None:
+        if not self._started:  # it was told of no job
+            raise _Refusal('JSV sent "RESULT" before "STARTED"')
         if words[1:2] != ["STATE"] or len(words) < 3:
             raise _Refusal(f'JSV got unknown command "{_legible(" ".join(words[1:2]))}"')
         verdict = _RESULTS.get(words[2])

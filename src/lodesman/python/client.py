@@ -145,12 +145,12 @@ class Client:
             raise InvalidRequest(f"{number!r} is not the id of a job.", hint=hint) from None
 
     def jobs(
-        self, which: str = "", *, name: str = "", submission: int = 0, group: str = "", job_group: str = "", state: str = ""
+        self, which: str = "", *, name: str | None = None, submission: int | None = None, group: str | None = None,
+        job_group: str | None = None, state: str | None = None,
     ) -> Jobs[Any]:  # fmt: skip
         """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
         or `job_group` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a `state`
-        ("Failed,Killed").
-        Raises LodesmanError.
+        ("Failed,Killed"). Raises LodesmanError; InvalidRequest for a filter that is empty, as a variable may be by mistake.
         """
         filters = {
             "name": name,
@@ -159,8 +159,11 @@ class Client:
             "job_group": job_group,
             "state": state,
         }
-        ids = self.core.find(which, **filters)
-        return Jobs(self.core, ids, returns=None)
+        given = {key: value for key, value in filters.items() if value is not None}
+        for key, value in given.items():
+            if not value:
+                raise InvalidRequest(f"{key} is empty.", hint="Leave it out for jobs of any.")
+        return Jobs(self.core, self.core.find(which, **given), returns=None)
 
     def wait(self, jobs: Iterable[Job[Any]], timeout: float | None = None) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""

@@ -125,6 +125,8 @@ def judge_with_sites(
     limited, never = limits
     left = None if open_queues is None else open_queues & ~gated & ~limited
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
+    if reason is not MainReason.IMPOSSIBLE and not pilots.any_usable and not eligible & ~never:
+        return MainReason.OVER_LIMIT  # whatever else opens
     usable = eligible & ~closed & ~gated
     if reason is MainReason.NO_ROOM and not usable:
         return MainReason.SITE_GATE
@@ -135,8 +137,6 @@ def judge_with_sites(
     fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing.queues
     if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
         return stopped if fails else reason
-    if not eligible & ~never:
-        return MainReason.OVER_LIMIT
     waits = pilots.limited or usable & (open_queues or 0) & limited & ~never
     if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
         return MainReason.LIMITED

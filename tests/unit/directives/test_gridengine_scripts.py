@@ -158,3 +158,10 @@ def test_ten_scripts_of_grid_engine():
 def test_words_of_a_text_are_no_variables():
     found = translation("#$ -N trim\ntrimmomatic PE $QUEUE in.fq\n")
     assert found.notes[-1] == "it names QUEUE, which is not set here."
+
+
+def test_a_value_is_a_word_of_its_own_and_what_is_soft_is_named():
+    found = translation("#!/bin/sh\n#$ -l h_rt=60\n#$ -soft -l gpu=1\n#$ -verify\n#$ -clear\n", {})
+    assert [one.option.words for one in found.refusals] == ["-verify", "-clear"]
+    assert "without effect: -soft -l gpu=1: soft requests are wishes" in " ".join(found.notes)
+    assert found.attributes["WallTime"] == 60

@@ -193,3 +193,11 @@ def test_files_of_htcondor_are_recognised():
         "",
     ):
         assert kind_of_file(other) == ""
+
+
+def test_cores_by_affinity_are_refused_and_variables_of_the_second_system_named():
+    found = translation('#!/bin/sh\n#BSUB -n 1\n#BSUB -R "affinity[core(4)]"\n', {})
+    assert [one.option.words for one in found.refusals] == ["-R affinity[core(4)]"]
+    assert not translation('#!/bin/sh\n#BSUB -R "affinity[core(4)]"\n', {"NumberOfProcessors": 4}).refusals
+    both = translation("#!/bin/sh\n#SBATCH --array=1-3\n#$ -t 1-3\necho $SGE_TASK_ID\n", {})
+    assert "it names SGE_TASK_ID, which is not set here." in both.notes

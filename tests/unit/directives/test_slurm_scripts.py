@@ -248,3 +248,15 @@ def test_variables_that_are_not_set_are_named():
         "#!/bin/sh\n#SBATCH -n 2\nscontrol show hostnames $SLURM_JOB_NODELIST; echo $SLURM_NTASKS\n"
     )
     assert found.notes[-1] == "it names SLURM_JOB_NODELIST, which is not set here."
+
+
+def test_the_variables_of_tasks_follow_the_cores_of_the_user():
+    script = "#!/bin/sh\n#SBATCH {}\necho $SLURM_NTASKS\n"
+    found = {
+        (line, cores): [translation(script.format(line), {"NumberOfProcessors": cores}).attributes["Environment"].get(name)
+        for name in ("SLURM_NTASKS", "SLURM_CPUS_PER_TASK")]
+        for line, cores in (("-n 4", 2), ("-c 2", 4), ("-n 4 -c 2", 6), ("-n 4 -c 4", 2))
+    }  # fmt: skip
+    assert found == {
+        ("-n 4", 2): ["2", "1"], ("-c 2", 4): ["1", "4"], ("-n 4 -c 2", 6): ["3", "2"], ("-n 4 -c 4", 2): ["1", "2"],
+    }  # fmt: skip

@@ -97,3 +97,10 @@ def test_a_queue_as_8_1_9_prints_it():
         "pe_list smp",
         "nsuspend, suspend_interval, min_cpu_interval, qtype, tmpdir, shell, shell_start_mode, notify",
     ]
+
+
+def test_dumps_that_make_no_configuration_are_named():
+    with pytest.raises(InvalidConfig, match=r"sq\.b: the queue all\.q is in sq\.a, too"):
+        carried({"sq.a": "qname all.q\nhostlist a\n", "sq.b": "qname all.q\nhostlist b\n"}, "Cluster")
+    with pytest.raises(InvalidConfig, match=r"sq\.x: -5 is below 0"):
+        carried({"sq.x": "qname x\nhostlist a\nslots -5\n"}, "Cluster")

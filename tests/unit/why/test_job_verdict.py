@@ -170,6 +170,8 @@ FULL = replace(usable(), limited=1)
         ((3, 0, usable()), {"limits": LimitMasks(3, 1)}, MainReason.LIMITED),
         ((3, 0, usable()), {"limits": LimitMasks(3, 3)}, MainReason.OVER_LIMIT),
         ((3, 3, usable()), {"limits": LimitMasks(7, 7), "closed": 3}, MainReason.OVER_LIMIT),
+        ((3, 0, usable()), {"limits": LimitMasks(3, 3), "gated": 3}, MainReason.OVER_LIMIT),
+        ((3, 0, usable()), {"limits": LimitMasks(3, 1), "gated": 3}, MainReason.SITE_GATE),
         ((3, 1, usable()), {"limits": LimitMasks(1), "sendable": 1}, MainReason.LIMITED),
         ((3, 0, usable()), {"limits": LimitMasks(1)}, MainReason.NO_ROOM),
         ((3, 1, usable()), {"limits": LimitMasks(1, 1)}, MainReason.NO_ROOM),
