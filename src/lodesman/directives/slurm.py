@@ -171,7 +171,7 @@ def _whole_name(name: str) -> str:
 
 
 def recounted(variables: Mapping[str, str], cores: int) -> dict[str, str]:
-    """The variables of tasks, where somebody else than the lines says how many cores there are."""
+    """The variables of tasks, where an option of the user says how many cores there are."""
     found = dict(variables)
     each = cores
     if _TASKS in found:
