@@ -41,6 +41,18 @@ _ON_LISTS = (
     "isError({L, L}.x)", "L[3] == 2",
 )  # fmt: skip
 
+IN_PATTERNS = (
+    "a", "()", "(a)", "(?:)", "|", "a|", "a*", "a*?", "a++", "a{3}", "(a|b){0}", "a{255}", "(){255}", "(a?){9}", "(?i)",
+    "(?^)", "[a]", "[a-z]", "[^[:alpha:]x-z]", r"\\x41", r"\\R", r"\\K", r"\\b", "^", "$", ".", "(?#x)", "(?=a)", "(?!a)",
+    "(?>a)", "(?<=a|bb|ccc)", r"\\Q!!!\\E", "[a-b", "\u00e9*", r"\\.", "((((a))))", "(?=(?=a)b)", "(a*)*", "a ", "#",
+    "(?i:a)", "(?x: a)", "(?<=a|b)",
+)  # fmt: skip
+_PATTERNS = (
+    'regexp(strcat(P, "{n}"), "ab")', 'isError(regexp(strcat(P, "{n}("), "ab", "{options}"))', 'regexp("{n}{pattern}", T)',
+    'regexps(strcat("a|", P, "{n}"), T, "z") == "y"', 'replaceAll(strcat("b|", P, "{n}"), T, "x\\\\0", "{options}") == "y"',
+    'stringList_regexpMember(strcat(P, "{n}"), T)', "regexp(strcat(P, T), TARGET.Owner)",
+)  # fmt: skip
+
 
 def dear_ads(seed: int, *, hidden: bool = True) -> Iterator[tuple[str, str]]:
     """Names and texts of ads of one seed."""
@@ -58,6 +70,7 @@ def dear_ads(seed: int, *, hidden: bool = True) -> Iterator[tuple[str, str]]:
         found = " || ".join([one] * many)
         yield one, _ad(f"({found})", f"L = {{{items}}}", hidden=hidden)
     yield from _chains(draw, hidden=hidden)
+    yield from _patterns(draw, hidden=hidden)
 
 
 def _chains(draw: random.Random, *, hidden: bool) -> Iterator[tuple[str, str]]:
@@ -75,3 +88,19 @@ def _chains(draw: random.Random, *, hidden: bool) -> Iterator[tuple[str, str]]:
         lines = [f"a0 = {first.replace('{{', '{').replace('}}', '}')}"]
         lines += [f"a{n} = {step.format(n - 1)}" for n in range(1, long)]
         yield name, _ad(f"({last.format(long - 1)})", *lines, hidden=hidden)
+
+
+def _patterns(draw: random.Random, *, hidden: bool) -> Iterator[tuple[str, str]]:
+    """Patterns that are worked out, each another one, and patterns that are written."""
+    for search in _PATTERNS:
+        for part in draw.sample(IN_PATTERNS, 12):
+            pattern = part * draw.choice([5, 40, 300, 2_000])
+            options = draw.choice(["", "i", "x"])
+            calls = [
+                search.format(n=n, pattern=pattern[: 40_000 // 60], options=options)
+                for n in range(draw.choice([8, 60]))
+            ]
+            yield (
+                f"{search} of {part}",
+                _ad(f"({' || '.join(calls)})", f'P = "{pattern}"', 'T = "ab, aab, b ba"', hidden=hidden),
+            )

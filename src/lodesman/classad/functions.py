@@ -17,7 +17,7 @@ from lodesman.classad.contexts import CONTEXTS
 from lodesman.classad.nodes import FunctionCall, Node, constant_of, walk
 from lodesman.classad.parse import parse_expression
 from lodesman.classad.policies import POLICY_FUNCTIONS, RANDOM
-from lodesman.classad.regexp import read_regexp
+from lodesman.classad.regexp import reading_of
 from lodesman.classad.searches import SEARCHES, read_pattern
 from lodesman.classad.texts import (
     TEXT_COSTS,
@@ -45,7 +45,6 @@ from lodesman.classad.values import (
     truth,
 )
 from lodesman.classad.words import WORD_FUNCTIONS
-from lodesman.errors import InvalidRequest
 
 _COMPARISONS: Final = {
     **{name: STRICT[name] for name in ("<", "<=", ">", ">=", "==", "!=")},
@@ -298,11 +297,8 @@ def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
     patterns takes. Raises TooDear.
     """
     for part in walk(node):
-        if isinstance(part, FunctionCall):
-            if why := mistake_of(part) or _BARRED.get(part.key):
-                yield part, why
-            elif part.key in SEARCHES and isinstance(pattern := constant_of(part.arguments[0]), str):
-                read_pattern(run, pattern, options_of(part) or "")
+        if isinstance(part, FunctionCall) and (why := mistake_of(part, run) or _BARRED.get(part.key)):
+            yield part, why
 
 
 def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
@@ -312,8 +308,10 @@ def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
             yield part, why
 
 
-def mistake_of(call: FunctionCall) -> str:
-    """Why a call is `error` whatever it is given, "" if it is not. Calls within its arguments do not count."""
+def mistake_of(call: FunctionCall, run: Run | None = None) -> str:
+    """Why a call is `error` whatever it is given, "" if it is not. Calls within its arguments do not count. `run` spends
+    what reading its pattern takes. Raises TooDear.
+    """
     count = len(call.arguments)
     function, context = FUNCTIONS.get(call.key), CONTEXTS.get(call.key)
     if function is None and context is None and call.key not in LAZY:
@@ -325,11 +323,8 @@ def mistake_of(call: FunctionCall) -> str:
     pattern, options = constant_of(call.arguments[0]), options_of(call)
     if not isinstance(pattern, str) or options is None:
         return ""
-    try:
-        read_regexp(pattern, options)
-    except InvalidRequest as wrong:
-        return wrong.message.rstrip(".")
-    return ""
+    reading = read_pattern(run, pattern, options) if run else reading_of(pattern, options)
+    return reading.mistake.rstrip(".")
 
 
 def read_checked(text: str) -> Node:

@@ -6,8 +6,12 @@ import re
 from typing import Final, NoReturn
 
 from lodesman.classad.characters import CLASSES, POSIX, CharacterTest, either_case
+from lodesman.classad.tokens import MOST_SHOWN
 from lodesman.errors import InvalidRequest
 
+MOST_REPEATS: Final = 255
+BOUNDS: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
+_UNSURE: Final = re.compile(r"\{[ \t]*(?:[0-9]+[ \t]*(?:,[ \t]*[0-9]*[ \t]*)?|,[ \t]*[0-9]+[ \t]*)\}")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "e": "\x1b", "a": "\a"}
 _CODE: Final = re.compile(
     r"x\{(?P<wide>[0-9A-Fa-f]{1,6})\}|x(?P<hex>[0-9A-Fa-f]{0,2})|o\{(?P<octal>[0-7]{1,7})\}|(?P<plain>0[0-7]{0,2}|[1-3][0-7]{2})"
@@ -20,19 +24,34 @@ _LETTERS_NOT_HERE: Final = {
 }  # fmt: skip
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
 _PLAIN: Final = re.compile(r"[^0-9A-Za-z_]")
+# Steps of an evaluation.
+MOST_WORK: Final = 30_000
+_TO_READ_A_MEMBER: Final = 20
 
 
 class MarkReader:
-    """A pattern that is being read. Raises InvalidRequest."""
+    """A pattern that is being read. Raises InvalidRequest. `work`: what that took until now, in steps of an evaluation."""
 
     def __init__(self, pattern: str) -> None:
-        self._text = pattern
-        self._pattern = _QUOTED.sub(_unquoted, pattern) if "\\" in pattern else pattern
-        self._at = 0
+        self._text = self._pattern = pattern
+        self._at = self.work = 0
+
+    def unquote(self) -> None:
+        r"""Before the first is read: what stands between \Q and \E has a backslash before each mark."""
+        self.spend(len(self._text))
+        if "\\" in self._text:
+            self._pattern = _QUOTED.sub(_unquoted, self._text)
+
+    def spend(self, steps: int) -> None:
+        """Before so much is done."""
+        self.work += steps
+        if self.work > MOST_WORK:
+            self.bad("it is too long")
 
     def bad(self, why: str) -> NoReturn:
         """It cannot be read."""
-        raise InvalidRequest(f"The regular expression {self._text!r} cannot be read: {why}.", hint="")
+        text = self._text if len(self._text) <= MOST_SHOWN else f"{self._text[:MOST_SHOWN]}..."
+        raise InvalidRequest(f"The regular expression {text!r} cannot be read: {why}.", hint="")
 
     def lacks(self, what: str) -> NoReturn:
         """It asks for what is not known here."""
@@ -86,6 +105,31 @@ class MarkReader:
             self.bad(f"\\{code[0]} is beyond ASCII: write the character itself")
         return chr(value)
 
+    # --- repetitions -----------------------------------------------------------------------------------------
+
+    def bounds(self, one: str) -> tuple[int, int | None] | None:
+        """How often, if a repetition begins with the next character, which is `one`."""
+        if one and one in "*+?":
+            self._at += 1
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
+        found = BOUNDS.match(self._pattern, self._at) if one == "{" else None
+        if found is None:
+            unsure = _UNSURE.match(self._pattern, self._at) if one == "{" else None
+            if unsure:
+                self.bad(
+                    f"{unsure[0]} is a repetition in PCRE2 10.43 and no repetition before it: write {{0,n}} or \\{{"
+                )
+            return None
+        self._at = found.end()
+        first, comma, last = found.groups()
+        if len(first) > 5 or len(last) > 5:
+            self.bad(f"{found[0]} is no number of repetitions")
+        least = int(first)
+        most = (int(last) if last else None) if comma else least
+        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
+            self.bad(f"{found[0]} is no number of repetitions: from few to many, at most {MOST_REPEATS}")
+        return least, most
+
     # --- sets ------------------------------------------------------------------------------------------------
 
     def read_set(self, *, fold: bool) -> tuple[CharacterTest, int]:
@@ -109,6 +153,7 @@ class MarkReader:
         return (lambda mark: not test(mark)) if negated else test, len(tests)
 
     def _member(self, singles: set[str], tests: list[CharacterTest], *, fold: bool) -> None:
+        self.spend(_TO_READ_A_MEMBER)
         one = self._item(fold=fold)
         if not self.here("-") or self.here("-]") or self._at + 1 >= len(self._pattern):
             if isinstance(one, str):

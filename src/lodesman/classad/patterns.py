@@ -15,18 +15,22 @@ from functools import partial
 from typing import Final, NoReturn
 
 from lodesman.classad.characters import CLASSES, CharacterTest, literal
-from lodesman.classad.marks import MarkReader
+from lodesman.classad.marks import BOUNDS, MarkReader
 
 MOST_STATES: Final = 2_000
-MOST_REPEATS: Final = 255
 _MOST_DEPTH: Final = 32
 _RANGES_OF_A_STEP: Final = 4
+# Steps that reading takes: of a letter, an atom, what is around others, and of making a state.
+_LETTER: Final = 1
+_ATOM: Final = 20
+_AROUND: Final = 40
+_STATE: Final = 4
 _PLACES: Final = frozenset("AZzGbB")
-_BOUNDS: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
-_UNSURE: Final = re.compile(r"\{[ \t]*(?:[0-9]+[ \t]*(?:,[ \t]*[0-9]*[ \t]*)?|,[ \t]*[0-9]+[ \t]*)\}")
 _LOOKS: Final = {"?=": (1, False), "?!": (1, True), "?<=": (-1, False), "?<!": (-1, True)}
 _NAMED: Final = re.compile(r"\?P?<([A-Za-z_]\w{0,31})>|\?'([A-Za-z_]\w{0,31})'", re.ASCII)
 _FLAGS: Final = re.compile(r"\?(\^?)([imsxnU]*)(?:-([imsxnU]*))?([:)])")
+_LETTERS: Final = re.compile(r"[0-9A-Za-z_/@,:;=&%~'\"!<>-]{3,}")
+"""Characters that only stand for themselves; what follows may repeat the last of them."""
 _NOT_HERE: Final = {
     "(*": "verbs (*...)", "(?|": "groups that share their numbers (?|...)", "(?(": "conditions (?(...)...)",
     "(?R": "recursion (?R)", "(?&": "recursion (?&name)", "(?P": "recursion and references (?P...)", "(?C": "callouts (?C)",
@@ -47,7 +51,7 @@ class Inner:
 @dataclass(slots=True, eq=False)
 class PatternState:
     """`test`: a character is needed; `at`: a place, by its name in `regexp.PLACES`; `slot`: it is noted there where a group
-    begins or ends; `inner`: must be there; else a fork, best way first, or the end if nothing follows.
+    begins or ends; `inner`: must be there; else a fork, best way first, or the end if nothing follows. `steps`: of a test.
     """
 
     test: CharacterTest | None = None
@@ -55,6 +59,7 @@ class PatternState:
     after: tuple[int, ...] = ()
     slot: int = -1
     inner: Inner | None = None
+    steps: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,9 +89,7 @@ class _Flags:
 
 
 class PatternReader(MarkReader):
-    """Reads a pattern; `states` are those that it has, the first is the end, `start` is where matches begin. Raises
-    InvalidRequest.
-    """
+    """Reads a pattern, by `read`: `states` are those that it has, the first is the end; `start` is where matches begin."""
 
     def __init__(self, pattern: str, options: str, *, notes_groups: bool) -> None:
         super().__init__(pattern)
@@ -97,6 +100,11 @@ class PatternReader(MarkReader):
         self._names: set[str] = set()
         self.groups = self.ranges = 0
         self.states: list[PatternState] = [PatternState()]
+        self.start = 0
+
+    def read(self) -> None:
+        """Raises InvalidRequest."""
+        self.unquote()
         self.start = self._joined(self._alternatives()).build(0)
         if self._at < len(self._pattern):
             self.bad("there is a ) too many")
@@ -104,12 +112,16 @@ class PatternReader(MarkReader):
     def _add(self, state: PatternState) -> int:
         if len(self.states) + self.ranges >= MOST_STATES:
             self.bad("it is too long")
+        self.spend(_STATE)
         self.states.append(state)
         return len(self.states) - 1
 
     def _peek(self) -> str:
         while True:
             one = self._pattern[self._at : self._at + 1]
+            if one != "(" and not self._flags.x:
+                return one
+            self.spend(_LETTER)
             if self.here("(?#"):
                 end = self._pattern.find(")", self._at)
                 if end < 0:
@@ -126,12 +138,14 @@ class PatternReader(MarkReader):
     # --- branches --------------------------------------------------------------------------------------------
 
     def _alternatives(self) -> list[_Piece]:
+        self.spend(_AROUND)
         self._depth += 1
         if self._depth > _MOST_DEPTH:
             self.bad("its parentheses are too deep")
         branches = [self._branch()]
         while self._peek() == "|":
             self._at += 1
+            self.spend(_ATOM)
             branches.append(self._branch())
         self._depth -= 1
         return branches
@@ -149,8 +163,10 @@ class PatternReader(MarkReader):
     def _branch(self) -> _Piece:
         pieces: list[_Piece] = []
         while (one := self._peek()) and one not in "|)":
-            piece = self._atom()
-            if piece is not None:
+            letters = _LETTERS.match(self._pattern, self._at)
+            if letters:
+                pieces.append(self._letters(letters[0][:-1]))
+            elif piece := self._atom():
                 pieces.append(self._repeated(piece))
 
         def build(after: int) -> int:
@@ -166,15 +182,16 @@ class PatternReader(MarkReader):
         return _Piece(build, sum(one.least for one in pieces), most)
 
     def _repeated(self, piece: _Piece) -> _Piece:
-        bounds = self._bounds()
+        bounds = self.bounds(self._peek())
         if bounds is None:
             return piece
         if not piece.repeats:
             self.bad("a repetition repeats a place, not a character")
+        self.spend(_AROUND)
         least, most = bounds
         end = self._peek()
         self._at += bool(end) and end in "?+"
-        if self._bounds() is not None:
+        if self.bounds(self._peek()) is not None:
             self.bad("two repetitions follow each other")
         repeated = self._times(piece, least, most, greedy=(end == "?") is self._flags.U)
         return self._atomic([repeated]) if end == "+" else repeated
@@ -184,7 +201,9 @@ class PatternReader(MarkReader):
             return PatternState(after=(first, after) if greedy else (after, first))
 
         def build(after: int) -> int:
-            self._repeats += max(1, most or least)  # of what is empty, too
+            repeats = max(1, most or least)
+            self.spend(repeats * _STATE)
+            self._repeats += repeats  # of what is empty, too
             if self._repeats > MOST_STATES:
                 self.bad("it repeats too much")
             if most is None:
@@ -204,34 +223,11 @@ class PatternReader(MarkReader):
         longest = None if most != least or piece.most is None else most * piece.most
         return _Piece(build, least * piece.least, longest)
 
-    def _bounds(self) -> tuple[int, int | None] | None:
-        """How often, if a repetition stands there."""
-        one = self._peek()
-        if one and one in "*+?":
-            self._at += 1
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
-        found = _BOUNDS.match(self._pattern, self._at) if one == "{" else None
-        if found is None:
-            unsure = _UNSURE.match(self._pattern, self._at) if one == "{" else None
-            if unsure:
-                self.bad(
-                    f"{unsure[0]} is a repetition in PCRE2 10.43 and no repetition before it: write {{0,n}} or \\{{"
-                )
-            return None
-        self._at = found.end()
-        first, comma, last = found.groups()
-        if len(first) > 5 or len(last) > 5:
-            self.bad(f"{found[0]} is no number of repetitions")
-        least = int(first)
-        most = (int(last) if last else None) if comma else least
-        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            self.bad(f"{found[0]} is no number of repetitions: from few to many, at most {MOST_REPEATS}")
-        return least, most
-
     # --- atoms -----------------------------------------------------------------------------------------------
 
     def _atom(self) -> _Piece | None:
         """None: it only sets flags."""
+        self.spend(_ATOM)
         if self.here("[[:<:]]") or self.here("[[:>:]]"):
             self._at += 7
             return self._place(self._pattern[self._at - 4])
@@ -251,14 +247,26 @@ class PatternReader(MarkReader):
             case "\\":
                 return self._escaped()
             case _:
-                if one in "*+?" or _BOUNDS.match(self._pattern, self._at - 1):
+                if one in "*+?" or BOUNDS.match(self._pattern, self._at - 1):
                     self.bad(f"{one} repeats nothing")
                 return self._character(literal(one, fold=self._flags.i))
+
+    def _letters(self, letters: str) -> _Piece:
+        self.spend(len(letters) * _LETTER)
+        self._at += len(letters)
+        tests = [literal(one, fold=self._flags.i) for one in reversed(letters)]
+
+        def build(after: int) -> int:
+            for test in tests:
+                after = self._add(PatternState(test=test, after=(after,)))
+            return after
+
+        return _Piece(build, len(letters), len(letters))
 
     def _character(self, test: CharacterTest, ranges: int = 0) -> _Piece:
         def build(after: int) -> int:
             self.ranges += ranges
-            return self._add(PatternState(test=test, after=(after,)))
+            return self._add(PatternState(test=test, after=(after,), steps=ranges))
 
         return _Piece(build, 1, 1)
 
@@ -270,7 +278,7 @@ class PatternReader(MarkReader):
         if one and one in _PLACES:
             self._at += 1
             return self._place(one)
-        if one == "N" and self.here("N{") and not _BOUNDS.match(self._pattern, self._at + 1):
+        if one == "N" and self.here("N{") and not BOUNDS.match(self._pattern, self._at + 1):
             self.bad("\\N{...} is not known")
         if one == "K":
             self._at += 1
@@ -340,6 +348,7 @@ class PatternReader(MarkReader):
     def _set_flags(self, clean: str, on: str, off: str | None, _: str) -> None:
         if clean:
             self._flags = _Flags(i=False, m=False, s=False, x=False, U=self._flags.U)
+        self.spend(_ATOM)
         changes = dict.fromkeys(on, True) | dict.fromkeys(off or "", False)
         self._flags = replace(self._flags, **changes)
 
@@ -360,6 +369,7 @@ class PatternReader(MarkReader):
         return _Piece(lambda after: self._add(PatternState(slot=slot, after=(after,))))
 
     def _atomic(self, branches: list[_Piece]) -> _Piece:
+        self.spend(_AROUND)
         inner = self._joined(branches)
 
         def build(after: int) -> int:

@@ -8,14 +8,19 @@ in their order, none of them twice at one place; each try is a step of the evalu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from lodesman.classad.ads import Run, TooDear
+from lodesman.classad.ads import Run
 from lodesman.classad.characters import is_word
 from lodesman.classad.patterns import Inner, PatternReader, PatternState
+from lodesman.errors import InvalidRequest
 
-_LOOKING: Final = 4
-"""How many times as much a character costs of a pattern with lookaround."""
+# Steps of a search in order: to begin it, of a state that is tried, of what it looks at around, and slots of one.
+_SEARCH: Final = 20
+_TRY: Final = 6
+_LOOK: Final = 12
+_SLOTS: Final = 16
 _Now = frozenset[int]
 """The states where matches may be that have begun."""
 _NOWHERE: Final[_Now] = frozenset()
@@ -67,7 +72,12 @@ class Regexp:
     @property
     def size(self) -> int:
         """The steps that a character of a text may cost: the states, and long lists of ranges in brackets."""
-        return (len(self._states) + self._ranges) * (_LOOKING if self._looks else 1)
+        return len(self._states) + self._ranges
+
+    @property
+    def spends(self) -> bool:
+        """Whether `is_found` spends its steps itself."""
+        return self._looks
 
     # --- whether it is there -----------------------------------------------------------------------------------
 
@@ -137,7 +147,9 @@ class Regexp:
         """
         walk = _Walk(self._states, text, start, run)
         none = (-1,) * (2 * self.groups + 2)
+        run.spend(_SEARCH)
         for at in (start,) if here else range(start, len(text) + 1):
+            run.spend(_TRY + len(none) // _SLOTS)
             found = walk.match(self._start, at, (at, *none[1:]), at if here else -1)
             if found is not None:
                 return (found[1][0], found[0], *found[1][2:])
@@ -160,9 +172,7 @@ class _Walk:
             if (number, at) in seen:
                 continue
             seen.add((number, at))
-            run.steps += 1
-            if run.steps > run.most:
-                raise TooDear
+            run.spend(_TRY + self._states[number].steps)
             if number == 0:
                 if at == empty:
                     seen.discard((number, at))
@@ -179,6 +189,7 @@ class _Walk:
         if state.at and not self._is_place(state.at, at):
             return []
         if state.slot >= 0:
+            self._run.spend(len(slots) // _SLOTS)
             slots = (*slots[: state.slot], at, *slots[state.slot + 1 :])
         if state.inner is not None:
             return self._inside(state.inner, state.after[0], at, slots)
@@ -190,6 +201,7 @@ class _Walk:
     def _inside(self, inner: Inner, after: int, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
         found = None
         for start, length in inner.starts:
+            self._run.spend(_TRY)
             begin = at - length if inner.way < 0 else at
             found = self._alone(start, begin, slots) if begin >= 0 else None
             if found is not None:
@@ -198,22 +210,46 @@ class _Walk:
             return []
         if found is None:
             return [(after, at, slots)]
+        self._run.spend(len(slots) // _SLOTS)
         noted = tuple([new if new >= 0 else old for new, old in zip(found[1], slots, strict=True)])
         return [(after, found[0] if inner.way == 0 else at, noted)]
 
     def _alone(self, start: int, at: int, slots: Slots) -> tuple[int, Slots] | None:
         """What lookaround asks for has its own tries."""
         if (start, at) not in self._known:
+            self._run.spend(_LOOK + len(slots) // _SLOTS)
             outside, self._seen = self._seen, set()
             self._known[start, at] = self.match(start, at, (-1,) * len(slots))
             self._seen = outside
         return self._known[start, at]
 
 
-def read_regexp(pattern: str, options: str = "", *, notes_groups: bool = False) -> Regexp:
-    """Read a pattern. Raises InvalidRequest.
+class PatternReading(NamedTuple):
+    """What reading a pattern gave: without a regexp, why there is none. `steps`: what it takes to read it."""
+
+    regexp: Regexp | None
+    mistake: str
+    steps: int
+
+
+@lru_cache(maxsize=256)
+def reading_of(pattern: str, options: str = "", *, notes_groups: bool = False) -> PatternReading:
+    """Read a pattern.
 
     `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count. `notes_groups`:
     `search` says where its groups are.
     """
-    return Regexp(PatternReader(pattern, options, notes_groups=notes_groups))
+    reader = PatternReader(pattern, options, notes_groups=notes_groups)
+    try:
+        reader.read()
+    except InvalidRequest as wrong:
+        return PatternReading(None, wrong.message, reader.work)
+    return PatternReading(Regexp(reader), "", reader.work)
+
+
+def read_regexp(pattern: str, options: str = "") -> Regexp:
+    """As `reading_of` does. Raises InvalidRequest."""
+    reading = reading_of(pattern, options)
+    if reading.regexp is None:
+        raise InvalidRequest(reading.mistake, hint="")
+    return reading.regexp

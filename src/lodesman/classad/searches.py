@@ -4,41 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final, NamedTuple
 
 from lodesman.classad.ads import Run
-from lodesman.classad.patterns import MOST_STATES
-from lodesman.classad.regexp import Regexp, Slots, read_regexp
+from lodesman.classad.regexp import PatternReading, Regexp, Slots, reading_of
 from lodesman.classad.texts import USUAL_MARKS, items_of
 from lodesman.classad.values import ERROR, MAX_TEXT, UNDEFINED, Special, Value
-from lodesman.errors import InvalidRequest
 
-_TO_READ_A_STATE: Final = 8
-"""Steps."""
 _GROUP: Final = re.compile(r"\\([0-9])")
-_Found = Callable[[Run, Regexp, str], Value]
+_TO_FILL: Final = 20
+"""Steps, of a template."""
 
 
-@lru_cache(maxsize=256)
-def _pattern_of(pattern: str, options: str, notes_groups: bool) -> Regexp | None:
-    try:
-        return read_regexp(pattern, options, notes_groups=notes_groups)
-    except InvalidRequest:
-        return None
-
-
-def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> Regexp | None:
-    """None if it cannot be read. Reading it has its steps, also if it was read before. Raises TooDear."""
-    run.spend(len(pattern) + len(options))
-    read = _pattern_of(pattern, options, notes_groups)
-    run.spend(MOST_STATES if read is None else read.size * _TO_READ_A_STATE)
-    return read
+def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> PatternReading:
+    """PatternReading it has its steps, also if it was read before. Raises TooDear."""
+    run.spend(1 + (len(pattern) >> 5))
+    reading = reading_of(pattern, options, notes_groups=notes_groups)
+    run.spend(reading.steps)
+    return reading
 
 
 def _is_found(run: Run, read: Regexp, text: str) -> bool:
     """Each character beside each of the states."""
-    run.spend(read.size * len(text))
+    if not read.spends:
+        run.spend(read.size * len(text))
     return read.is_found(text, run)
 
 
@@ -52,7 +42,7 @@ def _regexp(run: Run, pattern: Value, text: Value, options: Value = "") -> Value
         return special
     if not isinstance(pattern, str) or not isinstance(text, str) or not isinstance(options, str):
         return ERROR
-    read = read_pattern(run, pattern, options)
+    read = read_pattern(run, pattern, options).regexp
     return ERROR if read is None else _is_found(run, read, text)
 
 
@@ -62,7 +52,7 @@ def _regexp_member(run: Run, pattern: Value, items: Value, options: Value = "") 
         return special
     if not isinstance(pattern, str) or not isinstance(items, tuple) or not isinstance(options, str):
         return ERROR
-    read = read_pattern(run, pattern, options)
+    read = read_pattern(run, pattern, options).regexp
     if read is None:
         return ERROR
     for item in items:
@@ -83,7 +73,7 @@ def _text_list_member(
     if not (isinstance(marks, str) and isinstance(options, str)):
         return ERROR
     run.spend(len(text) >> 2)
-    items, read = items_of(text, marks), read_pattern(run, pattern, options.lower())
+    items, read = items_of(text, marks), read_pattern(run, pattern, options.lower()).regexp
     if not items:
         return UNDEFINED
     return ERROR if read is None else any(_is_found(run, read, item) for item in items)
@@ -102,7 +92,7 @@ def _changed(always: str, run: Run, *values: Value) -> Value:
         return ERROR
     pattern, text, template, options = (*given, "")[:4]
     options += always
-    read = read_pattern(run, pattern, options, notes_groups=True)
+    read = read_pattern(run, pattern, options, notes_groups=True).regexp
     if read is None:
         return ERROR
     return _replaced(run, read, text, template, whole="f" in options, every="g" in options)
@@ -122,9 +112,10 @@ def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, 
             done.append(text[at])
             at, after_nothing = at + 1, False
             continue
+        run.spend(_TO_FILL + len(slots) + len(template))
         piece = _filled(template, text, slots)
         length += len(piece or "")
-        run.spend(1 + (len(piece or "") >> 5))
+        run.spend(len(piece or "") >> 5)
         if piece is None or length > MAX_TEXT:
             return ERROR
         done += [text[at : slots[0]] if whole else "", piece]

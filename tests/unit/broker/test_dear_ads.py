@@ -16,7 +16,7 @@ from lodesman.broker.ad import AD_STEPS, MOST_ASKED, read_site_ad
 from lodesman.broker.gate import SiteGate
 from lodesman.broker.rules import rules_of
 from lodesman.classad import ERROR, Run, evaluate, parse_ad
-from lodesman.errors import InvalidRequest
+from lodesman.errors import InvalidRequest, SyntaxFault
 
 CPU_SECONDS = 0.05
 FEW = 2_000
@@ -26,10 +26,10 @@ OVER = 1_100
 
 
 def read(text):
-    """An ad; None if it is refused for its dearness: a text that is too long raises SyntaxFault."""
+    """An ad; None if it is refused, for its dearness or for a pattern in it."""
     try:
         return read_site_ad(text, site="North", now=1.0)
-    except InvalidRequest:
+    except (InvalidRequest, SyntaxFault):
         return None
 
 

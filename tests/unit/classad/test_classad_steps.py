@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+from tests.conftest import untraced
+from tests.kits.dear_ads import IN_PATTERNS
 from tests.kits.table import hold_all
 
 from lodesman.classad import ERROR, Run, evaluate, matches, parse_ad, parse_expression
@@ -146,3 +150,48 @@ def test_every_function_has_its_price():
     """Those without look at the kind of their arguments only."""
     free = {name for name, one in FUNCTIONS.items() if one.cost is None and not one.needs_run}
     assert free == {"size", *[name for name in FUNCTIONS if name.startswith("is")]}
+
+
+SEARCHES = (
+    'regexp(strcat("7", P), T)', 'regexp(strcat("a|", P, "x"), T, "i")', 'regexp(strcat(P, "("), T)',
+    'regexps(strcat(P, "|a"), T, "z")', 'replaceAll(strcat("b|", P), T, "x", "x")',
+)  # fmt: skip
+MOST_CALLS = 2.5
+"""Of functions, for each step: what is charged must follow what is done."""
+
+
+def calls_of(act):
+    """How many functions it calls, on any machine."""
+    count = 0
+
+    def note(_, event, __):
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    with untraced():
+        sys.setprofile(note)
+        try:
+            act()
+        finally:
+            sys.setprofile(None)
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_pattern_that_an_evaluation_makes_costs_as_much_as_it_takes(search):
+    """Empty groups and branches, repetitions of nothing and patterns that cannot be read once cost next to nothing."""
+    node, over = parse_expression(search), {}
+    for part in IN_PATTERNS:
+        for times in (10, 150, 900):
+            ad, run = parse_ad(f'P = "{part * times}"\nT = "ab, aab, b ba"'), Run()
+            calls = calls_of(lambda: evaluate(node, ad, run=run))  # noqa: B023 - it is called at once
+            if calls > MOST_CALLS * (run.steps + 100):
+                over[part, times] = calls, run.steps
+    assert over == {}
+
+
+def test_a_long_list_of_names_is_cheap_enough_for_an_ad():
+    names = "|".join(f"user{n}" for n in range(120))
+    run = Run(most=20_000)
+    assert evaluate(parse_expression(f'regexp("^({names})$", "user7")'), run=run) is True
