@@ -1,6 +1,7 @@
 """What an ad of a site says about when its gate is open, made ready once for each ad.
 
-The limits are those of SAM-Grid. An ad with limits and without Requirements has the Requirements of SAM-Grid's text.
+The limits are those of SAM-Grid, and one of jobs that wait. An ad with limits and without Requirements has those clauses of
+SAM-Grid's Requirements whose limits it gives: its simplest way has MaxJobs alone.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ _LIMITS: Final = {
     "maxjobs": parse_expression("CurMatches < MaxJobs"),
     "maxsubmittingjobs": parse_expression(
         "JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"
+    ),
+    "maxpendingjobs": parse_expression(
+        "JobsMatchedSinceLastAdvertisement + CurrentPendingJobs < MaxPendingJobs"
     ),
 }
 MOST_MATCHES: Final = 1 << 30
@@ -153,7 +157,7 @@ def _requirements(ad: Ad, mode: GateMode) -> Node | None:
     limits = [node for key, node in _LIMITS.items() if key in ad.entries]
     given = ad.node("Requirements")
     if given is None:
-        return _both(*_LIMITS.values()) if limits else None
+        return _both(*limits) if limits else None
     if mode is GateMode.STRICT:
         return given
     said = {write_expression(one) for one in clauses(given)}

@@ -20,6 +20,7 @@ BOTH = pytest.mark.parametrize("gate_of", [ledger, strict])
 JOB = parse_ad('[Owner = "anna"; Memory = 4000; MaxJobs = 1000000; CurMatches = 0]')
 FIRST = "CurMatches < MaxJobs"
 SECOND = "JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"
+THIRD = "JobsMatchedSinceLastAdvertisement + CurrentPendingJobs < MaxPendingJobs"
 
 
 # --- what the seed says -----------------------------------------------------------------------------------
@@ -241,6 +242,34 @@ def test_limits_without_requirements_are_those_of_the_seed(gate_of):
     gate = gate_of(site_ad(Requirements=None))
     assert [one.text for one in gate.clauses()] == [FIRST, SECOND]
     assert filled(gate) == 7
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("limits", "clauses", "room"),
+    [
+        ({"MaxJobs": 50}, [FIRST], {GateMode.STRICT: 10, GateMode.LEDGER: 7}),
+        ({"MaxSubmittingJobs": 10}, [SECOND], dict.fromkeys(GateMode, 7)),
+        ({"MaxPendingJobs": 9, "CurrentPendingJobs": 4}, [THIRD], dict.fromkeys(GateMode, 5)),
+        (
+            {"MaxJobs": 100, "MaxPendingJobs": 9, "CurrentPendingJobs": 4},
+            [FIRST, THIRD],
+            dict.fromkeys(GateMode, 5),
+        ),
+        ({"MaxJobs": 60, "MaxSubmittingJobs": 10}, [FIRST, SECOND], dict.fromkeys(GateMode, 7)),
+    ],
+)
+def test_an_ad_without_requirements_has_those_of_the_limits_that_are_given(gate_of, limits, clauses, room):
+    """The simplest way of the seed has MaxJobs alone."""
+    gate = gate_of(site_ad(**{"Requirements": None, "MaxJobs": None, "MaxSubmittingJobs": None, **limits}))
+    assert [one.text for one in gate.clauses()] == clauses
+    assert filled(gate) == room[GateMode.STRICT if gate_of is strict else GateMode.LEDGER]
+
+
+@BOTH
+def test_a_limit_that_is_given_and_whose_count_is_not_matches_nothing(gate_of):
+    gate = gate_of(site_ad(Requirements=None, MaxSubmittingJobs=None, MaxPendingJobs=9))
+    assert gate.shut.startswith(f"{THIRD} is undefined")
 
 
 @BOTH
