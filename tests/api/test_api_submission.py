@@ -587,6 +587,29 @@ def test_an_uploaded_script_whose_interpreter_no_node_has_is_refused(house, prog
         assert error(house.call("POST", "/v1/jobs", several, token="ann"), 400)["data"]["job"] == 1
 
 
+def test_a_program_that_no_node_has_is_refused_at_submission_and_change(house):
+    house.upload(b"x")
+    plain = {"sandboxes": {"sub/run.sh": {"sha256": digest(b"x"), "size": 1}}}
+    for wrong in ({"Executable": "./run.sh"}, {"Executable": "in/run.sh", "InputSandbox": ["sub/run.sh"]}):
+        told = error(house.submit(wrong, **plain), 400)
+        assert told["data"]["attribute"] == "Executable"
+        assert "no such file in the job's directory" in told["message"]
+    first = house.submitted({"Executable": "sub/run.sh", "InputSandbox": ["sub/run.sh"]}, **plain)
+    change = {"ranges": [[first, first]], "attributes": {"Executable": "in/run.sh"}}
+    assert "write run.sh" in error(house.call("POST", "/v1/jobs/change", change, token="ann"), 400)["hint"]
+    (claimed,) = house.claim(house.pilot())
+    assert claimed["spec"]["executable"] == claimed["input"][0]["name"] == "run.sh"
+
+
+def test_a_script_that_only_a_shell_can_read_is_named(house):
+    house.upload(b"print(1)\n")
+    plain = {"sha256": digest(b"print(1)\n"), "size": 9}
+    job = {"Executable": "fit.py", "InputSandbox": ["fit.py"]}
+    (notice,) = house.submit(job, sandboxes={"fit.py": plain}).json["notices"]
+    assert (notice["attribute"], "/bin/sh reads it" in notice["message"]) == ("Executable", True)
+    assert not house.submit(job, sandboxes={"fit.py": {**plain, "executable": True}}).json["notices"]
+
+
 @pytest.mark.parametrize("more", [{}, {"Parameters": 2}, {"Parameters": 2, "Arguments": "%s"}])
 def test_a_file_that_could_be_executed_can_be_on_the_node(house, more):
     """Also of members that are filled in, and after a change of the job."""

@@ -6,8 +6,9 @@ import glob
 import gzip
 import os
 import shlex
+import shutil
 import tarfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -122,12 +123,14 @@ def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) 
     return list(dict.fromkeys([*names, *taken]))
 
 
-def check_programs(programs: Container[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
-    """Raises InvalidJob for a script that jobs execute and whose first line ends with CR LF: no node has its interpreter.
-    `piped`: it is from standard input.
+def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
+    """Raises InvalidJob for a script that jobs execute and whose first line ends with CR LF: no node has its interpreter;
+    and for a program that its folder lacks. `piped`: it is from standard input.
     """
     plain = {PurePosixPath(name).name: path for name, path in inputs.items() if isinstance(path, Path)}
-    folders = (one for one in inputs.values() if isinstance(one, Folder))
+    folders = [one for one in inputs.values() if isinstance(one, Folder)]
+    for one in folders:
+        _check_folder(programs, one)
     for name, path in {**plain, **{name: path for one in folders for path, name in one.files}}.items():
         if name in programs:
             with path.open("rb") as file:
@@ -140,6 +143,26 @@ def check_programs(programs: Container[str], inputs: Mapping[str, Taken], *, pip
                     hint=f"Write it with line ends of Unix: {how}",
                     attribute="Executable",
                 )
+
+
+def _check_folder(programs: Iterable[str], one: Folder) -> None:
+    names = {name for _, name in one.files}
+    for program in programs:
+        if program.startswith(f"{one.name}/") and program not in names:
+            raise InvalidJob(
+                f"Executable is {program}, and the folder {one.name} of the InputSandbox has no such file.",
+                hint="Paths in it are as they are in the folder.",
+                attribute="Executable",
+            )
+
+
+def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> str:
+    """What is said of a file beside a description that is called as its program and does not go along; '' if none is."""
+    sent = {PurePosixPath(name).name for name in inputs}
+    for name in programs:
+        if "/" not in name and name not in sent and (base / name).is_file() and shutil.which(name) is None:
+            return f"Executable is {name}, a command of the node; the {base / name} here is not in the InputSandbox."
+    return ""
 
 
 def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:

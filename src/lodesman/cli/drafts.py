@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lodesman.access.files import FilePicker, Taken, check_programs, folder, joined_inputs
+from lodesman.access.files import FilePicker, Taken, check_programs, folder, joined_inputs, program_left
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
@@ -324,10 +324,13 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
-        check_programs(programs(description.spec, description.members), inputs, piped=wanted.piped)
+        found = programs(description.spec, description.members)
+        check_programs(found, inputs, piped=wanted.piped)
     except LodesmanError as fault:
         locate(fault, places)
         raise
+    if left := program_left(found, inputs, draft.base):
+        note(f"{draft.label}: warning: {left}")
     body = SubmitBody(
         text=text, form=parsed.form, group=wanted.group, hold=sent.hold,
         hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=dict(writers),

@@ -137,6 +137,8 @@ class ChangePreparation:
                 attribute="AtMost",
             )
         self._check_class(kind, before, after, f"{key.job_class}.{key.variant}")
+        if after.executable != before.executable:
+            jobs.check_program(after, members)
         who = Principal(kind="user", name=kind.owner, vo=kind.vo, groups=(kind.group,))
         if any(attribute.field == "project" for attribute in self._fields):
             account = user_named(self._db, kind.owner)

@@ -115,6 +115,7 @@ class Preparation:
         self._hold(index, hold_of(record), found.resolution)
         try:
             description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
+            jobs.check_program(description.spec, description.members)
         except InvalidJob as wrong:
             name_writer(wrong, found.resolution)
             raise
@@ -175,7 +176,9 @@ class Preparation:
             self._check_programs(description, self.shelf)
 
     def _check_programs(self, description: jobs.Description, shelf: Shelf) -> None:
-        """Raises InvalidJob for an uploaded file that jobs execute, though no node has its interpreter."""
+        """Raises InvalidJob for an uploaded file that jobs execute, though no node has its interpreter; a notice if a shell
+        will read it, since it could not be executed where it was.
+        """
         programs = jobs.programs(description.spec, description.members)
         for name in jobs.input_names(description.spec, description.members):
             if name in self._scripts or name.rpartition("/")[2] not in programs:
@@ -188,6 +191,9 @@ class Preparation:
                     hint="Write it with line ends of Unix, and upload it again.",
                     attribute="Executable",
                 )
+            if not (self.uploads[name].executable or head.startswith((b"#!", b"\x7fELF"))):
+                text = f"{name} names no interpreter in its first line (#!) and is not executable: /bin/sh reads it."
+                self.notices.append(Notice("Executable", text))
 
     def _check_project(self, project: str, offset: int) -> None:
         try:

@@ -7,7 +7,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 from lodesman.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate, place_of, spelled
 from lodesman.jobs.cohorts import CohortSpec, cohorts
 from lodesman.jobs.description import read_description, read_job, write_description
-from lodesman.jobs.members import Template, input_names, programs
+from lodesman.jobs.members import Template, check_program, input_names, programs
 from lodesman.jobs.record import ARRAY_LIMITS, ParsedRecord, Record
 from lodesman.jobs.retries import read_retry, retry_text
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers, spec_from_json, spec_to_json
@@ -25,6 +25,7 @@ __all__ = [
     "Record",
     "Template",
     "by_name",
+    "check_program",
     "cohorts",
     "input_names",
     "is_plain_name",

@@ -158,6 +158,7 @@ def read_job(
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
     kept += _notices_of_files(given, fields, places)
+    fields["executable"] = _as_uploaded(fields["executable"], fields.get("input_sandbox", ()))
     if unknown:
         fields["extra"] = unknown
     whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
@@ -212,7 +213,7 @@ def _notices_of_files(
     """Notices of a program and of files that are written as a shell would read them. Raises InvalidJob for a file of the
     sandbox that has its arguments behind it.
     """
-    taken = {path.rstrip("/").rpartition("/")[2] for path in fields.get("input_sandbox", ())}
+    taken = {_flat(path) for path in fields.get("input_sandbox", ())}
     notices = []
     for field in _PATHS:
         if field not in given:
@@ -222,6 +223,11 @@ def _notices_of_files(
         words = (_odd_path(path, field, taken, name, places) for path in sorted(paths - taken) if path)
         if message := next(filter(None, words), ""):
             notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
+    program = fields["executable"]
+    if program.startswith("/") and program in fields.get("input_sandbox", ()):
+        name = given["executable"][1]
+        message = f"{shown(name)} is {shown(program)} on the node; the file that goes along is {shown(_flat(program))}."
+        notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
     return notices
 
 
@@ -241,6 +247,17 @@ def _odd_path(path: str, field: str, taken: Collection[str], name: str, places: 
     if is_program and not is_name:
         return f"{shown(name)} is {shown(path)}: all of it is the name of a program. Its words belong in Arguments."
     return ""
+
+
+def _as_uploaded(program: str, inputs: Collection[str]) -> str:
+    """A program that is a file of the InputSandbox by its path there, as it is called on the node."""
+    is_path = not program.startswith("/") and not program.endswith("/")
+    is_uploaded = is_path and any(tidy(one) == tidy(program) for one in inputs)
+    return _flat(program) if is_uploaded else program
+
+
+def _flat(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:

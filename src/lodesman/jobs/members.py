@@ -9,7 +9,8 @@ a value brings in is not filled again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Context, Decimal
 from operator import itemgetter
 from typing import Any, Final
@@ -269,9 +270,52 @@ def input_names(
 
 def programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
     """What the members execute, as paths below their directories; of more than 10,000 what the first ones do."""
+    return frozenset(tidy(name) for name in _programs(spec, members) if name)
+
+
+def _programs(spec: JobSpec, members: ParametricMembers | None) -> Iterable[str]:
     compiled = None if members is None else Scope(members).compile(spec.executable)
-    found: Iterable[str] = (spec.executable,)
-    if members is not None and compiled is not None:
-        scope, several = Scope(members), range(min(members.count, _MOST_PROGRAMS))
-        found = (compiled.fill(scope.member(index, 0, compiled.tokens)) for index in several)
-    return frozenset(tidy(name) for name in found if name)
+    if members is None or compiled is None:
+        return (spec.executable,)
+    scope, several = Scope(members), range(min(members.count, _MOST_PROGRAMS))
+    return dict.fromkeys(compiled.fill(scope.member(index, 0, compiled.tokens)) for index in several)
+
+
+def check_program(spec: JobSpec, members: ParametricMembers | None) -> None:
+    """Raises InvalidJob for a program that no node can have: a folder, or a path below the job's directory at which no file
+    of the InputSandbox lies. Names without a folder may be commands of the node, and other paths on it are unknown.
+    """
+    names = [name for name in _programs(spec, members) if not name.startswith("/") or name.endswith("/")]
+    if not names:
+        return
+    brought = {_placed(name) for name in input_names(spec, members)}
+    for name in names:
+        problem, hint = _misplaced(name, brought)
+        if problem:
+            message = f"Executable is {shown(name)}, and {problem}."
+            raise InvalidJob(message, hint=hint, attribute="Executable")
+
+
+def _placed(path: str) -> str:
+    """Where a file of the InputSandbox, or a folder with its slash, lies on the node."""
+    return path.rstrip("/").rpartition("/")[2] + "/" * path.endswith("/")
+
+
+def _misplaced(name: str, brought: Container[str]) -> tuple[str, str]:
+    """Why a program cannot be where it is said to be, and what to do; '' if it can."""
+    path, last = tidy(name), _placed(tidy(name))
+    top, *below = path.split("/")
+    is_folder = path.endswith("/") or last in ("", ".", "..") or f"{path}/" in brought
+    if is_folder:
+        return "that is a folder", "Name the program in it, or a command of the node."
+    if path in brought or "/" not in name or (f"{top}/" in brought and ".." not in below):
+        return "", ""
+    problem = "there is no such file in the job's directory"
+    if last in brought:
+        return problem, f"The files of an InputSandbox lie side by side there: write {shown(last)}."
+    if name.startswith("~") or "$" in name:
+        return problem, "No variable and no ~ is read in it: /bin/sh -c reads them, in Arguments."
+    return (
+        problem,
+        f"Take it along (InputSandbox, --files {shlex.quote(name)}); a path on the node begins with /.",
+    )

@@ -356,7 +356,7 @@ def test_a_refusal_of_the_server_names_the_file_and_the_place(at, accepting, hom
 
 def test_a_refused_file_stops_all_before_anything_is_stored(at, accepting, home):
     for name in ("a.jdl", "b.jdl", "c.jdl", "d.jdl"):
-        (home / name).write_text(f'[ Executable = "{name}"; ]')
+        (home / name).write_text(f'[ Executable = "/{name}"; ]')
     take = accepting.routes[0][2]
 
     def picky(asked):
@@ -517,3 +517,26 @@ def test_a_file_that_vanishes_is_an_error_and_no_crash(at, accepting, home, monk
     monkeypatch.setattr("lodesman.client.sha256_of", gone)
     result = at("submit", "a.jdl")
     assert (result.code, result.err) == (1, "lode: run.sh: No such file or directory.\n")
+
+
+def test_a_program_that_its_folder_lacks_is_refused_before_it_is_sent(at, accepting, home):
+    (home / "bin").mkdir()
+    (home / "bin/go.sh").write_text("#!/bin/sh\n")
+    (home / "j.jdl").write_text('Executable = "bin/run.sh"; InputSandbox = {"bin/"};')
+    done = at("submit", "j.jdl")
+    assert (done.code, sent(accepting)) == (1, [])
+    assert "the folder bin of the InputSandbox has no such file" in done.err
+    (home / "bin/run.sh").write_text("#!/bin/sh\n")
+    assert at("submit", "j.jdl").code == 0
+
+
+def test_a_program_that_stays_behind_is_named(at, accepting, home):
+    (home / "fit.sh").write_text("#!/bin/sh\n")
+    (home / "j.jdl").write_text('Executable = "fit.sh";')
+    done = at("submit", "j.jdl")
+    assert (done.code, len(sent(accepting))) == (0, 1)
+    assert (
+        "j.jdl: warning: Executable is fit.sh, a command of the node; the fit.sh here is not in" in done.err
+    )
+    (home / "j.jdl").write_text('Executable = "fit.sh"; InputSandbox = "fit.sh";')
+    assert "warning" not in at("submit", "j.jdl").err
