@@ -153,7 +153,8 @@ REFUSED = {
         "--clusters=other|--clusters other|-M other|-Mother|-sM other|--qos=a -M x|-A x -W|--wait|-W",
         "--test-only|--test|--array=1-3|-a1-3|-a 1|--parsable|--job-name x|-J x|--output=/tmp/x|-o x|-e x|--error x",
         "--wrap=true|--quiet|-Q|-QH|--hold|--uid=0|--partition x|-p x|--nodes=2|-N2|--export=ALL|--requeue|--chdir=/",
-        "-D /|--version|-V",
+        "-D /|--version|-V|--wai|--wa=1|--cluster=|--cluster x|--clu=x|--cl|--exp=NONE|--exp|--hol|--h|--ou=x|--er x|--no=2",
+        "--nt=4|--ar 1-3|--q|--t|--ho|--us|--ui=0|--w|--j x|--par=x|--parti x|--cpus-per-t=2|--pr NONE|--sig=INT|--si INT",
     ),
     "gridengine": (
         "-sync y|-now y|-terse|-t 1-3|-N x|-o x|-e x|-j n|-S /bin/sh|-C x|-r y|-q other.q|-pe smp 4|-h|-V|-w v|-w p",
@@ -161,7 +162,8 @@ REFUSED = {
     ),
     "htcondor": (
         "-name other|-n other|-remote other|-pool cm|-addr <x>|-terse|-spool|-queue 5|-interactive|-i|-dry-run x|-dump x",
-        "-verbose|-append 'x = 1' -name y|--name y",
+        "-verbose|-append 'x = 1' -name y|--name y|-address <x>|-ad <x>|-po cm|-p cm|-rem x|-dry-run:hash x|-dr:def x|-dr x",
+        "-du x|-ter|-sp|-f x|-file x|-fact|-g|-generator|-digest x|-s|-v|-q 2",
     ),
     "arc": (
         "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(output_files=('x' ''))",
@@ -172,10 +174,12 @@ TAKEN = {
     "slurm": (
         "--qos=pilots -A physics|-Aphysics|-A -M|--account M|--gres=gpu:1|--exclusive|--mem=4G|--time=60|-s|-x node1",
         "--exclude node|--cluster-constraint=a|--export-file=x|--nodelist=a|--ntasks-per-node=1|--no-requeue|-C 'a&b'",
-        "--wait-all-nodes=0",
+        "--wait-all-nodes=0|--wait-all|--reservation=a|--prior=1|--cons=a|--ti=60|--qos q|--exclu|--comm=wait",
     ),
     "gridengine": ("-P physics|-l gpu=1|-p -5|-w e|-A team|-m n|-notify|-v A=b|-tc 5",),
-    "htcondor": ("-append '+Project = \"a\"'|-a 'x = 1'|-batch-name p|-disable|universe=docker",),
+    "htcondor": (
+        "-append '+Project = \"a\"'|-a 'x = 1'|-batch-name p|-disable|universe=docker|-ap 'x = 1'|-d|-di|-de|-debug:D_ALL",
+    ),
     "arc": ("(runtimeenvironment='ENV/PROXY')|(nodeaccess=exclusive)|(priority=5)",),
 }
 

@@ -36,7 +36,7 @@ def _table(of: Mapping[str, str]) -> Mapping[str, str]:
 
 _SLURM: Final = _table(
     {
-        _OTHER_CLUSTER: "clusters M",
+        _OTHER_CLUSTER: "clusters cluster M",
         _ACCOUNT: "uid",
         _OWN: "parsable array a job-name J partition p requeue export propagate signal nodes N ntasks n cpus-per-task c",
         _WAITS: "wait W",
@@ -46,14 +46,6 @@ _SLURM: Final = _table(
         _PROGRAM: "wrap",
         _OUTPUT: "output o error e chdir D",
     }
-)
-# As these begin, too, a shorter word for the others is none.
-_SLURM_HAS: Final = (
-    "account acctg-freq cluster-constraint comment constraint contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu",
-    "exclude exclusive export-file extra hint ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket nodefile",
-    "nodelist open-mode overcommit oversubscribe power prefer priority profile qos reboot reservation resv-ports",
-    "sockets-per-node spread-job switches thread-spec threads-per-core time time-min tmp tres-bind tres-per-task",
-    "use-min-nodes verbose wait-all-nodes wckey",
 )
 _SLURM_FLAGS: Final = "hHIkOQsuvVW"
 _SLURM_VARIABLES: Final = re.compile(r"(SLURM|SBATCH)_CLUSTERS|SBATCH_WAIT|(SQUEUE|SACCT)_\w+")
@@ -71,14 +63,15 @@ _GRID_ENGINE: Final = _table(
 )
 _HTCONDOR: Final = _table(
     {
-        _OTHER_SCHEDD: "name remote pool addr",
-        _OWN: "terse single-cluster spool queue",
+        _OTHER_SCHEDD: "name remote pool address",
+        _OWN: "terse single-cluster spool queue file",
         _WAITS: "interactive",
         _NOTHING: "dry-run dump help capabilities version",
-        _ANSWER: "verbose factory",
+        _ANSWER: "verbose factory generator digest",
     }
 )
-_HTCONDOR_HAS: Final = ("append batch-name batch-id disable debug unused password allow-crlf-script",)
+# These have the short words that would fit others, too: -a is -append, -d is -disable.
+_HTCONDOR_HAS: Final = ("append", "batch-name", "batch-id", "disable", "debug", "unused", "allow-crlf-script")
 _ARC: Final = _table(
     {
         _OWN: "executable arguments queue count countpernode jobname executables inputfiles",
@@ -93,12 +86,11 @@ def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
     """Why these words cannot be options of the submit command of a type of batch system; sentences without a full stop."""
     found: Iterator[tuple[str, str]] = iter(())
     if kind == "slurm":
-        found = ((word, _like(name, _SLURM, _SLURM_HAS)) for word, name in _of_slurm(words))
+        found = _of_slurm(words)
     elif kind == "gridengine":
         found = _of_grid_engine(words)
     elif kind == "htcondor":
-        dashed = (word for word in words if word.startswith("-"))
-        found = ((word, _like(word.lstrip("-"), _HTCONDOR, _HTCONDOR_HAS)) for word in dashed)
+        found = _of_htcondor(words)
     elif kind == "arc":
         names = (match[1] for match in _RELATION.finditer(" ".join(words)))
         found = ((name, _ARC.get(name.lower().replace("_", ""), "")) for name in names)
@@ -114,31 +106,39 @@ def refused_variables(kind: str, environment: Mapping[str, str]) -> Iterator[str
             yield f"{name[:80]}: the commands would answer for others than the pilots of this server; leave it out"
 
 
-def _like(name: str, refused: Mapping[str, str], others: Sequence[str]) -> str:
-    """Why an option is refused, also one that is shortened as its command allows; "" if it is not. `others`: lines."""
-    if name in refused or not name:
-        return refused.get(name, "")
-    if any(one.startswith(name) for line in others for one in line.split()):
-        return ""
-    return next((why for one, why in refused.items() if len(one) > 1 and one.startswith(name)), "")
+def _why_not(name: str, refused: Mapping[str, str]) -> str:
+    """Why a long option is refused, however it is shortened: what would fit several is refused by its command; "" if it is
+    not.
+    """
+    return refused.get(name) or next(
+        (why for one, why in refused.items() if name and len(one) > 1 and one.startswith(name)), ""
+    )
 
 
 def _of_slurm(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each word that is an option, and its name; several letters may share a word, and the value of a letter is the rest of
-    its word or the next one.
+    """Each word that is an option, and why it is refused; several letters may share a word, and the value of a letter is the
+    rest of its word or the next one.
     """
     is_value = False
     for word in words:
         if is_value or not word.startswith("-"):
             is_value = False
         elif word.startswith("--"):
-            yield word, word[2:].partition("=")[0]
+            yield word, _why_not(word[2:].partition("=")[0], _SLURM)
         else:
             for at, letter in enumerate(word[1:], 2):
-                yield word, letter
+                yield word, _SLURM.get(letter, "")
                 if letter not in _SLURM_FLAGS:
                     is_value = at == len(word)
                     break
+
+
+def _of_htcondor(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """An option may have qualifiers behind a colon."""
+    for word in words:
+        name = word.lstrip("-").partition(":")[0]
+        if word.startswith("-") and not any(one.startswith(name) for one in _HTCONDOR_HAS):
+            yield word, _why_not(name, _HTCONDOR)
 
 
 def _of_grid_engine(words: Sequence[str]) -> Iterator[tuple[str, str]]:
