@@ -42,7 +42,11 @@ from lodesman.gridengine.values import ComplexType, read_value
 _SOFT: Final = "soft requests are wishes, and are left out"
 _LIMIT: Final = "limits of one process, or before the end, are not set here"
 _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
-_PER_SLOT: Final = ("h_vmem", "s_vmem", "mem_free", "mf", "virtual_free", "vf", "h_rss", "s_rss")
+_FREE: Final = ("mem_free", "virtual_free")
+_MEMORY: Final = {name: name for name in ("h_vmem", *_FREE, "h_rss")} | {
+    "mf": "mem_free",
+    "vf": "virtual_free",
+}
 _ALONE: Final = Obstacle("exclusive", "excl")
 
 
@@ -84,8 +88,8 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
         seconds = _number(ComplexType.TIME, amount)
         if seconds is None or seconds < math.inf:
             asked.put("WallTime" if name == "h_rt" else "CPUTime", seconds)
-    elif name in _PER_SLOT:
-        asked.kept[name] = asked.option, amount
+    elif name in _MEMORY:
+        asked.kept[_MEMORY[name]] = asked.option, amount
     elif name.startswith(("s_", "h_")):
         asked.note(_LIMIT)
     elif name in ("q", "qname", "h", "hostname", "arch", "a"):
@@ -153,10 +157,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
             asked.option = ScriptOption(number, f"-soft {left_out}".rstrip())
             asked.note(_SOFT)
             read_short(asked, OPTIONS, number, others, joined=False)
-    slots = asked.attributes.get("NumberOfProcessors", 1)
-    for name in _PER_SLOT:
-        if name in asked.kept:
-            _memory(asked, name, slots)
+    _memory(asked, asked.attributes.get("NumberOfProcessors", 1))
     option, join = asked.kept.get("join", (asked.option, "n"))
     if join.lower() not in ("y", "yes", "n", "no"):
         asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
@@ -164,13 +165,31 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         asked.files["StdError"] = asked.files.setdefault("StdOutput", "std.out")
 
 
-def _memory(asked: ScriptRequest, name: str, slots: int) -> None:
-    """Bytes for each slot; the largest request counts, soft limits do not."""
-    asked.option, text = asked.kept[name]
-    if name.startswith("s_"):
+def _memory(asked: ScriptRequest, slots: int) -> None:
+    """Requests for each slot. The limit h_vmem is Memory, without it the largest request of free memory, as of job classes;
+    each of those that is another amount stays a request of its own. Without any it is h_rss.
+    """
+    found: dict[str, float | None] = {
+        name: _amount(asked, name) for name in _MEMORY.values() if name in asked.kept
+    }
+    limit = "h_vmem" if "h_vmem" in found else max(_FREE, key=lambda name: found.get(name) or -1)
+    if limit not in found:
+        limit = "h_rss"
+    elif "h_rss" in found:
+        asked.option = asked.kept["h_rss"][0]
         asked.note(_LIMIT)
-        return
-    amount = _number(ComplexType.MEMORY, text)
-    if amount is None or amount < math.inf:
-        found = None if amount is None else math.ceil(amount * slots / 2**20)
-        asked.put("Memory", max(found, asked.attributes.get("Memory", 0)) if found is not None else None)
+    amount = found.get(limit, math.inf)
+    if amount is not None and amount < math.inf:
+        asked.put("Memory", math.ceil(amount * slots / 2**20))
+    others = [name for name in _FREE if found.get(name, amount) not in (amount, None, math.inf)]
+    if others:
+        asked.put("Consumables", [f"{name}={asked.kept[name][1]}" for name in others])
+
+
+def _amount(asked: ScriptRequest, name: str) -> float | None:
+    """Bytes; None if they cannot be read, which is refused."""
+    asked.option, text = asked.kept[name]
+    amount: float | None = _number(ComplexType.MEMORY, text)
+    if amount is None:
+        asked.put("Memory", None)
+    return amount

@@ -1,6 +1,13 @@
 """Scripts for Grid Engine's qsub in the shape of public repositories: what is submitted of each, or why it is not."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.kits.scripts import Case, array, holds_all_cases, translation
+
+from lodesman.gridengine.stock import STOCK_COMPLEXES
+from lodesman.gridengine.values import ComplexType, read_value
+from lodesman.submission.native import record_of, values_of, with_free_memory
+from lodesman.submission.native_table import FREE_MEMORY
 
 CASES = [
     Case(
@@ -90,9 +97,51 @@ CASES = [
         #$ -pe mpi 16-32 -R y -l h_vmem=1.5G,virtual_free=1G
         mpirun -np $NSLOTS -machinefile $PE_HOSTFILE ./a.out
         """,
-        {"NumberOfProcessors": 16, "PE": "mpi", "Memory": 24_576, "CPUTime": 16 * 86_400},
+        {
+            "NumberOfProcessors": 16,
+            "PE": "mpi",
+            "Memory": 24_576,
+            "CPUTime": 16 * 86_400,
+            "Consumables": ["virtual_free=1G"],
+        },
         variables={"NSLOTS": "16"},
         noted=("-R y", "it names PE_HOSTFILE, which is not set here"),
+    ),
+    Case(
+        "free memory beside a limit is a request of its own",
+        """
+        #$ -l mem_free=8G,h_vmem=2G
+        #$ -pe smp 2
+        """,
+        {
+            "NumberOfProcessors": 2,
+            "PE": "smp",
+            "Memory": 4096,
+            "CPUTime": 172_800,
+            "Consumables": ["mem_free=8G"],
+        },
+    ),
+    Case(
+        "free memory alone, by its short names, and what is resident",
+        """
+        #$ -l mf=1G,vf=3G -l mem_free=2G -l h_rss=1G,s_vmem=9G
+        """,
+        {"Memory": 3072, "Consumables": ["mem_free=2G"]},
+        noted=("-l h_rss=1G,s_vmem=9G: limits of one process",),
+    ),
+    Case(
+        "a limit that is none, beside free memory",
+        """
+        #$ -l h_vmem=INFINITY,mem_free=2G
+        """,
+        {"Consumables": ["mem_free=2G"]},
+    ),
+    Case(
+        "resident memory alone",
+        """
+        #$ -l h_rss=1G -pe smp 2
+        """,
+        {"NumberOfProcessors": 2, "PE": "smp", "Memory": 2048, "CPUTime": 172_800},
     ),
     Case(
         "variables, a job class, a hold, no second try",
@@ -165,3 +214,28 @@ def test_a_value_is_a_word_of_its_own_and_what_is_soft_is_named():
     assert [one.option.words for one in found.refusals] == ["-verify", "-clear"]
     assert "without effect: -soft -l gpu=1: soft requests are wishes" in " ".join(found.notes)
     assert found.attributes["WallTime"] == 60
+
+
+AMOUNTS = st.sampled_from(["1G", "2G", "1536M", "500M"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(["h_vmem", "mem_free", "virtual_free"]), AMOUNTS, min_size=1),
+    st.integers(1, 4),
+)
+def test_memory_of_a_line_is_what_a_class_makes_of_it(requests, slots):
+    line = ",".join(f"{name}={amount}" for name, amount in requests.items())
+    script = dict(translation(f"#$ -l {line} -pe smp {slots}\n").attributes)
+    values = {"l_hard": dict(requests), "pe_name": "smp", "pe_range": str(slots)}
+    record, _ = record_of({"Executable": "x"}, values, STOCK_COMPLEXES)
+    record = with_free_memory(record, values, FREE_MEMORY, STOCK_COMPLEXES)
+    assert script["Memory"] == record["Memory"]
+    memory = [values_of(one, STOCK_COMPLEXES)[0]["l_hard"] for one in (script, record)]
+    assert {name: amount_in(memory[0], name) for name in FREE_MEMORY if name in requests} == {
+        name: amount_in(memory[1], name) for name in FREE_MEMORY if name in requests
+    }
+
+
+def amount_in(requests, name):
+    """Bytes for each slot that a job asks for: its own request, else its Memory."""
+    return read_value(ComplexType.MEMORY, requests.get(name) or requests["h_vmem"])
