@@ -39,7 +39,8 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
     from lodesman.directives.scripts import translated, unread_lines
 
     text, params = head_of(script), ctx.params
-    found = translated(text, PurePosixPath(script).name, params.get("attributes") or {})
+    given = params.get("attributes") or {}
+    found = translated(text, PurePosixPath(script).name, given, job_class=params["job_class"])
     for number in unread_lines(text):
         note(f"{label}:{number}: this line stands after the first command, where no batch system reads it.")
     if found is None:

@@ -74,7 +74,7 @@ class LineRefusal(NamedTuple):
 
 class ScriptRequest:
     """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
-    that only mean something together.
+    that only mean something together; `taken`: how an option was read, by the attribute that it gives.
     """
 
     def __init__(self) -> None:
@@ -82,6 +82,7 @@ class ScriptRequest:
         self.files: dict[str, str] = {}
         self.environment: dict[str, str] = {}
         self.notes: dict[str, list[str]] = {}
+        self.taken: dict[str, str] = {}
         self.refusals: list[LineRefusal] = []
         self.kept: dict[str, tuple[ScriptOption, str]] = {}
         self.hold = False

@@ -40,6 +40,8 @@ from lodesman.directives.asked import (
 
 _AFFINITY: Final = Obstacle("asks for cores of each task.", "Say how many in all: --cores N.")
 _UNIT: Final = Obstacle("has no unit, and each cluster has its own.", "Say how much: --memory 4G.")
+# Of MB a job cannot live with less, and no node has more: the number is of another unit.
+_PLAUSIBLE_MB: Final = range(100, 4 << 20)
 _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
 _CALLED: Final = Obstacle("has a command run before or behind it.", "Let the script call it.")
 _LIMIT: Final = "limits of one process and of files are not set here"
@@ -61,7 +63,7 @@ def _cores(asked: ScriptRequest, text: str) -> None:
 
 
 def _memory(asked: ScriptRequest, text: str) -> None:
-    if text.isdecimal():
+    if text[-1:].isdecimal():
         asked.refuse(_UNIT, "Memory")
     else:
         asked.put("Memory", megabytes(text))
@@ -94,7 +96,7 @@ def _requirements(asked: ScriptRequest, text: str) -> None:
 
 
 def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
-    """Memory that is reserved is in MB, and of the whole job unless a cluster says otherwise."""
+    """Memory that is reserved is of the whole job unless a cluster says otherwise."""
     if name == "mem":
         asked.kept["reserved"] = asked.option, amount
     elif "gpu" in name:
@@ -151,8 +153,21 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         if span != "hosts=1" and not (each.isdecimal() and int(each) >= max(cores, 1)):
             asked.refuse(NODES, option=option)
     if "reserved" in asked.kept:
-        asked.option, text = asked.kept["reserved"]
-        found = megabytes(text)
-        asked.put("Memory", None if found is None else max(found, asked.attributes.get("Memory", 0)))
+        _reserved(asked)
     if "StdOutput" in asked.files:  # one file for both, as there
         asked.files.setdefault("StdError", asked.files["StdOutput"])
+
+
+def _reserved(asked: ScriptRequest) -> None:
+    """A number without a unit is in MB, as LSF has it unless a cluster sets another unit: said, if a job can mean it."""
+    asked.option, text = asked.kept["reserved"]
+    found = megabytes(text)
+    if text[-1:].isdecimal() and found is not None:
+        if found not in _PLAUSIBLE_MB:
+            asked.refuse(_UNIT, "Memory")
+            return
+        asked.taken["Memory"] = (
+            f"{asked.option.words}: mem={text} is read as {found} MB, LSF's unit unless LSF_UNIT_FOR_LIMITS is set: "
+            "--memory says it"
+        )
+    asked.put("Memory", None if found is None else max(found, asked.attributes.get("Memory", 0)))

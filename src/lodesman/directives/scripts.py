@@ -20,10 +20,12 @@ from lodesman.directives.variables import (
     file_name,
 )
 from lodesman.jobs.overlay import overlaid
+from lodesman.jobs.record import shown
 from lodesman.jobs.values import Mistake, environment
 
 Lines = list[tuple[int, str]]
 _DAY: Final = 86_400
+_SHOWN: Final = 120
 
 
 class _System(NamedTuple):
@@ -61,14 +63,15 @@ class Translation(NamedTuple):
     literal: bool = False
 
 
-def translated(text: str, name: str, given: Mapping[str, Any]) -> Translation | None:
-    """The lines of batch systems in a script of that name; None without any. `given`: attributes that go first."""
+def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str = "") -> Translation | None:
+    """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first."""
     found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
     others = _other_lines(text)
     if not found:
         return Translation(given, refusals=tuple(others)) if others else None
     asked = [_asked(system, lines) for system, lines in found]
     first, (system, lines) = asked[0], found[0]
+    first.job_class = job_class or first.job_class if first.job_class else ""
     refusals = [
         one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
     ]
@@ -154,12 +157,16 @@ def _complete(
         variables, files = _plain(variables), _plain(files)
     others = _given_variables(given)
     unset = sorted(named - variables.keys() - (others or {}).keys())
-    notes = tuple(_notes(asked, system, own | files, unset))
+    said = own.keys() | files.keys()
     if needs_number and "Parameters" not in merged:
         own |= {"Parameters": 1, "ParameterStart": 1, "ParameterStep": 1}
     attributes = dict(overlaid(own | files, given))
     if others is not None:
         attributes["Environment"] = variables | others
+    beside = _said_beside(asked, system, attributes)
+    values = {one: value for one, value in attributes.items() if one in said or one in given} | beside
+    values.pop("Environment", None)
+    notes = tuple(_notes(asked, system, values if said or beside else {}, given, unset))
     interpreter = _interpreter(asked, text)
     return Translation(attributes, (), notes, asked.hold, asked.job_class, interpreter, literal)
 
@@ -235,14 +242,34 @@ def _interpreter(asked: ScriptRequest, text: str) -> str:
     return "" if same else asked.interpreter
 
 
-def _notes(asked: ScriptRequest, system: _System, own: Mapping[str, Any], unset: list[str]) -> Iterable[str]:
-    """What the lines say here, what of them has no effect, and which variables the script does not get."""
-    said = ", ".join(f"{name}={value}" for name, value in own.items())
-    yield (
-        f"{system.mark} lines of {system.name} say {said}."
-        if said
-        else f"{system.mark} lines of {system.name} say nothing here."
-    )
+def _said_beside(asked: ScriptRequest, system: _System, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What the lines say beside attributes: variables as the job gets them, a hold, a job class."""
+    found = attributes.get("Environment")
+    variables = found if isinstance(found, Mapping) else {}
+    values: dict[str, Any] = {
+        f"Environment.{name}": variables[name]
+        for name in asked.environment
+        if name in variables and not system.words.variables.fullmatch(name)
+    }
+    if asked.job_class:
+        values["JobClass"] = asked.job_class
+    return values | ({"Held": "until it is released"} if asked.hold else {})
+
+
+def _notes(
+    asked: ScriptRequest,
+    system: _System,
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    unset: list[str],
+) -> Iterable[str]:
+    """What the job gets by the lines and the options, what of the lines has no effect, and which variables the script does
+    not get.
+    """
+    said = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
+    who = f"{system.mark} lines of {system.name}{' and options, which go first,' if given and said else ''}"
+    yield f"{who} say {said or 'nothing here'}."
+    yield from (f"{text}." for name, text in asked.taken.items() if name not in given)
     for reason, words in asked.notes.items():
         yield f"without effect: {', '.join(dict.fromkeys(words))}: {reason}."
     yield from _unset(unset)

@@ -27,15 +27,40 @@ def test_a_script_of_slurm_is_submitted_whole(submitted, accepting, home):
     assert (record["Parameters"], record["ParameterStart"]) == (20, 1)
     values = (
         "JobName=fit, Parameters=20, ParameterStart=1, ParameterStep=1, AtMost=5, WallTime=5400, NumberOfProcessors=4, "
-        "Memory=8192, StdOutput=fit_%(FirstJob)s_%s.log, StdError=fit_%(FirstJob)s_%s.log"
+        "StdOutput=fit_%(FirstJob)s_%s.log, StdError=fit_%(FirstJob)s_%s.log, Memory=9216"
     )
     place = (
         "it names a place or an account of another cluster: --site, --tag and --group say where and for whom"
     )
     assert said.splitlines() == [
-        f"lode: a.sh: #SBATCH lines of Slurm say {values}.",
+        f"lode: a.sh: #SBATCH lines of Slurm and options, which go first, say {values}.",
         f"lode: a.sh: without effect: --partition=long: {place}.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "values"),
+    [
+        ("#SBATCH --time=60 --mem=1G", ("--memory", "2G", "--time", "2h"), "Memory=2048, WallTime=7200"),
+        ("#SBATCH --time=60", ("--cores", "2"), "WallTime=3600, NumberOfProcessors=2"),
+        ("#SBATCH --export=MODE=fast,LEVEL=3", (), "Environment.MODE=fast, Environment.LEVEL=3"),
+        ("#$ -v MODE=fast", ("--env", "MODE=slow", "--env", "SECRET=x"), "Environment.MODE=slow"),
+        ("#$ -jc app -h", ("--class", "other"), "JobClass=other, Held=until it is released"),
+        ("#PBS -v A=1,B", (), "Environment.A=1"),
+        ('#BSUB -env "all, MODE=fast"', (), "Environment.MODE=fast"),
+        ("#SBATCH -p long", ("--memory", "2G"), "nothing here"),
+    ],
+)
+def test_what_is_said_of_a_script_is_what_its_job_gets(submitted, home, lines, words, values):
+    (home / "a.sh").write_text(f"#!/bin/sh\n{lines}\ntrue\n")
+    job, said = submitted(*words, "a.sh")
+    first = said.splitlines()[0]
+    assert first.endswith(f" say {values}.")
+    assert ("and options, which go first," in first) == (
+        words[:1] not in ((), ("--class",)) and "nothing here" not in said
+    )
+    for name, value in (one.split("=") for one in values.split(", ") if one.startswith("Environment.")):
+        assert job.environment[name.removeprefix("Environment.")] == value
 
 
 def test_what_cannot_be_had_is_refused_with_its_line_and_nothing_is_submitted(at, accepting, home):

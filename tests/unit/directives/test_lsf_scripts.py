@@ -29,7 +29,10 @@ CASES = [
             "StdError": "logs/map.%(FirstJob)s.%s.err",
         },
         variables={"LSB_JOBINDEX": "%s", "LSB_DJOB_NUMPROC": "4"},
-        noted=("-q normal, -P proj: it names a place",),
+        noted=(
+            "-q normal, -P proj: it names a place",
+            "-R span[hosts=1] rusage[mem=8000]: mem=8000 is read as 8000 MB, LSF's unit",
+        ),
     ),
     Case(
         "minutes, memory with a unit, mail",
@@ -52,6 +55,38 @@ CASES = [
         """,
         {},
         refused={2: "-M 4000000 has no unit"},
+    ),
+    Case(
+        "reserved memory without a unit that is not of MB",
+        """
+        #!/bin/sh
+        #BSUB -R "rusage[mem=4]"
+        #BSUB -M 4.5
+        true
+        """,
+        {},
+        refused={2: "-R rusage[mem=4] has no unit", 3: "-M 4.5 has no unit"},
+    ),
+    Case(
+        "reserved memory in KB",
+        """
+        #!/bin/sh
+        #BSUB -R "rusage[mem=8388608]"
+        true
+        """,
+        {},
+        refused={2: "-R rusage[mem=8388608] has no unit"},
+    ),
+    Case(
+        "reserved memory with a unit, and for each task",
+        """
+        #!/bin/sh
+        #BSUB -R "rusage[mem=4GB]"
+        #BSUB -R "rusage[mem=4GB/task]"
+        true
+        """,
+        {},
+        refused={3: "-R rusage[mem=4GB/task] cannot be read"},
     ),
     Case(
         "cores over several nodes",
@@ -155,6 +190,14 @@ CASES = [
 
 def test_ten_scripts_of_lsf():
     holds_all_cases(CASES)
+
+
+def test_memory_with_a_unit_is_exact_and_an_option_needs_no_unit():
+    exact = translation('#!/bin/sh\n#BSUB -R "rusage[mem=4G]"\n')
+    assert (exact.attributes["Memory"], len(exact.notes)) == (4096, 1)
+    for amount in ("4", "8000"):
+        given = translation(f'#!/bin/sh\n#BSUB -R "rusage[mem={amount}]"\n', {"Memory": 50})
+        assert (given.refusals, given.attributes["Memory"], "MB" in " ".join(given.notes)) == ((), 50, False)
 
 
 def test_lines_of_two_systems_must_agree():
