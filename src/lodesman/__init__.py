@@ -7,7 +7,9 @@ from typing import Any
 
 __version__ = "0.1.0"
 # The Python API, with the types of __init__.pyi.
-_API = frozenset({"AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "JobState", "Jobs"})
+_API = frozenset(
+    {"AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "JobState", "Jobs", "SubmissionWarning"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,15 @@ from lodesman.python.asynchronous import AsyncClient
 from lodesman.python.client import Client
 from lodesman.python.core import JobFailed
 from lodesman.python.executor import JobExecutor
-from lodesman.python.jobs import Job, Jobs
+from lodesman.python.jobs import Job, Jobs, SubmissionWarning
 
-__all__ = ["AsyncClient", "Client", "Job", "JobExecutor", "JobFailed", "JobState", "Jobs"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Job",
+    "JobExecutor",
+    "JobFailed",
+    "JobState",
+    "Jobs",
+    "SubmissionWarning",
+]

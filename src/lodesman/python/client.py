@@ -32,7 +32,7 @@ from lodesman.python.functions import (
     pack_calls,
     record_of_call,
 )
-from lodesman.python.jobs import Job, Jobs
+from lodesman.python.jobs import Job, Jobs, warn_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,15 +77,14 @@ class Client:
     def submit(self, what: str | Path | Mapping[str, Any] | Sequence[str]) -> Jobs[None]: ...
     def submit(self, what: Any, *args: Any, **kwargs: Any) -> Job[Any] | Jobs[None]:
         """Submit a function with its arguments (one job); or a command as a list of words, or a description as text, file or
-        dict (as many jobs as it says). Raises LodesmanError.
+        dict (as many jobs as it says). What is odd about it is a SubmissionWarning. Raises LodesmanError.
         """
         if callable(what):
             return self._functions(what, [(args, kwargs)])[0]
         if args or kwargs:
             hint = "Options stand before: client.using(cores=2).submit(...)."
             raise InvalidRequest("Only a function has arguments.", hint=hint)
-        draft = draft_of(what, self._options)
-        return Jobs(self.core, self._send(draft))
+        return self._send(draft_of(what, self._options))
 
     def map(self, function: Callable[..., R], *iterables: Iterable[Any], **options: Never) -> Jobs[R]:
         """One job for each item (or for each tuple of items, as `map`), as one submission. Raises LodesmanError;
@@ -113,11 +112,10 @@ class Client:
             kept = self._options.attributes.get("OutputSandbox", [])
             options = self._options.more({"keep": [RESULT, *([kept] if isinstance(kept, str) else kept)]})
             taken: dict[str, Taken] = {one: folder / one for one in (CALL, RUNNER, LIBRARY)}
-            ids = self._send(checked(record, options, Path(), taken, usual_name=True))
-        return Jobs(self.core, ids, returns=True)
+            return self._send(checked(record, options, Path(), taken, usual_name=True), returns=True)
 
-    def _send(self, draft: Draft) -> range:
-        """The ids that a draft gets. A lost answer is asked for again, by the id of the request."""
+    def _send(self, draft: Draft, *, returns: bool = False) -> Jobs[Any]:
+        """The jobs that a draft becomes. A lost answer is asked for again, by the id of the request."""
         with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
             paths = packed(draft.inputs, Path(scratch))
             files = measure(paths.values())
@@ -130,7 +128,12 @@ class Client:
             )  # fmt: skip
             answer = self.core.caller.call(calls.SUBMIT, body=body)
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
-        return range(answer.first, answer.first + answer.count)
+        notices = (*draft.notices, *(one.message for one in answer.notices))
+        made: Jobs[Any] = Jobs(
+            self.core, range(answer.first, answer.first + answer.count), returns=returns, notices=notices
+        )
+        warn_of(made)
+        return made
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from lodesman.access.files import FilePicker, Taken, check_programs, joined_inputs
+from lodesman.access.files import FilePicker, Taken, check_programs, joined_inputs, program_left
+from lodesman.directives.scripts import translated
 from lodesman.errors import InvalidRequest, SyntaxFault
 from lodesman.jobs import ARRAY_LIMITS, Record, by_name, input_names, programs, read_description, read_job
 from lodesman.jobs.overlay import overlaid
+from lodesman.jobs.record import tidy
 
+_HEAD_BYTES: Final = 256 << 10
 _A_COMMAND: Final = "A text names a description; a command is a list of words: ['/bin/echo', 'hello']."
 # Words of Python for what a description calls otherwise.
 _WORDS: Final = {
@@ -58,12 +61,13 @@ class Options:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A description that was checked, and its input files by their names in InputSandbox. `usual_name`: its user
-    gave it no name.
+    gave it no name. `notices`: what is odd about its files here.
     """
 
     record: Record
     inputs: Mapping[str, Taken]
     usual_name: bool = False
+    notices: tuple[str, ...] = ()
 
 
 def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
@@ -109,9 +113,28 @@ def checked(
         inputs[name] = added[name] if name in added else base / name
         if name not in added and not (base / name).is_file():
             raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
-    check_programs(programs(description.spec, description.members), inputs)
+    found = programs(description.spec, description.members)
+    check_programs(found, inputs)
     is_named = any(one is not None and one.name == "JobName" for one in map(by_name, options.attributes))
-    return Draft(record=record, inputs=inputs, usual_name=usual_name and not is_named)
+    notices = (program_left(found, inputs, base), _unread(record, inputs) if usual_name else "")
+    return Draft(
+        record=record,
+        inputs=inputs,
+        usual_name=usual_name and not is_named,
+        notices=tuple(filter(None, notices)),
+    )
+
+
+def _unread(record: Record, inputs: Mapping[str, Taken]) -> str:
+    """What is said of a script in a command that has lines of a batch system; '' if none has."""
+    words = [record["Executable"], *record.get("Arguments", [])[:1]]
+    for path in (inputs.get(tidy(word)) for word in words):
+        if isinstance(path, Path):
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+            if translated(head, path.name, {}) is not None:
+                return f"{path}: its lines of batch systems are not read here: lode submit {path} reads them."
+    return ""
 
 
 def _command(words: list[str]) -> Record:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import inspect
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.python.watcher import ranges_of
@@ -84,13 +86,22 @@ class Job(Generic[R]):
         return f"<table>{''.join(rows)}</table>"
 
 
-class Jobs(Sequence[Job[R]]):
-    """Jobs by their ids, ascending: of one submission these follow one another. `returns`: as of a job."""
+class SubmissionWarning(UserWarning):
+    """Something odd in what was submitted, which did not stop it."""
 
-    def __init__(self, core: ServerCore, ids: Sequence[int], *, returns: bool | None = False) -> None:
+
+class Jobs(Sequence[Job[R]]):
+    """Jobs by their ids, ascending: of one submission these follow one another. `returns`: as of a job. `notices`: what
+    was odd about them when they were submitted.
+    """
+
+    def __init__(
+        self, core: ServerCore, ids: Sequence[int], *, returns: bool | None = False, notices: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         self.core = core
         self.ids = ids
         self.returns = returns
+        self.notices = tuple(notices)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -152,3 +163,18 @@ class Jobs(Sequence[Job[R]]):
         words = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
         name = html.escape(repr(self))
         return f'{name}<div style="display:flex;height:1em;max-width:40em">{parts}</div>{words}'
+
+
+def warn_of(jobs: Jobs[Any]) -> None:
+    """A SubmissionWarning for each notice, at the line of the user. If warnings are errors the jobs are submitted all the
+    same, and the error says which they are.
+    """
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("lodesman."):
+        level, frame = level + 1, frame.f_back
+    for text in dict.fromkeys(jobs.notices):
+        try:
+            warnings.warn(text, SubmissionWarning, stacklevel=level)
+        except SubmissionWarning as error:
+            error.add_note(f"They are submitted: {jobs!r}")
+            raise
