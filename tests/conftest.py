@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 # Compiled modules are kept, whatever the environment says: without them each run compiles 600 modules in each process.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Servers of tests note themselves nowhere, and no server of this account is found.
+os.environ["XDG_STATE_HOME"] = f"{os.devnull}/none"
 
 _USUAL = 100
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

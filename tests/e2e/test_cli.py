@@ -301,3 +301,19 @@ def test_commands_and_scripts_are_jobs_that_know_what_they_are(shell: Shell) -> 
         output = shell.folder / "own" / str(began + index - 1)
         assert (output / "out.txt").read_text() == f"given {index} 1 1 1\n"
         assert (output / "std.out").read_text() == f"LODE_JOB_ID={began + index - 1}\n"
+
+
+def test_a_server_is_found_from_any_folder_of_its_account_while_it_runs(make_server, tmp_path, monkeypatch):
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    server = make_server().start()
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    names = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE}
+    shell = Shell(folder, names | {"XDG_STATE_HOME": str(state)})
+    assert shell.json("whoami")["name"] == "admin"
+    Shell(folder, names)("whoami", code=4)
+    server.stop()
+    shell("whoami", code=4)
+    assert "No server of yours runs here" in shell.err
+    assert list((state / "lodesman" / "servers").iterdir()) == []

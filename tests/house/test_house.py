@@ -277,6 +277,7 @@ CHANGED_BY_NAME = {
     "daemon/bootstrap.py": "the data folder",
     "jobstatus/__main__.py": "what its caller has just written",
     "kernel.py": "what it has opened",
+    "own_servers.py": "a folder of its own",
     "pilot/launch.py": "of the account of the job itself",
     "pilot/trial.py": "a file of its own, in a folder of its own",
     "store/sqlite.py": "in the data folder",

@@ -42,10 +42,10 @@ class Caller:
 
     @property
     def address(self) -> str:
-        """The server as it was named, else the one that runs here, whose token is used then."""
+        """The server as it was named, else the one that runs here, whose token is used then. Raises Conflict."""
         if self.server is not None:
             return self.server
-        return find_server(self.token_file, os.environ, Path.cwd())
+        return find_server(self.token_file, os.environ, Path.cwd(), token=self.token)
 
     @property
     def client(self) -> Client:
@@ -55,7 +55,7 @@ class Caller:
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]
             retry = Retry(rounds=self.rounds, patient=False)
-            token = self.token or find_token(self.token_file, os.environ, Path.cwd())
+            token = self.token or find_token(self.token_file, os.environ, Path.cwd(), server=self.server)
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
                 if not server.is_private:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.batch import namespaces
+from lodesman.own_servers import notes_folder
 
 # Made at the first start by root, if `useradd` is there.
 ACCOUNT: Final = "lodesman"
@@ -175,7 +176,8 @@ def _hidden(wishes: Wishes) -> tuple[str, ...]:
     uid = os.geteuid()
     sockets = (f"/run/user/{uid}", f"/tmp/tmux-{uid}", "/run/screen", "/run/docker.sock")  # noqa: S108
     secrets = map(os.path.realpath, map(str, (wishes.data, *wishes.secrets)))
-    return (*secrets, str(base / "lodesman"), str(Path(_home()) / ".ssh"), *sockets)
+    private = (base / "lodesman", notes_folder({"HOME": _home(), **os.environ}), Path(_home()) / ".ssh")
+    return (*secrets, *map(str, private), *sockets)
 
 
 def _read_only(wishes: Wishes) -> tuple[str, ...]:

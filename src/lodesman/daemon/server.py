@@ -41,6 +41,7 @@ from lodesman.daemon.wakings import Announcer
 from lodesman.daemon.web import OwnServer, Web
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.matching.policy import Policy
+from lodesman.own_servers import note_server
 from lodesman.resources import QueueId
 from lodesman.store import Writer, incarnation
 from lodesman.store.accounts import count_accounts, groups_by_user
@@ -153,6 +154,7 @@ class Server:
     async def start(self) -> None:
         """On the event loop, before the first request."""
         bootstrap.keep_what_was_loaded()
+        self._note = note_server(self.config.data, os.environ)
         self.core.start()
         self._writer.start_upkeep()
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
@@ -211,6 +213,8 @@ class Server:
     async def stop(self) -> None:
         """After the last request: write what is left."""
         await self.before_stop()
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
         self._inner.should_exit = True
         await asyncio.gather(self._serving, return_exceptions=True)
         for task in self._tasks:

@@ -142,6 +142,12 @@ def test_keys_outside_the_data_are_hidden(machine, tmp_path):
     assert str(key) in machine(1000, namespaces=True)(secrets=(key,)).hidden
 
 
+def test_the_notes_by_which_users_find_their_servers_are_hidden(machine, monkeypatch):
+    """Else a job could lead its account to a server of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/of-ann")
+    assert "/var/of-ann/lodesman/servers" in machine(1000, namespaces=True)().hidden
+
+
 @pytest.mark.slow
 def test_a_trial_says_why_it_failed(tmp_path):
     assert isolation._try(Isolation(), Wishes(data=tmp_path, python="python3")) == ""

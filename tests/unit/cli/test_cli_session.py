@@ -78,6 +78,7 @@ def test_without_a_token_the_error_names_its_file(tmp_path, environ):
         find_token(None, environ, tmp_path)
     assert str(user_token_file(environ)) in str(caught.value)
     assert "lode token issue" in str(caught.value)
+    assert "lode server" in str(caught.value)
 
 
 def test_the_users_file_follows_xdg(tmp_path, environ):
