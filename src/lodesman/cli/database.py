@@ -63,7 +63,7 @@ def _copy(session: Session, /, *, origin: str, copy: str) -> None:
     with _owned(source, is_there=True) as reads:
         copying.check_source(reads)
         with _owned(target) as writes:
-            tables = _copied(reads, writes)
+            tables = _copied(reads, writes, silent=session.as_json)
     rows = sum(one.rows for one in tables)
     session.exit_if_json({"from": str(source), "to": str(target), "rows": rows, "tables": tables})
     filled = [one for one in tables if one.rows]
@@ -75,13 +75,13 @@ def _copy(session: Session, /, *, origin: str, copy: str) -> None:
     note(f"{counted(rows, 'row')} of {source} are in {target}; both were compared row by row.")
 
 
-def _copied(source: Writer, target: Writer) -> list[CopiedTable]:
+def _copied(source: Writer, target: Writer, *, silent: bool) -> list[CopiedTable]:
     from lodesman.store import copy as copying
     from lodesman.store.database import ConnectionLost
 
     with source.database.usable(), target.database.usable():
         rows = copying.begin(source, target)
-    with progress("copying and comparing rows", 2 * rows, shown=True) as advance:
+    with progress("copying and comparing rows", 2 * rows, shown=True, silent=silent) as advance:
         try:
             return copying.copy(source, target, advance)
         except ConnectionLost as lost:
@@ -182,7 +182,7 @@ def _backup(session: Session, /, *, file: Path, force: bool, chosen: Chosen) -> 
         note(f"Nothing was written: run this line to back up {database}.")
         return FAILED
     size = database.path.stat().st_size if database.path.is_file() else 0
-    with progress("writing", size, shown=True, of_bytes=True) as advance:
+    with progress("writing", size, shown=True, of_bytes=True, silent=session.as_json) as advance:
         back_up(database, file, replaces=force, advance=advance)
     session.exit_if_json({"file": str(file), "command": None})
     note(f"The backup is in {file}.")

@@ -58,7 +58,8 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
     wanted = merged(ranges)
     root.mkdir(parents=True, exist_ok=True)
     outputs = _Outputs(session=session, root=root, force=force, most_bytes=max_mb << 20)
-    with progress("fetching", total(wanted), shown=total(wanted) >= _BAR_FROM) as outputs.advance:
+    size_of, silent = total(wanted), session.as_json
+    with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
         for one in wanted:
             try:
                 _fetch_range(outputs, one)

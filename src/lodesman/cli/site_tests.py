@@ -11,6 +11,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.cli.arguments import named, number_option
+from lodesman.cli.pace import Pace
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, Styled, is_terminal, note, show_table
 from lodesman.cli.words import counted, path_of
@@ -61,10 +62,10 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
     """Until it has ended; whatever ends this command ends the test."""
     from lodesman.answers.site_tests import SiteTestAt
 
-    here, shown = SiteTestAt(test.test), dict[str, str]()
+    here, shown = SiteTestAt(test.test), _Shown(silent=session.as_json)
     try:
         while test.state in ("running", "stopping"):
-            _show_progress(test.doing, shown)
+            shown.follow(test.doing)
             time.sleep(_POLL_SECONDS)
             test = session.call(calls.SITE_TEST, here)
     except KeyboardInterrupt:
@@ -77,13 +78,22 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
     return test
 
 
-def _show_progress(doing: dict[str, str], shown: dict[str, str]) -> None:
-    """What is new since it was `shown`, for a person."""
-    if is_terminal(sys.stderr):
-        for queue, words in doing.items():
-            if shown.get(queue) != words:
-                note(f"{queue}: {words}")
-    shown.update(doing)
+class _Shown:
+    """What was said of each queue: at once on a terminal, elsewhere now and then."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent, self._said = silent, dict[str, str]()
+        self._pace = Pace(time.monotonic())
+
+    def follow(self, doing: dict[str, str]) -> None:
+        """Say what is new, and after a long time that nothing is."""
+        now = time.monotonic()
+        if self._silent or not (is_terminal(sys.stderr) or self._pace.is_due(now, "; ".join(doing.values()))):
+            return
+        new = {queue: words for queue, words in doing.items() if self._said.get(queue) != words}
+        for queue, words in (new or ({} if is_terminal(sys.stderr) else doing)).items():
+            note(f"{queue}: {words}")
+        self._said |= doing
 
 
 def _show(test: SiteTest, failed: int) -> None:

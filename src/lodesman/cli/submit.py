@@ -139,5 +139,5 @@ def _upload(session: Session, files: Mapping[Path, InputBody]) -> None:
     found = distinct(files)
     size = sum(one.size for _, one in found.values())
     large = size > LARGE_BYTES or len(found) > MANY_FILES
-    with progress("uploading", size, shown=large, of_bytes=True) as advance:
+    with progress("uploading", size, shown=large, of_bytes=True, silent=session.as_json) as advance:
         upload(session, files, advance)

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
+from lodesman.cli import words
+from lodesman.cli.pace import Pace
 from lodesman.cli.words import NOTHING, located, plain, plain_lines
 from lodesman.errors import LodesmanError
 
@@ -294,12 +297,36 @@ def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
         timer.cancel()
 
 
+class _Counted:
+    """How much is done of a long work, as lines of a log."""
+
+    def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
+        self._what, self._total, self._words_of, self._done = what, total, words_of, 0
+        self._pace = Pace(time.monotonic())
+
+    def add(self, count: int) -> None:
+        """So much more is done."""
+        self._done += count
+        line = f"{self._what}: {self._words_of(self._done)} of {self._words_of(self._total)}"
+        if self._pace.is_due(time.monotonic(), line):
+            note(f"{line}.")
+
+
 @contextmanager
 def progress(
-    what: str, total: int, *, shown: bool, of_bytes: bool = False
+    what: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, for people, if it shall be `shown`; the function adds to it."""
-    if not shown or not is_terminal(sys.stderr):
+    """A bar on standard error, for people, if it shall be `shown`; the function adds to it. Where that is no terminal there
+    is a line now and then, if it takes long and is not `silent`.
+    """
+    if not is_terminal(sys.stderr):
+        yield (
+            (lambda _: None)
+            if silent
+            else _Counted(what, total, words.size if of_bytes else "{:,}".format).add
+        )
+        return
+    if not shown:
         yield lambda _: None
         return
     from rich import progress as rich

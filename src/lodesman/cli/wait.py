@@ -1,4 +1,4 @@
-"""`lode wait`: until jobs have ended, with their exit code; a bar on a terminal, one line elsewhere."""
+"""`lode wait`: until jobs have ended, with their exit code; a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited,
 from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, several, total
 from lodesman.cli.faults import FAILED, INTERRUPTED
 from lodesman.cli.jobs import remark
+from lodesman.cli.pace import Pace
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.submissions import bar
 from lodesman.cli.tables import is_terminal, note
@@ -186,7 +187,7 @@ class _Waiting:
     _held: int = 0
 
     def __post_init__(self) -> None:
-        self.bar = _Bar(shown=is_terminal(sys.stderr) and not self.session.as_json)
+        self.bar = _Bar(shown=is_terminal(sys.stderr), silent=self.session.as_json)
 
     def last_answer(self) -> Waited:
         """The answer when it is over, or when time is. A server that goes away is asked again, the first time only if it has
@@ -195,9 +196,8 @@ class _Waiting:
         end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
         answer, outage, left = None, Outage(), math.inf
         while answer is None or (not answer.over and (left := end - time.monotonic()) > 0):
-            longest = _SHOWN_SECONDS if self.bar.shown else LONGEST_WAIT
             try:
-                answer = self._ask(0 if answer is None else math.ceil(min(left, longest)))
+                answer = self._ask(0 if answer is None else math.ceil(min(left, self.bar.longest())))
             except Unavailable as fault:
                 if answer is None and not (self.until.answered or "status" in fault.data):
                     raise
@@ -245,21 +245,33 @@ class _Waiting:
 
 
 class _Bar:
-    """A line on standard error that is drawn again and again."""
+    """A line on standard error: `shown` on a terminal it is drawn again and again, elsewhere a new one is written now and
+    then, if it is not `silent`.
+    """
 
-    def __init__(self, *, shown: bool) -> None:
-        self.shown = shown
+    def __init__(self, *, shown: bool, silent: bool) -> None:
+        self._shown, self._silent = shown and not silent, silent
+        self._pace = Pace(time.monotonic())
         self._first: tuple[float, int] | None = None
         self._drawn = False
 
+    def longest(self) -> float:
+        """The seconds after which it wants to know how the jobs stand, if nothing ends the wait before."""
+        left = 0.0 if self._silent else self._pace.seconds_left(time.monotonic())
+        return _SHOWN_SECONDS if self._shown else min(max(1.0, left), LONGEST_WAIT) if left else LONGEST_WAIT
+
     def show(self, answer: Waited) -> None:
-        """Draw how the jobs stand."""
-        if not self.shown or answer.over:
+        """Draw how the jobs stand, or say it."""
+        if self._silent or answer.over:
             return
         now, ended = time.monotonic(), _size(answer) - answer.left
         self._first = self._first or (now, ended)
         begun, before = self._first
         left = time_left(now - begun, ended - before, answer.left)
+        if not self._shown:
+            if self._pace.is_due(now, _states(answer)):
+                note(f"{_ended(answer, left)}.")
+            return
         line = progress_line(answer, left)[: shutil.get_terminal_size().columns - 1]
         click.echo(f"\r\x1b[2K{line}", nl=False, err=True)
         self._drawn = True
@@ -280,9 +292,14 @@ def time_left(seconds: float, ended: int, left: int) -> float | None:
 
 def progress_line(answer: Waited, left: float | None) -> str:
     """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
+    return f"[{bar(answer.states, _BAR).text}] {_ended(answer, left)}"
+
+
+def _ended(answer: Waited, left: float | None) -> str:
+    """`40 of 100 ended, about 5 min left: 38 Done, ...`."""
     size = _size(answer)
     about = "" if left is None else f", about {span(left)} left"
-    return f"[{bar(answer.states, _BAR).text}] {size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
+    return f"{size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
 
 
 def _states(answer: Waited) -> str:
