@@ -143,3 +143,44 @@ def test_the_jobs_of_a_job_group_are_killed_and_no_others(grouped):
     assert grouped.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 2
     assert ids(grouped, "state=Held") == [7, 10]
     assert ids(grouped, "state=Waiting") == [8]
+
+
+@pytest.fixture
+def classed(house):
+    """Jobs 1 to 5 an array of app.default, of which two were claimed; 6 of app.large; 7 of application; 8 of none."""
+    house.user("eva", "physics", admin=True)
+    common = "CMDNAME /bin/true\nl_hard {~+}h_cpu=500\n"
+    for text in (f"jcname app\nvariant_list default,large\n{common}", f"jcname application\n{common}"):
+        assert house.call("POST", "/v1/job-classes", {"text": text}, token="eva").status == 200
+    for text in ('JobClass = "app"; Parameters = 5;', 'JobClass = "app.large";', 'JobClass = "application";'):
+        assert house.call("POST", "/v1/jobs", {"text": text}, token="ann").status == 200
+        if "Parameters" in text:
+            house.claim(house.pilot(node={"cores": 4}), 2)
+    house.submitted()
+    return house
+
+
+def test_a_job_class_is_a_filter_of_jobs_and_submissions(classed):
+    assert ids(classed, "job_class=app") == [1, 2, 3, 4, 5, 6]
+    assert ids(classed, "job_class=app.large") == [6]
+    assert ids(classed, "job_class=app.d*") == ids(classed, "job_class=app.defaul?") == [1, 2, 3, 4, 5]
+    assert ids(classed, "job_class=app*") == ids(classed, "job_class=*.*") == [1, 2, 3, 4, 5, 6, 7]
+    assert ids(classed, "job_class=app.") == ids(classed, "job_class=App") == []
+    assert ids(classed, "job_class=app&state=Matched&newest=true") == [2, 1]
+    assert firsts(classed, "job_class=app") == [6, 1]
+    classes = {job["id"]: job["job_class"] for job in classed.get("/v1/jobs", "ann")["jobs"]}
+    assert classes == {
+        **dict.fromkeys(range(1, 6), "app.default"), 6: "app.large", 7: "application.default", 8: "",
+    }  # fmt: skip
+    assert classed.get("/v1/jobs/6", "ann")["job_class"] == "app.large"
+    answer = classed.call("GET", "/v1/submissions?job_class=a[b]", token="ann")
+    assert (answer.status, answer.json["error"]["data"]["parameter"]) == (400, "job_class")
+
+
+def test_the_jobs_of_a_class_are_held_and_no_others(classed):
+    body = {"action": "hold", "ranges": [[3, 3], [6, 8]], "selection": {"job_class": "app"}}
+    assert classed.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 2
+    assert ids(classed, "state=Held") == [3, 6]
+    body = {"action": "kill", "selection": {"job_class": "app.default"}}
+    assert classed.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 5
+    assert ids(classed, "state=Waiting") == [7, 8]

@@ -17,7 +17,8 @@ class JobsQuery(Sent):
 
     `name` as in the description, `*` stands for any text, `?` for any letter. `owner`: another user's, if the caller may
     see them. `site`, `cause`: of the last attempt, if it did not end well. `since`, `until`: when they were submitted (UNIX
-    seconds). `submission`: its number; 0: of any. `job_group`: the JobGroup of the description, as a name.
+    seconds). `submission`: its number; 0: of any. `job_group`: the JobGroup of the description, as a name; `job_class`: its
+    class, or class.variant, in the same way.
     """
 
     first: Count = 1
@@ -38,11 +39,12 @@ class JobsQuery(Sent):
     until: Count = MOST_ID
     submission: Count = 0
     job_group: str = ""
+    job_class: str = ""
 
 
 class SubmissionsQuery(Paged, kw_only=True):
-    """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason` and `job_group`
-    hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is `more`.
+    """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason`, `job_group`
+    and `job_class` hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is `more`.
     """
 
     all: bool = False
@@ -57,6 +59,7 @@ class SubmissionsQuery(Paged, kw_only=True):
     until: Count = MOST_ID
     submission: Count = 0
     job_group: str = ""
+    job_class: str = ""
     limit: Rows = 100
 
 
@@ -97,8 +100,8 @@ Action = Literal["kill", "hold", "release", "reschedule", "delete"]
 
 class Selection(Struct, omit_defaults=True, frozen=True):
     """Which jobs of the `ranges` of an action are meant: those in these `states`, of submissions with this `name` (as in
-    lists) and one of these numbers, in a JobGroup of this name. `owner`: whose jobs, '' for the caller's own. Others are
-    passed over.
+    lists) and one of these numbers, in a JobGroup of this name, of this class. `owner`: whose jobs, '' for the caller's
+    own. Others are passed over.
     """
 
     states: Annotated[list[JobState], Meta(max_length=20)] = []
@@ -106,6 +109,7 @@ class Selection(Struct, omit_defaults=True, frozen=True):
     submissions: Annotated[list[Number], Meta(max_length=1_000)] = []
     owner: Text = ""
     job_group: Text = ""
+    job_class: Text = ""
 
 
 class ControlBody(Sent):

@@ -99,6 +99,7 @@ class Job(Struct):
     main_reason: MainReason | None
     start: JobStart | UnsetType | None = UNSET
     job_group: str = ""
+    job_class: str = ""
 
 
 class Jobs(Page):
@@ -156,11 +157,8 @@ class Event(Struct):
 
 
 class JobInFull(Job, kw_only=True):
-    """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any. `job_class`:
-    class.variant, '' without one.
-    """
+    """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any."""
 
-    job_class: str
     sites: list[str]
     attempts: list[Attempt]
     events: list[Event]

@@ -20,13 +20,13 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import page
 from lodesman.background.explain import Explainer
-from lodesman.commands.choice import check_name
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.record import shown
 from lodesman.store import Reader
+from lodesman.store.read.described import check_name, described_as
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.submissions import Sight
-from lodesman.store.read.task_queues import name_job_groups
+from lodesman.store.read.task_queues import name_groups_and_classes
 from lodesman.store.read.usage import count_jobs
 
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
@@ -52,7 +52,7 @@ async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jo
 
 def _list_named(db: Reader, query: JobQuery) -> list[jobs.Job]:
     found = list_jobs(db, query)
-    name_job_groups(db, found)
+    name_groups_and_classes(db, found)
     return found
 
 
@@ -107,7 +107,7 @@ def _check(asked: JobsQuery | SubmissionsQuery) -> None:
     """Raises InvalidRequest for words that are unknown."""
     words("reason", asked.reason, MainReason)
     check_name(asked.name)
-    check_name(asked.job_group, "job_group")
+    described_as(asked)
 
 
 def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:

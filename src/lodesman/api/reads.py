@@ -29,7 +29,7 @@ from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import METRICS_TYPE, Receive, Scope, Send, error_answer, following, page, send_answer
-from lodesman.background.descriptions import class_of_job, describe_job, eligible_sites
+from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.commands.job_classes import unknown_classes
@@ -42,7 +42,7 @@ from lodesman.store.director import last_iteration
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.store.read.pilots import jobs_of_pilots, list_pilots, node_of_pilot
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
-from lodesman.store.read.task_queues import list_task_queues, name_job_groups
+from lodesman.store.read.task_queues import list_task_queues, name_groups_and_classes
 from lodesman.store.read.why import pilot_facts, waiting_by_reason
 from lodesman.store.sandboxes import used_by
 
@@ -50,9 +50,9 @@ from lodesman.store.sandboxes import used_by
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
     db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
-    name_job_groups(db, [found])
+    name_groups_and_classes(db, [found])
     return jobs.JobInFull(
-        **asdict(found), job_class=class_of_job(db, found), sites=eligible_sites(db, side.policy, found),
+        **asdict(found), sites=eligible_sites(db, side.policy, found),
         attempts=attempts_of_job(db, found), events=events_of_job(db, found),
     )  # fmt: skip
 

@@ -86,12 +86,6 @@ def _flat(record: Record) -> dict[str, str]:
     return found
 
 
-def class_of_job(db: Reader, job: Job) -> str:
-    """Its class and variant; '' without one."""
-    key = key_and_requirements(db, job.task_queue)[0]
-    return f"{key.job_class}.{key.variant}" if key.job_class else ""
-
-
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
     """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
     return _sites(db, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []

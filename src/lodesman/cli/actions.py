@@ -26,8 +26,8 @@ _MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
 _CHOICE_HELP: Final = """
 
-Jobs are named, or chosen with --state, --name, --job-group, --submission; all that are given must hold. Chosen are your
-own jobs, or those of --owner. --dry-run only says how many they are."""
+Jobs are named, or chosen with --state, --name, --job-group, --class, --submission; all that are given must hold. Chosen
+are your own jobs, or those of --owner. --dry-run only says how many they are."""
 
 
 def _command(action: Action, done: str, description: str) -> click.Command:
@@ -37,6 +37,13 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.option("--name", default="", help="Jobs with this name; * and ? for any text or letter.")
     @click.option(
         "--job-group", default="", metavar="NAME", help="Jobs with this JobGroup; * and ? as in a name."
+    )
+    @click.option(
+        "--class",
+        "job_class",
+        default="",
+        metavar="NAME",
+        help="Jobs of this class, or CLASS.VARIANT; * and ?.",
     )
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
@@ -50,7 +57,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         wanted, choice = merged(ranges), _choice(options)
         if not wanted and choice is None:
             raise click.UsageError(
-                "Name jobs, or choose them by --state, --name, --job-group, --submission.",
+                "Name jobs, or choose them by --state, --name, --job-group, --class, --submission.",
                 click.get_current_context(),
             )
         if options["dry_run"]:
@@ -77,8 +84,9 @@ def _choice(options: dict[str, Any]) -> Selection | None:
     """What is chosen; None if only numbers count."""
     states = [JobState(one) for one in options["states"]]
     found = Selection(
-        states, options["name"], list(options["submissions"]), options["owner"], options["job_group"]
-    )
+        states, options["name"], list(options["submissions"]), options["owner"], options["job_group"],
+        options["job_class"],
+    )  # fmt: skip
     return None if found == Selection() else found
 
 
@@ -90,7 +98,7 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
     for number in choice.submissions or [0]:
         asked = Question(
             states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
-            job_group=choice.job_group,
+            job_group=choice.job_group, job_class=choice.job_class,
         )  # fmt: skip
         rows += fetch_submissions(session, asked)
     states = counted_states(rows)

@@ -52,6 +52,7 @@ COLUMNS: Final[dict[str, Column[Job]]] = table_of(
     Column("group", "text", lambda row: row.group),
     Column("vo", "text", lambda row: row.vo),
     Column("job_group", "text", lambda row: row.job_group or None),
+    Column("class", "text", lambda row: row.job_class or None),
     Column("submission", "id", lambda row: row.submission),
     Column("submitted", "moment", lambda row: row.submitted_at),
     Column("claimed", "moment", lambda row: row.claimed_at),

@@ -45,6 +45,7 @@ class Question:
     site: str = ""
     cause: str = ""
     job_group: str = ""
+    job_class: str = ""
     submission: int | None = None
     since: float | None = None
     until: float | None = None
@@ -69,7 +70,7 @@ class Question:
 
     def filters(self) -> dict[str, Any]:
         """What both have."""
-        texts = ("group", "reason", "name", "owner", "site", "cause", "job_group")
+        texts = ("group", "reason", "name", "owner", "site", "cause", "job_group", "job_class")
         return {
             **{name: getattr(self, name) for name in texts},
             "submission": self.submission or 0,
@@ -119,6 +120,9 @@ class Some(Generic[R]):
 @click.option("--owner", default="", metavar="NAME", help="Of this user, if you may see them.")
 @click.option("--group", default="", metavar="NAME", help="Of this group.")
 @click.option("--job-group", default="", metavar="NAME", help="With this JobGroup; * and ? as in a name.")
+@click.option(
+    "--class", "job_class", default="", metavar="NAME", help="Of this class, or CLASS.VARIANT; * and ?."
+)
 @click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
 @click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
 @click.option(

@@ -1,4 +1,4 @@
-"""Which jobs of a range an action is about: by owner, name, JobGroup, submission and state."""
+"""Which jobs of a range an action is about: by owner, name, submission, state and what their descriptions say."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lodesman.answers.job_queries import Selection
-from lodesman.errors import InvalidRequest
 from lodesman.store import Reader
+from lodesman.store.read.described import ANYTHING, Described, check_name, described_as
 from lodesman.store.read.jobs import names_in_templates
-from lodesman.store.read.task_queues import queues_of_job_group
 from lodesman.store.write.jobs import IdBlock
-
-
-def check_name(name: str, parameter: str = "name") -> None:
-    """A name with `*` for any text and `?` for any letter. Raises InvalidRequest, which names the parameter."""
-    if "[" in name or "]" in name:
-        hint = "Only * and ? stand for other letters: write ? for a bracket."
-        raise InvalidRequest(f"{parameter}: brackets have no meaning here.", hint=hint, parameter=parameter)
 
 
 @dataclass(frozen=True)
@@ -30,15 +22,14 @@ class Choice:
     name: str = ""
     submissions: Collection[int] = ()
     states: Collection[str] = ()
-    job_group: str = ""
+    described: Described = ANYTHING
 
     @classmethod
     def of(cls, asked: Selection, user: str) -> Choice:
         """What a user asks for. Raises InvalidRequest."""
         check_name(asked.name)
-        check_name(asked.job_group, "job_group")
         states = frozenset(map(str, asked.states))
-        return cls(asked.owner or user, asked.name, frozenset(asked.submissions), states, asked.job_group)
+        return cls(asked.owner or user, asked.name, frozenset(asked.submissions), states, described_as(asked))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -50,10 +41,6 @@ class Choice:
         if self.submissions and block.submission not in self.submissions:
             return False
         return not self.name or not block.name or self._pattern.fullmatch(block.name) is not None
-
-    def task_queues(self, db: Reader) -> Collection[int] | None:
-        """Those of the JobGroup; None: all."""
-        return queues_of_job_group(db, self.job_group) if self.job_group else None
 
     def templates(self, db: Reader, block: IdBlock, used: Iterable[int]) -> Collection[int] | None:
         """Those of the templates whose jobs are chosen by their names; None: all."""

@@ -7,7 +7,7 @@ limited number of rows, so that nothing waits for long behind it; what it left i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
@@ -21,6 +21,7 @@ from lodesman.commands.choice import Choice
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, counted
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
+from lodesman.store.read.described import ANYTHING, Meeting
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, cohorts, jobs, submit_pools, task_queues
 from lodesman.store.write.cohorts import CohortRow, Hole
@@ -132,14 +133,14 @@ class RangeAction:
     choice: Choice | None = None
     _owner: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
-    _queues: Collection[int] | None = field(init=False, default=None)
+    _meeting: Meeting = field(init=False, default_factory=lambda: Meeting(ANYTHING))
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out = ControlOutcome()
-        self._queues = None if self.choice is None else self.choice.task_queues(tx.reader())
+        self._meeting = Meeting(ANYTHING if self.choice is None else self.choice.described)
         room: float = MOST_ROWS
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
@@ -183,8 +184,9 @@ class RangeAction:
         """Jobs of a submission: those with a row, and those of its members that have none."""
         touched, templates = self._singles.cohorts(tx, block, run), None
         if self.choice is not None:
-            used = [*(one.template_id for one in rows), *(one.template_id for one in touched)]
-            templates = self.choice.templates(tx.reader(), block, used)
+            both: list[JobRow | CohortRow] = [*rows, *touched]
+            templates = self.choice.templates(tx.reader(), block, [one.template_id for one in both])
+            self._meeting.learn(tx.reader(), (one.tq_id for one in both))
         for row in rows:
             if self._means(row.state, row) and (templates is None or row.template_id in templates):
                 self._row(tx, out, row)
@@ -204,10 +206,8 @@ class RangeAction:
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
         """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
-        if self._queues is not None and job.tq_id not in self._queues:
-            return False
-        if self.choice is None or not self.choice.states:
-            return True
+        if self.choice is None or not (self.choice.states and self._meeting.has(job.tq_id)):
+            return self._meeting.has(job.tq_id)
         held = state == JobState.WAITING and job.tq_id in self.live.queues.held
         return (JobState.HELD if held else state) in self.choice.states
 

@@ -149,17 +149,19 @@ class Client:
 
     def jobs(
         self, which: str = "", *, name: str | None = None, submission: int | None = None, group: str | None = None,
-        job_group: str | None = None, state: str | None = None,
+        job_group: str | None = None, job_class: str | None = None, state: str | None = None,
     ) -> Jobs[Any]:  # fmt: skip
         """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
-        or `job_group` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a `state`
-        ("Failed,Killed"). Raises LodesmanError; InvalidRequest for a filter that is empty, as a variable may be by mistake.
+        `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a
+        `state` ("Failed,Killed"). Raises LodesmanError; InvalidRequest for a filter that is empty, as a variable may be
+        by mistake.
         """
         filters = {
             "name": name,
             "submission": submission,
             "group": group,
             "job_group": job_group,
+            "job_class": job_class,
             "state": state,
         }
         given = {key: value for key, value in filters.items() if value is not None}

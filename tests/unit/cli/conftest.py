@@ -303,7 +303,7 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     )
     row |= {"id": number, "state": "Waiting", "attempt": 0, "since": 1_000.0, "reason": "", "owner": "ann"}
     row |= {"group": "physics", "vo": "lab", "name": "hello", "submitted_at": 1_000.0, "task_queue": 7}
-    row |= {"template": 1, "submission": 3, "base": number, "job_group": "", **changes}
+    row |= {"template": 1, "submission": 3, "base": number, "job_group": "", "job_class": "", **changes}
     found: dict[str, Any] = filled(described(Job), row)
     return found
 

@@ -299,6 +299,16 @@ def test_jobs_are_chosen_without_numbers(at, obeying):
     assert (result.code, "Name jobs, or choose them" in result.err) == (2, True)
 
 
+def test_what_descriptions_say_chooses_jobs_and_filters_lists(at, obeying):
+    assert at("hold", "--class", "app.large", "--job-group", "may").code == 0
+    assert obeying.asked[-1].json["selection"] == {"job_class": "app.large", "job_group": "may"}
+    assert at("kill", "--class", "app", "--dry-run").code == at("status", "--class", "app").code == 0
+    assert [one.query["job_class"] for one in obeying.asked[-2:]] == ["app", "app"]
+    obeying.on("GET", "/v1/jobs", {"jobs": [job_row(5, job_class="app.large")]})
+    assert at("status", "--jobs", "--class", "a*", "--format", "{job} {class}").out == "5 app.large\n"
+    assert obeying.asked[-1].query["job_class"] == "a*"
+
+
 def test_a_dry_run_only_counts(at, obeying):
     assert at("hold", "--state", "Done", "--dry-run").out == (
         "hold would mean up to 4 jobs (of 3 submissions). Nothing was changed.\n"

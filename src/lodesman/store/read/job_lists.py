@@ -22,8 +22,8 @@ from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read import jobs
+from lodesman.store.read.described import Meeting, described_as
 from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
-from lodesman.store.read.task_queues import queues_of_job_group
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -170,7 +170,7 @@ def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
 def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job]:
     """Members without a row and with first <= id <= last, submission by submission."""
     where, values = conditions(query, query.sight)
-    in_group = queues_of_job_group(db, query.job_group) if query.job_group else None
+    meeting = Meeting(described_as(query))
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
     for submission in db.execute(
@@ -178,12 +178,13 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
     ):
         base, count = submission[1:3]
         start, stop = max(first - base, 0), min(last - base + 1, count)
-        runs = alike_members(db, submission, start, stop, reached)
+        runs = list(alike_members(db, submission, start, stop, reached))
+        meeting.learn(db, (run.task_queue for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             found = run.state
             if query.states and found.state not in query.states:
                 continue
-            if in_group is not None and run.task_queue not in in_group:
+            if not meeting.has(run.task_queue):
                 continue
             if not query.reason or found.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)

@@ -72,7 +72,7 @@ _HELD = "SELECT 1 FROM hole h WHERE h.cohort_id = r.run AND h.stop > r.low AND h
 _CHANGEABLE_RUNS = f"""SELECT DISTINCT r.id, r.base, r.owner, r.grp, r.vo, r.template_id, r.tq_id FROM ({_RUN_PARTS}) r
 WHERE (r.open < r.high AND r.high - r.open > ({_IN_HOLES})) OR EXISTS ({_HELD}) LIMIT ?"""
 _RESOLUTIONS = msgspec.json.Decoder(dict[int, Resolution])
-_NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET, "job_group": ""}
+_NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET, "job_group": "", "job_class": ""}
 
 
 class MemberState(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, greatest, is_like, keys, member
+from lodesman.store.read.described import described_as
 
 BLOCK: Final = 4_096
 """The number of ids whose rows are counted together."""
@@ -28,9 +29,6 @@ _IS_NAMED = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM te
 WHERE t.id >= s.first_template AND t.id <= s.last_template AND {is_like(_OWN_NAME)}))"""
 _HAS_NAME = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM template t
 WHERE t.id = j.template_id AND {is_like(_OWN_NAME)}))"""
-_IN_GROUP = f"tq_id IN (SELECT q.id FROM task_queue q WHERE {is_like(member('q.key', 'project'))})"
-_HAS_GROUP = f"""(EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id AND c.{_IN_GROUP})
-OR EXISTS (SELECT 1 FROM job j WHERE j.id >= s.base AND j.id < s.base + s.count AND j.{_IN_GROUP}))"""
 _SUBMISSIONS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, CASE WHEN s.name != '' THEN s.name ELSE
 coalesce((SELECT {_OWN_NAME} FROM template t WHERE t.id = s.first_template), '') END, s.created_at
 FROM submission s {{}} WHERE s.base >= ? AND s.base < ?{{}} ORDER BY s.base DESC LIMIT ?"""
@@ -73,6 +71,7 @@ class _Filter(Protocol):
     until: int
     submission: int
     job_group: str
+    job_class: str
 
 
 class StoredSubmission(NamedTuple):
@@ -109,9 +108,9 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(("s.grp = ?", (asked.group,)))
     if asked.name:
         found.append((_HAS_NAME if of_jobs else _IS_NAMED, (asked.name, asked.name)))
-    if asked.job_group:
-        group = asked.job_group
-        found.append((f"j.{_IN_GROUP}", (group,)) if of_jobs else (_HAS_GROUP, (group, group)))
+    described = described_as(asked)
+    if test := described.of_job() if of_jobs else described.of_submission():
+        found.append(test)
     if asked.since:
         found.append(("s.created_at >= ?", (float(asked.since),)))
     if asked.until < MOST_ID:

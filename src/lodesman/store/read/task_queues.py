@@ -14,7 +14,7 @@ from lodesman.answers.requests import MOST_ID
 from lodesman.answers.task_queues import TaskQueueRow
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, is_like, keys, member
+from lodesman.store.dialect import GIVEN, keys, member
 
 _LIST = f"""SELECT * FROM (
   SELECT q.id, q.key, CASE WHEN h.tq_id IS NULL THEN c.jobs ELSE 0 END AS waiting,
@@ -30,8 +30,8 @@ _WITH_JOBS = (
 )
 _KEYS = f"SELECT id, key FROM task_queue WHERE id IN {GIVEN}"
 _OF_VO = f"SELECT id FROM task_queue WHERE {member('key', 'vo')} = ?"
-_JOB_GROUPS = f"SELECT id, coalesce({member('key', 'project')}, '') FROM task_queue WHERE id IN {GIVEN}"
-_OF_JOB_GROUP = f"SELECT id FROM task_queue WHERE {is_like(member('key', 'project'))}"
+_GROUPS_AND_CLASSES = f"""SELECT id, coalesce({member("key", "project")}, ''), coalesce({member("key", "job_class")}, ''),
+coalesce({member("key", "variant")}, '') FROM task_queue WHERE id IN {GIVEN}"""
 _JUDGED = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
 FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
 LEFT JOIN task_queue_hold h ON h.tq_id = q.id
@@ -57,19 +57,16 @@ class JudgedQueue(NamedTuple):
     may_return: int = 0
 
 
-def queues_of_job_group(db: Reader, name: str) -> frozenset[int]:
-    """The task queues whose jobs have a JobGroup of this name, in which `*` is any text and `?` any letter."""
-    return frozenset(found for (found,) in db.execute(_OF_JOB_GROUP, (name,)))
-
-
-def name_job_groups(db: Reader, jobs: Iterable[Job]) -> None:
-    """Give the jobs of a list their JobGroup, which they have by their task queue."""
+def name_groups_and_classes(db: Reader, jobs: Iterable[Job]) -> None:
+    """Give the jobs of a list their JobGroup and their class, which they have by their task queue."""
     by_queue: dict[int, list[Job]] = {}
     for job in jobs:
         by_queue.setdefault(job.task_queue, []).append(job)
-    for number, name in db.execute(_JOB_GROUPS, (keys(by_queue),)) if by_queue else ():
+    for number, group, name, variant in (
+        db.execute(_GROUPS_AND_CLASSES, (keys(by_queue),)) if by_queue else ()
+    ):
         for job in by_queue[number]:
-            job.job_group = name
+            job.job_group, job.job_class = group, f"{name}.{variant}" if name else ""
 
 
 def list_task_queues(
