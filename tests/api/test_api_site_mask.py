@@ -9,6 +9,7 @@ import pytest
 from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.site_mask import close_site
+from lodesman.daemon.leases import Leases
 from lodesman.resources import QueueId, load_resources
 from lodesman.store.read.why import waiting_by_reason
 
@@ -155,7 +156,7 @@ def test_what_is_configured_no_more_can_still_be_opened(house):
 def test_a_path_that_may_be_two_closings_is_asked_back(house):
     rows = [("N", "a/b", ""), ("N", "a", "b")]
     for node in rows:
-        house._writer.execute("INSERT INTO site_mask VALUES (?,?,?,'x','admin',1.0,NULL,0)", node)
+        house._writer.execute("INSERT INTO site_mask VALUES (?,?,?,'x','admin',1.0,NULL,0,NULL)", node)
     answer = reopen(house, "", path="N/a/b")
     assert (answer.status, sorted(answer.json["error"]["data"]["choices"])) == (
         400,
@@ -554,3 +555,60 @@ def test_upkeep_removes_closings_whose_time_has_passed(house):
     house.now += 5.0
     assert house.call("POST", "/v1/service/forget-idle", {}, token="service").status == 200
     assert list(house.side.db.execute("SELECT * FROM site_mask")) == []
+
+
+# --- announced ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_announced_is_seen_in_lists_and_explained(house, batch):
+    begins, until = house.now + 1_800.0, house.now + 9_000.0
+    told = closed(house, begins=begins, until=until)
+    assert (told["begins"], told["drained"], told["endless"]) == (begins, 0, 1)
+    sites = house.get("/v1/sites")
+    assert (sites["closed"], [one["site"] for one in sites["announced"]]) == ([], ["North"])
+    (north, south) = sites["sites"]
+    assert (north["closed"], north["announced"][0]["begins"], "announced" in south) == ([], begins, False)
+    assert house.get("/v1/resources?site=North")["closings"][0]["begins"] == begins
+    queues = {one["site"]: one for one in house.get("/v1/queues")["queues"]}
+    assert (queues["North"]["closed"], len(queues["North"]["announced"])) == ([], 1)
+    house.submitted(NORTH)
+    director, placed = house.director(batch), []
+    decide(house, director, placed)
+    assert placed == []  # no end of its pilots is known
+    told = house.get(QUEUE)
+    assert (told["main_reason"], step_of(told)["holds"]) == ("no-room-for-pilots", False)
+    assert "jobs that ask for at most 29 min of CPUTime still start" in step_of(told)["text"]
+    assert "to be closed from" in told["summary"]
+    job = house.get("/v1/jobs/1/why")
+    assert (job["main_reason"], "to be closed from" in step_of(job)["text"]) == (
+        "closed-by-administrator",
+        True,
+    )
+    assert "lode site open North" in job["who"]
+    house.now = until
+    assert "announced" not in house.get("/v1/sites")
+    decide(house, director, placed)
+    assert [one.queue_id.site for one in placed] == ["North"]
+
+
+def test_a_pilot_that_is_there_takes_what_ends_in_time_and_says_so(house):
+    pilot = house.pilot()
+    closed(house, begins=house.now + 700.0)
+    house.submitted(NORTH)
+    assert house.get("/v1/jobs/1/why")["verdict"] == "now"
+    house.submitted({"CPUTime": 900, "Site": "North"})
+    assert house.get("/v1/jobs/2/why")["main_reason"] == "closed-by-administrator"
+    assert house.get("/v1/pilots/1/why", "admin")["offer"]["whole"]["norm_cpu_seconds"] <= 700
+    assert [one["id"] for one in house.claim(pilot)] == [1]
+    assert house.claim(pilot) == []
+
+
+def test_pilots_leave_when_it_begins_and_an_administrator_may_cancel(house):
+    pilot = house.pilot()
+    closed(house, begins=house.now + 600.0)
+    assert reopen(house).status == 200
+    closed(house, begins=house.now + 600.0)
+    house.now += 541.0
+    house.run(Leases(house.core).watch())
+    beat = house.call("POST", "/v1/pilots/heartbeat", {"jobs": []}, token=pilot)
+    assert beat.json["drain"] is True

@@ -299,7 +299,7 @@ class Batches(RuleBasedStateMachine):
                 register_input, owner, f"{n:064}", 5_000 * n, quota=60_000, most_files=4
             ),
             "close": lambda house: Change(close_site, house.live, node),
-            "open": lambda _: Change(open_site, NodePath(node.site, "", ""), "root"),
+            "open": lambda house: Change(open_site, house.live, NodePath(node.site, "", ""), "root"),
             "idle": lambda house: Change(forget_idle_queues, house.live),
         }
         self.give(change[what])

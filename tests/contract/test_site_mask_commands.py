@@ -9,7 +9,8 @@ from lodesman.answers.nodes import Closing, NodePath
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import drain_pilots, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.site_mask import KnownMask, close_site, end_old_closings, open_site
+from lodesman.commands.sessions import FreeResources
+from lodesman.commands.site_mask import KnownMask, Tended, close_site, open_site, tend_closings
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
 from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilot_by_id
@@ -40,7 +41,7 @@ def close(house, site="S1", ce="", queue="", **more):
 
 
 def reopen(house, *node, by="ann"):
-    return house.do(Change(open_site, NodePath(*node), by))
+    return house.do(Change(open_site, house.live, NodePath(*node), by))
 
 
 def mask(house):
@@ -226,13 +227,13 @@ def test_a_closing_whose_time_has_passed_is_open_and_removed_later(house):
     pilot = house.pilot("S1")
     assert close(house, until=1_500.0).drained == (pilot,)
     close(house, "S2")
-    assert house.do(Change(end_old_closings)) == []
+    assert house.do(Change(tend_closings, house.live)) == Tended((), ())
     house.clock = 1_500.0
     with pytest.raises(Conflict, match="S1 is not closed"):
         reopen(house, "S1")
     known = KnownMask()
     assert len(known.look(house.reader).closings) == 2
-    assert house.do(Change(end_old_closings)) == [pilot]
+    assert house.do(Change(tend_closings, house.live)) == Tended((pilot,), ())
     assert [one.site for one in known.look(house.reader).closings] == ["S2"]
 
 
@@ -281,3 +282,120 @@ def test_the_log_names_the_author(house, caplog):
     assert told["a site was closed"]["closed_by"] == "root"
     assert told["a site was opened"]["opened_by"] == "ann"
     assert told["a site was opened"]["site"] == "S1"
+
+
+# --- closings that are announced: the clock begins at 1,000 -------------------------------------------------
+
+
+def announce(house, begins=2_000.0, until=3_000.0, **more):
+    return close(house, begins=begins, until=until, **more)
+
+
+def test_jobs_start_ahead_of_it_only_if_they_end_before(house):
+    pilot, other = house.pilot(), house.pilot("S2")
+    assert announce(house).drained == ()
+    house.submit(4, key=house.key(norm_cpu_seconds=600))
+    house.clock = 1_400.0
+    assert [one.job_id for one in house.claim(pilot)] == [1]
+    house.clock = 1_401.0
+    assert house.claim(pilot) == []
+    assert len(house.claim(other)) == 1
+    house.submit(key=house.key(norm_cpu_seconds=120))
+    house.clock = 1_880.0
+    assert len(house.claim(pilot)) == 1
+    house.clock = 1_881.0
+    house.submit(key=house.key(norm_cpu_seconds=120))
+    assert house.claim(pilot) == []
+    house.restart()
+    assert house.claim(pilot) == []
+
+
+def test_nothing_is_claimed_that_would_begin_later(house):
+    """Neither the job beyond the cores nor those ahead."""
+    pilot, other = house.pilot(cores=1), house.pilot("S2", cores=1)
+    house.submit(9, key=house.key(norm_cpu_seconds=60))
+    announce(house)
+    free = FreeResources(1, 16_000, 100_000)
+    assert len(house.claim(pilot, 5, free=free, subtracts=True, ahead=3)) == 1
+    assert house.claim(pilot, 1, free=free._replace(cores=0), subtracts=True) == []
+    assert len(house.claim(other, 5, free=free, subtracts=True, ahead=3)) == 5
+
+
+def test_a_pilot_that_waits_for_jobs_asks_anew(house):
+    pilot, answers = house.pilot(), []
+    house.journal.post(house.claim_command(pilot, wait=True, answer=answers.append), answers.append)
+    announce(house)
+    assert answers == [[]]
+    house.journal.post(house.claim_command(pilot, wait=True, answer=answers.append), answers.append)
+    house.clock = 1_950.0
+    house.submit()  # of 100 seconds: it may not start there any more
+    assert answers == [[]]
+    assert house.state(1) == "Waiting"
+
+
+def test_pilots_leave_a_minute_before_and_stay_when_it_is_over(house):
+    pilot, other = house.pilot(), house.pilot("S2")
+    announce(house)
+    house.clock = 1_939.0
+    assert house.do(Change(tend_closings, house.live)) == Tended((), ())
+    house.clock = 1_940.0
+    assert house.do(Change(tend_closings, house.live)) == Tended((), (pilot,))
+    assert pilot_by_id(house.reader, pilot).drain_reason.startswith("S1 is closed by root since")
+    assert pilot_by_id(house.reader, other).drain == 0
+    assert join(house, sent(house)).drain == 1
+    house.clock = 3_000.0
+    assert mask(house).of(PLACE, house.clock) == ()
+    assert pilot in house.do(Change(tend_closings, house.live)).staying
+    house.submit()
+    assert len(house.claim(pilot)) == 1
+
+
+def test_it_is_cancelled_by_opening_and_changed_by_closing_again(house):
+    pilot = house.pilot()
+    announce(house)
+    house.clock = 1_500.0
+    done = announce(house, begins=2_500.0)
+    assert (done.renewed, done.closing.since, done.closing.begins) == (True, 1_000.0, 2_500.0)
+    house.submit(key=house.key(norm_cpu_seconds=5_000))
+    assert house.claim(pilot) == []
+    assert reopen(house, "S1").closing.begins == 2_500.0
+    assert mask(house).closings == ()
+    assert len(house.claim(pilot)) == 1
+
+
+def test_a_closing_now_does_not_replace_one_that_is_announced_nor_the_other_way_round(house):
+    announce(house)
+    with pytest.raises(Conflict, match=r"S1 is to be closed from .* Undo that before: lode site open S1"):
+        close(house)
+    assert [one.begins for one in mask(house).closings] == [2_000.0]
+    close(house, "S2")
+    with pytest.raises(Conflict, match="S2 is closed by root"):
+        announce(house, site="S2")
+    house.clock = 2_100.0
+    done = close(house, until=9_000.0)  # longer than was announced
+    assert (done.renewed, done.closing.since, done.closing.until) == (True, 2_000.0, 9_000.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "parameter"),
+    [({"begins": 900.0}, "begins"), ({"until": 2_000.0}, "until"), ({"keep_pilots": True}, "keep_pilots")],
+)
+def test_an_announcement_that_makes_no_sense_is_refused(house, wrong, parameter):
+    with pytest.raises(InvalidRequest) as fault:
+        announce(house, **wrong)
+    assert fault.value.data["parameter"] == parameter
+    assert mask(house).closings == ()
+
+
+def test_a_batch_that_fails_announces_nothing_to_claims(house):
+    pilot = house.pilot()
+
+    class Faulty:
+        def apply(self, tx):
+            close_site(tx, house.live, closing_of(begins=2_000.0))
+            raise OSError("the disk is gone")
+
+    with pytest.raises(Unavailable):
+        house.do(Faulty())
+    house.submit(key=house.key(norm_cpu_seconds=5_000))
+    assert len(house.claim(pilot)) == 1

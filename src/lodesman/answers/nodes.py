@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -122,23 +123,53 @@ class BreakerOrdered(Struct, kw_only=True):
 CLOSED_BY: Final = "closed by"
 
 
+# Before a closing that was announced begins, what pilots have to leave.
+LEAVE_SECONDS: Final = 60.0
+
+
 class Closing(Place):
-    """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs."""
+    """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs.
+    `begins`: it was announced at `since`, and nothing shall run there from then on.
+    """
 
     reason: str
     closed_by: str
     since: float
     until: float | None
     keep_pilots: bool
+    begins: float | UnsetType = UNSET
 
     @property
     def node(self) -> NodePath:
         """What is closed."""
         return NodePath(self.site, self.ce, self.queue)
 
+    @property
+    def start(self) -> float:
+        """From when on it is closed."""
+        return self.since if self.begins is UNSET else self.begins
+
+    def is_ahead(self, now: float) -> bool:
+        """Whether it was announced and has not begun."""
+        return self.begins is not UNSET and now < self.begins
+
+    def is_over(self, now: float) -> bool:
+        """Whether its time has passed; at `until` it has."""
+        return self.until is not None and now >= self.until
+
     def holds(self, now: float) -> bool:
         """Whether it is closed at a time; at `until` it is open."""
-        return self.until is None or now < self.until
+        return not (self.is_ahead(now) or self.is_over(now))
+
+    def shuts_out(self, now: float, life_seconds: float) -> bool:
+        """Whether no pilot is sent: it holds, or could begin while one still runs that lives that long (0: for any time)."""
+        if self.is_over(now) or not self.is_ahead(now):
+            return not self.is_over(now)
+        return not life_seconds or now + life_seconds > self.start
+
+    def empties(self, now: float) -> bool:
+        """Whether pilots that are there leave: they may not stay, and it holds or is about to."""
+        return not (self.keep_pilots or self.is_over(now) or self.is_ahead(now + LEAVE_SECONDS))
 
     def concerns(self, node: NodePath) -> bool:
         """Whether it closes a node, a part of it, or all around it."""
@@ -147,8 +178,32 @@ class Closing(Place):
     @property
     def text(self) -> str:
         """Who closed it, since when and why."""
-        until = "" if self.until is None else f" until {utc(self.until)}"
-        return f"{CLOSED_BY} {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
+        return f"{CLOSED_BY} {self.closed_by} since {utc(self.start)}{self._until}: {self.reason}"
+
+    @property
+    def _until(self) -> str:
+        return "" if self.until is None else f" until {utc(self.until)}"
+
+    def text_at(self, now: float) -> str:
+        """The same; of one that has not begun, from when on and by whose order."""
+        if not self.is_ahead(now):
+            return self.text
+        return f"to be closed from {utc(self.start)}{self._until}, says {self.closed_by}: {self.reason}"
+
+    def ahead_text(self, now: float) -> str:
+        """What of one that has not begun follows for jobs."""
+        minutes = int((self.start - now) // 60)
+        jobs = (
+            f"jobs that ask for at most {minutes} min of CPUTime still start" if minutes else "no job starts"
+        )
+        return f"it is {self.text_at(now)}; until then {jobs}"
+
+
+def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
+    """Those that are `closed`, and those that are `announced`, if there are any."""
+    found = list(closings)
+    ahead = [one for one in found if one.is_ahead(now)]
+    return {"closed": [one for one in found if not one.is_ahead(now)], "announced": ahead or UNSET}
 
 
 def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -156,21 +211,24 @@ def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
     return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
 
 
-class ClosedQueues(Closing):
+class ClosedQueues(Closing, kw_only=True):
     """A closing, and how many eligible CE queues it closes."""
 
     queues: int
 
 
-class SiteClosed(ClosedQueues):
-    """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before."""
+class SiteClosed(ClosedQueues, kw_only=True):
+    """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before. `endless`: of the queues
+    of one that was announced, those that get no pilots until it is over, since no end of these is known.
+    """
 
     drained: int
     renewed: bool
     dry_run: bool
+    endless: int | UnsetType = UNSET
 
 
-class SiteOpened(ClosedQueues):
+class SiteOpened(ClosedQueues, kw_only=True):
     """What was opened, and what is still closed around it or in it. `staying` pilots were to leave, and do not now."""
 
     still_closed: list[Closing]
@@ -192,8 +250,9 @@ class FailingQueue(Place):
 class SiteRow(Struct):
     """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
 
-    `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all VOs may run there, if that is
-    limited. `ad_at`: when its newest ad came, of one that advertises; `ad_is_too_old`: so its gate is shut.
+    `announced`: what is going to be. `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all
+    VOs may run there, if that is limited. `ad_at`: when its newest ad came, of one that advertises; `ad_is_too_old`: so its
+    gate is shut.
     """
 
     site: str
@@ -206,13 +265,15 @@ class SiteRow(Struct):
     max_running_jobs: int | UnsetType = UNSET
     ad_at: float | UnsetType = UNSET
     ad_is_too_old: bool | UnsetType = UNSET
+    announced: list[Closing] | UnsetType = UNSET
 
 
 class Sites(Page):
-    """All configured sites, in their order; and all closings, also of what is not configured."""
+    """All configured sites, in their order; and all closings, also of what is not configured. `announced`: those to come."""
 
     sites: list[SiteRow]
     closed: list[Closing]
+    announced: list[Closing] | UnsetType = UNSET
 
 
 class EffectiveValue(Struct):
@@ -227,13 +288,14 @@ class EffectiveValue(Struct):
 class UsableQueue(Place):
     """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it.
 
-    `failing`: if its last pilots did not start.
+    `failing`: if its last pilots did not start. `announced`: what is going to close it.
     """
 
     parameters: dict[str, EffectiveValue]
     pilots: dict[str, int]
     closed: list[Closing]
     failing: FailingQueue | UnsetType = UNSET
+    announced: list[Closing] | UnsetType = UNSET
 
 
 class Queues(Page):
@@ -284,6 +346,9 @@ class NodeBelow(Written):
 
 
 class ResourceNode(NodeBelow):
-    """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all)."""
+    """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all). `closings`: those that hold
+    around it or in it, and those that are announced; left out if there are none.
+    """
 
     vo: str
+    closings: list[Closing] | UnsetType = UNSET

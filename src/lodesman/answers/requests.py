@@ -247,12 +247,14 @@ class OpenSiteBody(Sent):
 
 
 class CloseSiteBody(OpenSiteBody, kw_only=True):
-    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds. `keep_pilots`:
-    pilots there take jobs as before. `dry_run`: nothing is changed.
+    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds. `begins`: likewise;
+    it is drained so that nothing runs there then; null: it is closed now. `keep_pilots`: pilots there take jobs as before.
+    `dry_run`: nothing is changed.
     """
 
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
     until: Annotated[float, Meta(ge=0, le=_LAST_SECOND)] | None = None
+    begins: Annotated[float, Meta(ge=0, le=_LAST_SECOND)] | None = None
     keep_pilots: bool = False
     dry_run: bool = False
 

@@ -32,6 +32,7 @@ from lodesman.commands.job_classes import ClassRules
 from lodesman.commands.live import Live
 from lodesman.commands.quotas import QuotaRules, open_delays
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
+from lodesman.commands.site_mask import Tended, tend_closings
 from lodesman.commands.templates import Templates
 from lodesman.commands.upkeep import reconcile
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
@@ -226,6 +227,12 @@ class Core:
     def let_stay(self, pilots: Iterable[int]) -> None:
         """These pilots do not leave any more, if they are still there."""
         self.drain([self.sessions[one] for one in pilots if one in self.sessions], drain=False)
+
+    async def tend_closings(self) -> None:
+        """Let pilots leave where a closing begins that was announced, and stay where one is over. Raises LodesmanError."""
+        done: Tended = await self.command(Change(tend_closings, self.live))
+        self.let_stay(done.staying)
+        self.drain([self.sessions[one] for one in done.leaving if one in self.sessions])
 
     def pilots_changed(self) -> None:
         """Pilots came, went, or will take no more jobs."""

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
@@ -126,17 +127,18 @@ async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> no
     """The sites that admit the caller's VO, and what is closed of them; administrators see all."""
     tree, vo = side.config(request.who).tree, own_vo(request.who)
     asked, name = request.query, attrgetter("site")
-    closings = list(side.keeper.mask(side.db).active(side.clock()))
+    now = side.clock()
+    closings = list(side.keeper.mask(side.db).known(now))
     if vo:
         closings = [one for one in closings if tree.find(one.node) is not None]
     found = following(
-        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=side.clock()),
+        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=now),
         asked.after,
         asked.limit,
         name,
     )
     some, more = page(found, asked.limit, name)
-    return nodes.Sites(some, closings, **more)
+    return nodes.Sites(some, **nodes.by_time(closings, now), **more)
 
 
 @serves(calls.HOSTS)
@@ -157,8 +159,8 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), now=now, pilots_of=own_vo(request.who),
-        origin=request.query.origin and sees_all(request.who),
+        side.db, side.policy, vo, closed_by=lambda place: mask.shutting_out(place, now, 0), now=now,
+        pilots_of=own_vo(request.who), origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     asked = request.query
     some, more = page(following(found, asked.after, asked.limit, _path), asked.limit, _path)
@@ -175,7 +177,11 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
     named = NodePath(asked.site, asked.ce, asked.queue)
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
-    return show_node(config, node, vo)
+    now = side.clock()
+    closings = [one for one in side.keeper.mask(side.db).known(now) if one.concerns(node)]
+    found = show_node(config, node, vo)
+    found.closings = closings or UNSET
+    return found
 
 
 @serves(calls.CONFIGURATION)

@@ -38,7 +38,6 @@ from lodesman.commands.quotas import (
 )
 from lodesman.commands.report import register_output
 from lodesman.commands.sessions import PilotSession
-from lodesman.commands.site_mask import end_old_closings
 from lodesman.commands.submit import register_input
 from lodesman.commands.submit_pools import (
     clean_pools,
@@ -303,7 +302,7 @@ async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) ->
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
     await core.command(Change(forget_idle_queues, core.live))
-    core.let_stay(await core.command(Change(end_old_closings)))
+    await core.tend_closings()
     await core.command(Change(forget_old_ads))
     core.principals.forget(await core.command(Change(delete_expired_tokens)))
     return Nothing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from lodesman.answers import calls
@@ -37,18 +38,25 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     node = find_node(tree, body.path) if body.path else exact_node(tree, _names(body))
     wanted = Closing(
         site=node.site, ce=node.ce, queue=node.queue, reason=body.reason, closed_by=request.who.name, since=now,
-        until=body.until, keep_pilots=body.keep_pilots,
+        until=body.until, keep_pilots=body.keep_pilots, begins=UNSET if body.begins is None else body.begins,
     )  # fmt: skip
     closing = check_closing(wanted, now)
     command: Command = Change(close_site, core.live, closing, dry_run=body.dry_run)
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
-    drains = not (body.dry_run or body.keep_pilots)
+    drains = closing.empties(now) and not body.dry_run
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
         **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
+        endless=_endless(core, closing) if closing.is_ahead(now) else UNSET,
     )  # fmt: skip
+
+
+def _endless(core: Core, closing: Closing) -> int:
+    """The queues below it for which no end of pilots is known, as some VO sees them."""
+    offers = (one for vo in core.policy.config.vos for one in core.policy.vo_config(vo).offers)
+    return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
 
 
 async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
@@ -74,7 +82,7 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
 @serves(calls.OPEN_SITE)
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
-    command = Change(open_site, node, request.who.name)
+    command = Change(open_site, core.live, node, request.who.name)
     done: Opened = await core.command(request.audited(command, "site-opened", str(node)))
     core.let_stay(done.staying)
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
@@ -100,11 +108,11 @@ async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> Breake
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:
-    """What is named, be it configured or not. Raises Conflict if that is not closed, InvalidRequest."""
+    """What is named, be it configured or not. Raises Conflict if that is not closed nor going to be, InvalidRequest."""
     if not body.path:
         return _names(body)
     mask = closings(core.reader)
-    active = list(mask.active(core.clock()))
+    active = list(mask.known(core.clock()))
     found = [one.node for one in active if str(one.node) == body.path]
     if len(found) > 1:
         raise InvalidRequest(

@@ -127,7 +127,7 @@ class CandidateMaker:
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest_caps(offers.values()),
             slots=_least([*(one.settings.slots for one in offers.values()), *(one.slots for one in loads)]),
-            closed=self.mask.reason(queue_id, self.now),
+            closed=self.mask.reason(queue_id, self.now, longest_life(offers.values())),
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
             shapes=shapes,
@@ -174,6 +174,12 @@ def _caps_of(offer: QueueOffer) -> QueueCaps:
         max_held=usual.max_held if settings.max_held_jobs is None else settings.max_held_jobs,
         ramp=usual.ramp,
     )
+
+
+def longest_life(offers: Iterable[QueueOffer]) -> int:
+    """How long a pilot of these lives at most, in seconds; 0: no end is known."""
+    lives = [one.life_seconds for one in offers]
+    return max(lives, default=0) if all(lives) else 0
 
 
 def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:

@@ -275,12 +275,13 @@ class Director:
                 if Item("CE queue", queue) in without or Item("site", queue.site) in without
             ]
         own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
-        maker = self._candidates(own, self._mask.look(self.db), now)
+        mask = self._mask.look(self.db)
+        maker = self._candidates(own, mask, now)
         return DirectorInput(
             demands=self._demands(waiting),
             table=table,
             serving=serving,
-            pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE)) for one in pilots],
+            pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE), mask) for one in pilots],
             queues=maker.make(vos, shut),
             pools=self.pools(),
             running_jobs=read.running_jobs(self.db),

@@ -247,7 +247,7 @@ class Explainer:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known. `config`: as the caller
         sees it; `pilots_of`: the VO whose pilots are named, '' for those of all.
         """
-        served = self.keeper.pools.of_queue(place).pools
+        served, mask = self.keeper.pools.of_queue(place).pools, self.keeper.mask(self.db)
         offer = self.policy.vo_config(vo).offer(place)
         configured, denied, settings = None, None, list[QueueSetting]()
         node = config.tree.find(place)
@@ -280,7 +280,10 @@ class Explainer:
             live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
             sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
             unreached=self.keeper.pilots.unreached.get(place),
-            closings=self.keeper.mask(self.db).of(place, self.now),
+            closings=mask.of(place, self.now)
+            if offer is None
+            else mask.shutting_out(place, self.now, offer.life_seconds),
+            announced=mask.ahead(place, self.now),
             full=frozenset(tq_id for tq_id, key, _ in self.keeper.snapshot.waiting if key.at_most)
             - {tq_id for tq_id, _, _ in self.keeper.startable},
             snapshot=self.keeper.snapshot,

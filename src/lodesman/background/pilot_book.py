@@ -15,7 +15,7 @@ from lodesman.answers.why_jobs import JobPilots
 from lodesman.background.traffic import PilotTraffic
 from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by, takes_jobs
-from lodesman.director.site_mask import DrainedNodes
+from lodesman.director.site_mask import NOTHING_CLOSED, DrainedNodes, SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.masks.bits import bits, mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
@@ -101,18 +101,30 @@ class PilotBook:
         self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
+        self._mask = NOTHING_CLOSED
+        # What those present but for closings that are announced.
+        self._uncut: dict[int, ResourceRequest] = {}
 
-    def refresh(self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def refresh(
+        self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
+        mask: SiteMask = NOTHING_CLOSED,
+    ) -> None:  # fmt: skip
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole. `rooms`: of
         CE queues, in the director's last record.
         """
+        before, self._mask = self._mask, mask
         rows, known = pilots_in_short(db), self._slots
         soon, attempts = self._traffic.take(rows, rooms or {}, now), running_attempts(db)
         held = self._held_by(db, attempts)
         changed = [
             row.id
             for row in rows
-            if row.id not in known or known[row.id][1:] != (row.joined_at is not None, hash(row.request))
+            if row.id not in known
+            or known[row.id][1:] != (row.joined_at is not None, hash(row.request))
+            or (
+                before is not mask
+                and before.end_of_jobs(row.queue_id, now) != mask.end_of_jobs(row.queue_id, now)
+            )
         ]
         found = pilots_by_id(db, changed) if changed else []
         alive = {row.id for row in rows}
@@ -214,7 +226,9 @@ class PilotBook:
                 requests = self._requests
                 found = self._inhabited[queues] = (
                     frozenset(
-                        requests[number] for number, (slot, *_) in self._slots.items() if there >> slot & 1
+                        self._uncut.get(number, requests[number])
+                        for number, (slot, *_) in self._slots.items()
+                        if there >> slot & 1
                     )
                     if there
                     else frozenset()
@@ -236,18 +250,21 @@ class PilotBook:
         slot, *_ = self._slots.pop(number)
         self._table.remove(slot, self._requests.pop(number))
         self._mortal.pop(number, None)
+        self._uncut.pop(number, None)
         self._free.append(slot)
 
     def _put(self, row: PilotRow, now: float) -> None:
         if row.id in self._slots:
             self._drop(row.id)
-        session = PilotSession(row, now=now)
-        request = session.empty(now)
+        session, end = PilotSession(row, now=now), self._mask.end_of_jobs(row.queue_id, now)
+        request = session.empty(now, end)
         slot = self._free.pop() if self._free else len(self._slots)
         self._slots[row.id] = slot, row.joined_at is not None, hash(row.request)
         self._requests[row.id] = request
         self._table.add(slot, request)
-        if session.is_mortal:
+        if end is not None:
+            self._uncut[row.id] = session.empty(now)
+        if session.is_mortal or end is not None:
             self._mortal[row.id] = session
 
     def _held_by(self, db: Reader, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int]]]:
@@ -291,7 +308,8 @@ class PilotBook:
     def _grow_old(self, now: float) -> None:
         """Pilots whose life has an end offer less than at the last refresh."""
         for number, session in self._mortal.items():
-            request, before = session.empty(now), self._requests[number]
+            end = self._mask.end_of_jobs(session.queue, now)
+            request, before = session.empty(now, end), self._requests[number]
             if request is not before:
                 slot = self._slots[number][0]
                 self._table.remove(slot, before)
@@ -359,14 +377,19 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
     return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
 
 
-def pilot_view(pilot: LivePilot, now: float, barred: frozenset[int] = frozenset()) -> PilotView:
+def pilot_view(
+    pilot: LivePilot, now: float, barred: frozenset[int] = frozenset(), mask: SiteMask = NOTHING_CLOSED
+) -> PilotView:
     """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
-    queues from it.
+    queues from it. `mask`: what is going to be closed.
     """
+    end = mask.end_of_jobs(pilot.queue_id, now)
     return PilotView(
         pilot_id=pilot.id,
         standing=standing_of(pilot, now),
-        request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
+        request=presented_by(
+            pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now, end_of_jobs=end
+        ),
         submitted_at=pilot.submitted_at or pilot.created_at,
         tq_id=pilot.tq_id,
         barred=barred,

@@ -147,7 +147,7 @@ class MainReasons:
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained, shares = mask.drained(now), policy.shares()
-        closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
+        closed = {vo: mask.closed(config.table.queues, now, config.lives) for vo, config in configs.items()}
         away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
         failing = {
             vo: [snapshot.director.failing_of(one, some) for some in (0, away)] for vo, one in configs.items()
@@ -264,7 +264,7 @@ class MainReasons:
             return without_clause(found.counts()[0][0]) if found.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = mask.hits(found.config.table.queues, found.eligible, self._now)
+        closings = mask.hits(found.config.table.queues, found.eligible, self._now, found.config.lives)
         if reason is MainReason.CLOSED or iteration is None:
             return str(closings[0][0].node)
         about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))

@@ -37,6 +37,7 @@ from lodesman.matching.tables import KeyTable
 from lodesman.plan import resources as plan
 from lodesman.plan.iteration import PlannedDecision, compare
 from lodesman.resources import LOCAL, ResourceConfig
+from lodesman.store.director import closings
 from lodesman.store.read.pilots import pilots_in_short
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.verdict import counted, since, span
@@ -188,6 +189,7 @@ def _decide(
 def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
     """Our live pilots, each with what its queue offers then (ADR 0024)."""
     known: dict[tuple[Any, ...], str] = {}
+    mask = closings(state.db)
     for pilot in pilots_in_short(state.db):
         place, text = pilot.queue_id, pilot.request
         vo = msgspec.json.decode(text).get("vo", "")
@@ -196,7 +198,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
         if (place, text, host) not in known:
             offer = offers(vo, place, host)
             known[place, text, host] = (offer and rewritten(text, offer)) or text
-        yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now)
+        yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now, mask=mask)
 
 
 class ResidentsThen:

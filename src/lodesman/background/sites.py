@@ -77,7 +77,7 @@ def list_sites(
             queues=sum(len(ce.children) for ce in site.children.values()),
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
-            closed=[one for one in closings if one.site == site.name],
+            **nodes.by_time((one for one in closings if one.site == site.name), now),
             failing=[one for one in failing.values() if one.site == site.name],
             max_running_jobs=most.get(NodePath(site.name), UNSET),
             ad_at=ads[site.name].received_at if site.name in ads else UNSET,
@@ -111,7 +111,7 @@ def list_queues(
                 found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
             },
             pilots=pilots.get(offer.queue, {}),
-            closed=list(closed_by(offer.queue)),
+            **nodes.by_time(closed_by(offer.queue), now),
             failing=failing.get(offer.queue, UNSET),
         )
         for offer in config.offers

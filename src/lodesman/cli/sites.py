@@ -19,30 +19,19 @@ from lodesman.answers.nodes import (
     Parameter,
     SiteRow,
     UsableQueue,
-    utc,
 )
-from lodesman.answers.requests import AllQuery, CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.cli.arguments import DURATION, Parsed, named
+from lodesman.answers.requests import AllQuery, NodeQuery, QueuesQuery
+from lodesman.cli.arguments import named
 from lodesman.cli.columns import Column, ListShape, shaped, table_of
-from lodesman.cli.moments import moment_of
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.site_ads import advertise, gate, site_token
+from lodesman.cli.site_mask import close_site, note_closed, open_site
 from lodesman.cli.site_tests import test_site
 from lodesman.cli.tables import Cell, note, say, show_table
-from lodesman.cli.words import age, counted, path_of, shown, span, states
+from lodesman.cli.words import age, path_of, shown, span, states
 
 # These have a column of their own; all others stand together in the last one.
 _MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
-_CLOSE_EXAMPLES = """\b
-Examples:
-  lode site close LCG.North --reason "power cut"            all of a site
-  lode site close LCG.North/ce7/long --reason full --for 2h a queue, for two hours
-  lode site close LCG.North --reason test --until "2026-12-01 08:00" --keep-pilots
-  lode site close LCG.North --reason test --dry-run         how many queues and pilots are there?"""
-_OPEN_EXAMPLES = """\b
-Examples:
-  lode site open LCG.North
-  lode site open LCG.North/ce7/long"""
 _ORIGIN = click.option(
     "--origin", is_flag=True, help="Also the level of each value, and the file and line where it is written."
 )
@@ -54,7 +43,7 @@ _VO = click.option(
 site = click.Group(
     "site",
     help="List sites, close, open, test and advertise them.",
-    commands=[test_site, site_token, advertise, gate],
+    commands=[close_site, open_site, test_site, site_token, advertise, gate],
 )
 
 
@@ -68,13 +57,15 @@ def _list_sites(session: Session, /) -> None:
     more = [
         *([("ad", _ad)] if any(row.ad_at is not UNSET for row in answer.sites) else []),
         *([("closed", _closed)] if answer.closed else []),
+        *([("to be closed", _announced)] if answer.announced else []),
         *([("failing", _failing)] if any(row.failing for row in answer.sites) else []),
     ]
     rows = ([*_site(row), *(cell(row) for _, cell in more)] for row in answer.sites)
     show_table([*titles, *(title for title, _ in more)], rows)
     if not answer.sites:
         note("No site is configured; see: lode init.")
-    _note_closed(answer.closed)
+    note_closed(answer.closed)
+    note_closed(answer.announced)
     _note_failing(one for row in answer.sites for one in row.failing)
 
 
@@ -92,8 +83,16 @@ def _ad(row: SiteRow) -> str:
 
 
 def _closed(row: SiteRow) -> str:
-    parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
-    return parts if all(one.ce for one in row.closed) else "all"
+    return _parts(row.closed)
+
+
+def _announced(row: SiteRow) -> str:
+    return _parts(row.announced or ())
+
+
+def _parts(closings: Sequence[Closing]) -> str:
+    parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in closings)
+    return parts if all(one.ce for one in closings) else "all"
 
 
 def _failing(row: SiteRow) -> str:
@@ -153,12 +152,13 @@ def _show_origins(queues: Sequence[UsableQueue]) -> None:
 def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
     used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
     closed = [one for row in queues for one in row.closed]
+    announced = [one for row in queues for one in row.announced or ()]
     failing = [row.failing for row in queues if row.failing is not UNSET]
     known = _queue_columns(queues, used)
     shape.check(known)
     more = (*(["closed"] if closed else []), *(["breaker"] if failing else []))
     shape.show(known, ("queue", *map(str.lower, used), "others", "pilots", *more), queues)
-    _note_closed(closed)
+    note_closed([*closed, *announced])
     _note_failing(failing)
 
 
@@ -251,6 +251,7 @@ def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = 
     show_table(titles[chosen], ([name, *_origin(one, directory)][chosen] for name, one in rows))
     if origin:
         _note_directory(directory)
+    note_closed(found.closings)
     if not found.allowed:
         note(f"VO {found.vo} may not use it: see the parameter VO.")
 
@@ -294,65 +295,6 @@ def _note_directory(directory: str) -> None:
         note(f"The files are in {directory}")
 
 
-# --- closing and opening ------------------------------------------------------------------------------------------------
-
-
-@site.command("close", epilog=_CLOSE_EXAMPLES)
-@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
-@click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
-@click.option("--for", "seconds", type=DURATION, metavar="TIME", help="Duration: 30min, 2h, 3d.")
-@click.option(
-    "--until", type=Parsed("moment", moment_of), metavar="MOMENT", help="End; local time if it names no zone."
-)
-@click.option("--keep-pilots", is_flag=True, help="Pilots that are there go on taking jobs.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
-@with_session
-def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **options: Any) -> None:
-    """Send no pilots to a site, CE or queue until it is opened again (administrators).
-
-    Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
-    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time.
-    """
-    until, seconds = options["until"], options["seconds"]
-    if until is not None and seconds is not None:
-        raise click.UsageError("Give --for or --until, not both.", click.get_current_context())
-    body = CloseSiteBody(
-        reason=reason,
-        **named(names),
-        until=time.time() + seconds if seconds is not None else until,
-        keep_pilots=options["keep_pilots"],
-        dry_run=options["dry_run"],
-    )
-    answer = session.answer(calls.CLOSE_SITE, body=body)
-    ends = "" if answer.until is None else f" until {utc(answer.until)}"
-    is_so = "would be closed" if answer.dry_run else "is closed"
-    will = "would" if answer.dry_run else "will"
-    pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
-    pilots = "pilots that are there stay" if answer.keep_pilots else pilots
-    before = f" It was closed before, since {utc(answer.since)}." if answer.renewed else ""
-    say(f"{path_of(answer)} {is_so}{ends}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
-
-
-@site.command("open", epilog=_OPEN_EXAMPLES)
-@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
-@with_session
-def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
-    """Send pilots again to what was closed, named as it was closed (administrators).
-
-    Pilots that were to leave, and still run jobs, stay.
-    """
-    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**named(names)))
-    stay = f"; {counted(answer.staying, 'pilot')} can stay" if answer.staying else ""
-    say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}{stay}.")
-    for one in answer.still_closed:
-        note(f"{path_of(one)} stays {_closing_text(one)}")
-
-
-def _note_closed(closings: Iterable[Closing]) -> None:
-    for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
-        note(text)
-
-
 def _note_failing(queues: Iterable[FailingQueue]) -> None:
     """Queues that fail alike are said together."""
     alike: dict[str, list[FailingQueue]] = {}
@@ -370,9 +312,3 @@ def _note_failing(queues: Iterable[FailingQueue]) -> None:
             else "; one tries it"
         )
         note(f"{path_of(first)}{others}: {'its breaker is ' if first.order else ''}{text}{again}")
-
-
-def _closing_text(one: Closing) -> str:
-    until = "" if one.until is None else f" until {utc(one.until)}"
-    kept = " (pilots stay)" if one.keep_pilots else ""
-    return f"closed by {one.closed_by} since {utc(one.since)}{until}{kept}: {one.reason}"

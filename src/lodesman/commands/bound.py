@@ -61,7 +61,8 @@ def settle(tx: Transaction, live: Live, row: PilotRow) -> None:
     if attempt is None:
         return
     session, (_, _, key, place) = PilotSession(row, now=tx.now), live.pilots.held[row.id][attempt]
-    reasons = explain(key, session.request(session.whole(tx.now), live.pools))
+    whole = session.whole(tx.now, live.mask.end_of_jobs(session.queue, tx.now))
+    reasons = explain(key, session.request(whole, live.pools))
     where = "/".join(filter(None, session.place))
     if reasons:
         take_back(live, tx, row.id, f"pilot {row.id} joined in {where}: {reasons[0]}")

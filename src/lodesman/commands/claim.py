@@ -60,6 +60,8 @@ class Claim:
     pools_version: int = field(init=False)
     request: ResourceRequest = field(init=False)
     place: RunPlace = field(init=False)
+    # Jobs beyond what is free, to begin when others end.
+    prefetched: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
         self.pilot_id = self.session.id
@@ -90,10 +92,19 @@ class Claim:
             self.pools_version = pools.version
             self.request = self.session.request(self.free, pools)
 
+    def _end_in_time(self, now: float) -> None:
+        """Of its life present only what is left until nothing may run there; and ask for no job that would begin later."""
+        end = self.live.mask.end_of_jobs(self.session.queue, now)
+        if end is not None:
+            free = self.session.until(self.free, now, end)
+            self.request, self.prefetched, self.ahead = self.session.request(free, self.live.pools), 0, 0
+
     def claim(self, tx: Transaction) -> list[Claimed]:
         """Choose and claim now; writes attempt, event and job rows. What comes ahead is added to this list later."""
         live = self.live
         self.refresh_pools()
+        if live.mask.closings:
+            self._end_in_time(tx.now)
         numbers, count, cores = self._allowed()
         shared = self._shared(tx, cores)
         left = Left(numbers, shared) if shared or numbers else None
@@ -174,15 +185,15 @@ class Claim:
         if len(every) > offer.cores + _MOST_HANDED_IN + MOST_AHEAD:
             return (), 0, 0
         if not held:
-            return (), min(self.count, asked.cores + 1), asked.cores
+            return (), min(self.count, asked.cores + self.prefetched), asked.cores
         cores, memory_mb = _left(offer.cores, offer.memory_mb, held)
         if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
-            return (), min(self.count, 1), 0
+            return (), min(self.count, self.prefetched), 0
         cores = min(cores, asked.cores)
         numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
-        return numbers, min(self.count, cores + 1), cores
+        return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
         """What jobs are packed into; None if they are drawn. So is the first job of a pilot that runs nothing, which leaves
@@ -200,11 +211,11 @@ class Claim:
         return SharedSlot(in_all, cores, max(0.0, last_end_s - waited), self.session.scaling)
 
     def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
-        """Give back what was chosen beyond the cores; the first job beyond them is prefetched."""
+        """Give back what was chosen beyond the cores, but for what is prefetched."""
         index, left, beyond = self.live.queues.index, cores, 0
         for place, tq_id in enumerate(chosen):
             beyond += index.key(tq_id).cores > left
-            if beyond > 1:
+            if beyond > self.prefetched:
                 # Undone, what is given back must not be given back again.
                 for surplus in chosen[place:]:
                     index.starts_not(index.key(surplus), self.place)
@@ -285,7 +296,8 @@ def examine_pilot(
     `promised`: (cores, memory_mb; 0: its cores' part) of each job that the pilot has.
     """
     claim = live.parked.of_pilot(session.id)
-    whole, asked = session.whole(tx.now), session.last_claim
+    end = live.mask.end_of_jobs(session.queue, tx.now)
+    whole, asked = session.whole(tx.now, end), session.last_claim
     if claim is not None:
         request, free_by = claim.request, FreeBy.WAITING
     else:

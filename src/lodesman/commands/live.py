@@ -29,6 +29,7 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
+from lodesman.store.director import closings
 from lodesman.store.ids import Ids
 from lodesman.store.read.pilots import bound_attempts, joined_pilots, pilots_with_stalled_jobs, stop_orders
 from lodesman.store.read.submit_pools import PassRow, last_pass
@@ -192,6 +193,7 @@ class Live:
         self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
         self.hosts = HostLoads(row.node for row in joined_pilots(db))
+        self.mask = closings(db)
         self.order = Dependents(db)
         self.bookings = Bookings(self.queues.index, self.pilots.held)
         # What was found wrong in what is stored, and mended, since the start: by kind.

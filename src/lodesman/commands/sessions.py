@@ -192,6 +192,11 @@ def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, n
     return FreeResources(offer.cores, offer.memory_mb, left)
 
 
+def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
+    left = int(min(UNLIMITED, max(0.0, seconds) * scaling))
+    return free._replace(norm_cpu_seconds=min(free.norm_cpu_seconds, left))
+
+
 def _presented(
     offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
 ) -> ResourceRequest:
@@ -212,12 +217,16 @@ def host_of(node: str) -> str:
 
 
 def presented_by(
-    request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float
-) -> ResourceRequest:
-    """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored."""
+    request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float, end_of_jobs: float | None = None
+) -> ResourceRequest:  # fmt: skip
+    """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored.
+    `end_of_jobs`: as of `PilotSession.whole`.
+    """
     report = _REPORT.decode(node)
     offer = _offer_of(OFFER.decode(request), report, queue)
     free = _whole(offer, report, joined_at, now)
+    if end_of_jobs is not None:
+        free = _cut(free, end_of_jobs - now, _positive(report.cpu_scaling_factor) or 1.0)
     # Most pilots have no end that is known.
     return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else _presented(offer, free)
 
@@ -325,13 +334,19 @@ class PilotSession:
         """All that it can ever present, but for SubmitPools."""
         return self._made[0]
 
-    def whole(self, now: float) -> FreeResources:
-        """What it has free at a time (UNIX seconds) while nothing runs in it."""
-        return _whole(self.offer, self._node, self.joined_at, now)
+    def whole(self, now: float, end_of_jobs: float | None = None) -> FreeResources:
+        """What it has free at a time (UNIX seconds) while nothing runs in it. `end_of_jobs`: when nothing may run there any
+        more, None if that is not known.
+        """
+        return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
 
-    def empty(self, now: float) -> ResourceRequest:
+    def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
         """What it presents while nothing runs in it, but for SubmitPools."""
-        return self.request(self.whole(now), _NO_POOL_MAP)
+        return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
+
+    def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:
+        """What is left of that, if nothing may run there at some time."""
+        return free if end_of_jobs is None else _cut(free, end_of_jobs - now, self.scaling)
 
     def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
         """The resource that this pilot is now, as the matcher takes it."""

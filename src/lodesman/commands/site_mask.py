@@ -7,10 +7,11 @@ or joins. Pilots that are there are drained by the command that closes, so that 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from lodesman.answers.nodes import CLOSED_BY, BreakerOrder, Closing
@@ -28,6 +29,8 @@ from lodesman.store.write.pilots import drain_pilots_for, set_drain_reasons
 log = logging.getLogger(__name__)
 
 _MOST_REASON: Final = 1_000
+# A moment that a person meant as now.
+_MOST_LATE_SECONDS: Final = 60.0
 _MOST_SHOWN: Final = 5
 
 
@@ -58,10 +61,22 @@ def leaving(closing: Closing) -> str:
 
 
 def check_closing(closing: Closing, now: float) -> Closing:
-    """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or a time that has passed."""
+    """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or times that make no sense."""
     reason = check_reason(closing.reason)
-    if not closing.holds(now):
+    if closing.is_over(now):
         raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
+    if closing.begins is UNSET:
+        return replace(closing, reason=reason)
+    if closing.begins < now - _MOST_LATE_SECONDS:
+        words = "The time from which it shall be closed has passed."
+        raise InvalidRequest(words, hint="To close it now leave out --from.", parameter="begins")
+    if closing.is_over(closing.begins):
+        raise InvalidRequest(
+            "It would end before it begins.", hint="Give a later --until.", parameter="until"
+        )
+    if closing.keep_pilots:
+        words = "A closing that is announced lets pilots end before it begins, so it cannot keep them."
+        raise InvalidRequest(words, hint="Leave out --keep-pilots, or --from.", parameter="keep_pilots")
     return replace(closing, reason=reason)
 
 
@@ -74,23 +89,49 @@ class Closed(Struct, frozen=True, kw_only=True):
 
 
 def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
-    """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. Raises InvalidRequest.
+    """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. One that is announced drains
+    them when it is about to begin; those that wait for jobs ask anew. Raises InvalidRequest, Conflict for a closing now
+    and one that is announced.
 
     Of one that is closed already the time stays, all else is as this one says. `dry_run`: change nothing.
     """
     closing = check_closing(closing, tx.now)
-    before = _holding(tx, closing.node)
-    closing = replace(closing, since=tx.now if before is None else before.since)
-    drained = () if closing.keep_pilots else tuple(director.pilots_there(tx, closing.node))
+    before = _known(tx, closing.node)
+    if before is not None and before.is_ahead(tx.now) != closing.is_ahead(tx.now):
+        hint = f"Undo that before: lode site open {closing.node}; or name its CEs or queues."
+        raise Conflict(f"{closing.node} is {before.text_at(tx.now)}.", hint=hint)
+    closing = replace(closing, since=_since(tx, before))
+    there = director.pilots_there(tx, closing.node)
+    drained = tuple(there) if closing.empties(tx.now) else ()
     if not dry_run:
         director.put_closing(tx, closing)
-        drain_pilots_for(tx, drained, leaving(closing))
-        for pilot_id in drained:
-            live.parked.end_of_pilot(tx, pilot_id)
-            take_back(live, tx, pilot_id, leaving(closing))
+        _know_mask(tx, live)
+        _drain(tx, live, drained, leaving(closing))
+        if closing.is_ahead(tx.now):
+            for pilot_id in there:
+                live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
     return Closed(closing=closing, drained=drained, renewed=before is not None)
+
+
+def _since(tx: Transaction, before: Closing | None) -> float:
+    if before is None:
+        return tx.now
+    return before.since if before.is_ahead(tx.now) else before.start
+
+
+def _drain(tx: Transaction, live: Live, pilots: Sequence[int], why: str) -> None:
+    drain_pilots_for(tx, pilots, why)
+    for pilot_id in pilots:
+        live.parked.end_of_pilot(tx, pilot_id)
+        take_back(live, tx, pilot_id, why)
+
+
+def _know_mask(tx: Transaction, live: Live) -> None:
+    """Claims obey what is stored now."""
+    tx.undo.append(partial(setattr, live, "mask", live.mask))
+    live.mask = closings(tx.reader())
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -101,29 +142,47 @@ class Opened(Struct, frozen=True, kw_only=True):
     staying: tuple[int, ...]
 
 
-def open_site(tx: Transaction, node: NodePath, opened_by: str) -> Opened:
-    """Open exactly what was closed; pilots that were to leave for it, and are still there, stay (ADR 0063).
+def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Opened:
+    """Open exactly what was closed, or is to be; pilots that were to leave for it, and are still there, stay (ADR 0063).
 
-    Raises Conflict if it is not closed.
+    Raises Conflict if it is not closed, nor going to be.
     """
-    active = closings(tx.reader(), node[0]).active(tx.now)
-    others = tuple(one for one in active if one.concerns(node) and one.node != node)
-    before = _holding(tx, node)
+    known = closings(tx.reader(), node[0]).known(tx.now)
+    others = tuple(one for one in known if one.concerns(node) and one.node != node)
+    before = _known(tx, node)
     if before is None:
         raise not_closed(str(node), others)
     director.delete_closing(tx, node)
+    _know_mask(tx, live)
     staying = _let_stay(tx, node)
     details = {**asdict(before), "opened_by": opened_by, "staying": len(staying)}
     tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
     return Opened(closing=before, others=others, staying=staying)
 
 
-def end_old_closings(tx: Transaction) -> list[int]:
-    """Forget the closings whose time has passed; returns the pilots that stay now."""
-    gone = [one.node for one in closings(tx.reader()).closings if not one.holds(tx.now)]
+class Tended(Struct, frozen=True):
+    """The pilots that stay since a closing is over, and those that leave since an announced one begins."""
+
+    staying: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+def tend_closings(tx: Transaction, live: Live) -> Tended:
+    """Forget the closings whose time has passed; let pilots leave where one that was announced begins within a minute."""
+    known = closings(tx.reader()).closings
+    gone = [one.node for one in known if one.is_over(tx.now)]
     for node in gone:
         director.delete_closing(tx, node)
-    return [pilot for node in gone for pilot in _let_stay(tx, node)]
+    if gone:
+        _know_mask(tx, live)
+    staying = tuple(pilot for node in gone for pilot in _let_stay(tx, node))
+    leave: list[int] = []
+    for one in known:
+        if one.begins is not UNSET and one.empties(tx.now):
+            there = director.pilots_there(tx, one.node)
+            _drain(tx, live, there, leaving(one))
+            leave += there
+    return Tended(staying, tuple(leave))
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
@@ -168,7 +227,7 @@ def check_reason(reason: str) -> str:
     return reason
 
 
-def _holding(tx: Transaction, node: NodePath) -> Closing | None:
-    """The closing of exactly this node, if it holds."""
+def _known(tx: Transaction, node: NodePath) -> Closing | None:
+    """The closing of exactly this node, if it holds or is announced."""
     found = closings(tx.reader(), node[0])
-    return next((one for one in found.active(tx.now) if one.node == node), None)
+    return next((one for one in found.known(tx.now) if one.node == node), None)

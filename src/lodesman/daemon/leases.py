@@ -1,10 +1,13 @@
-"""The leases of pilots: which are silent, which are lost, and when each was last heard."""
+"""The leases of pilots: which are silent, which are lost, when each was last heard, and who leaves as a closing begins."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 
+from msgspec import UNSET
+
+from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.commands.ahead import HeardPilot, has_much_ahead, take_back
@@ -27,6 +30,8 @@ class Leases:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._seen_stored = core.ticks()
+        # The closings that begin or end, and were tended to for that.
+        self._tended: set[tuple[NodePath, float, bool]] = set()
 
     async def watch(self) -> None:
         """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
@@ -34,6 +39,7 @@ class Leases:
             await self._lost(pilot_id)
         await self._note_silence()
         await self._take_back()
+        await self._tend_closings()
         now = self._core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
@@ -41,6 +47,22 @@ class Leases:
             seen = {s.id: self._core.clock() - (now - s.last_seen) for s in self._core.sessions.values()}
             with contextlib.suppress(LodesmanError):
                 await self._core.command(Change(set_last_seen, seen))
+
+    async def _tend_closings(self) -> None:
+        """Once when a closing that was announced begins, and once when one is over."""
+        core, now = self._core, self._core.clock()
+        known = {(one.node, one.start, one.is_over(now)): one for one in core.live.mask.closings}
+        self._tended &= known.keys()
+        due = {
+            key
+            for key, one in known.items()
+            if key not in self._tended
+            and (one.is_over(now) or (one.begins is not UNSET and one.empties(now)))
+        }
+        if due:
+            with contextlib.suppress(LodesmanError):
+                await core.tend_closings()
+                self._tended |= due
 
     async def _note_silence(self) -> None:
         """Stall the jobs of pilots without a heartbeat."""

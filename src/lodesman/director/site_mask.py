@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
-from typing import cast
+from typing import Final, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from lodesman.answers.nodes import Closing
-from lodesman.masks.bits import Mask, mask_of
+from lodesman.masks.bits import Mask, bits, mask_of
 from lodesman.resources import NodePath, QueueId
 
 _Queues = Mapping[int, QueueId]
 """The queues by their bits in the masks (`QueueTable.queues`)."""
+Lives = Mapping[int, int]
+"""How long a pilot lives at most, in seconds, by the bit of its queue; for any time in those that are not there."""
+NO_LIVES: Final[Lives] = {}
 
 
 class DrainedNodes(Struct, frozen=True):
@@ -44,50 +47,79 @@ class SiteMask:
         """Those that hold, by site, CE and queue."""
         return (one for one in self.closings if one.holds(now))
 
+    def known(self, now: float) -> Iterator[Closing]:
+        """Those that hold or are announced, by site, CE and queue."""
+        return (one for one in self.closings if not one.is_over(now))
+
     def of(self, node: NodePath, now: float) -> tuple[Closing, ...]:
         """What closes a site, CE or queue, the widest first; () if it is open."""
-        if not self._by_node:
-            return ()
-        found = (self._by_node.get(one) for one in dict.fromkeys(around(node)))
-        return tuple(one for one in found if one is not None and one.holds(now))
+        return tuple(one for one in self._around(node) if one.holds(now))
 
-    def reason(self, node: NodePath, now: float) -> str:
-        """What closes a site, CE or queue, in words; '' if it is open."""
-        return "; ".join(one.text for one in self.of(node, now))
+    def ahead(self, node: NodePath, now: float) -> tuple[Closing, ...]:
+        """What is going to close a site, CE or queue, the widest first."""
+        return tuple(one for one in self._around(node) if one.is_ahead(now))
+
+    def shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
+        """What lets no pilot be sent to a queue that lives that long (0: for any time), the widest first."""
+        return tuple(one for one in self._around(node) if one.shuts_out(now, life_seconds))
+
+    def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
+        """What closes a site, CE or queue, in words, or lets no pilot be sent that lives that long; '' if it is open."""
+        found = self.of(node, now) if life_seconds is None else self.shutting_out(node, now, life_seconds)
+        return "; ".join(one.text_at(now) for one in found)
 
     def drains(self, node: NodePath, now: float) -> Closing | None:
         """What makes the pilots of a queue leave; None if they may stay."""
-        return next((one for one in self.of(node, now) if not one.keep_pilots), None)
+        return next((one for one in self._around(node) if one.empties(now)), None)
 
-    def hits(self, queues: _Queues, among: Mask, now: float) -> list[tuple[Closing, Mask]]:
+    def end_of_jobs(self, node: NodePath, now: float) -> float | None:
+        """From when on nothing may run in a queue, as was announced; None: no such time is known."""
+        found = [one.start for one in self._around(node) if one.begins is not UNSET and not one.is_over(now)]
+        return min(found, default=None)
+
+    def hits(
+        self, queues: _Queues, among: Mask, now: float, lives: Lives = NO_LIVES
+    ) -> list[tuple[Closing, Mask]]:
         """What closes queues among these, with these queues; most queues first."""
-        found = [(one, hit) for one, mask in self._active(queues, now) if (hit := mask & among)]
+        found = [(one, hit) for one, mask in self._active(queues, now, lives) if (hit := mask & among)]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
-    def closed(self, queues: _Queues, now: float) -> Mask:
+    def closed(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> Mask:
         """The queues that are closed."""
-        return reduce(or_, (mask for _, mask in self._active(queues, now)), 0)
+        return reduce(or_, (mask for _, mask in self._active(queues, now, lives)), 0)
 
     def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""
-        nodes = frozenset(one.node for one in self.active(now) if not one.keep_pilots)
+        nodes = frozenset(one.node for one in self.closings if one.empties(now))
         return DrainedNodes(nodes) if nodes else None
 
-    def _active(self, queues: _Queues, now: float) -> Iterator[tuple[Closing, Mask]]:
-        """The closings that hold, with the queues that each closes."""
+    def _around(self, node: NodePath) -> Iterator[Closing]:
+        if self._by_node:
+            found = (self._by_node.get(one) for one in dict.fromkeys(around(node)))
+            yield from (one for one in found if one is not None)
+
+    def _active(self, queues: _Queues, now: float, lives: Lives) -> Iterator[tuple[Closing, Mask]]:
+        """The closings that hold, or begin while a pilot could still run, with the queues that each closes."""
         known = self._planes
         # By value; items of lists are compared fast if they are the same object.
         if [known[0]] != [queues]:
             known = self._planes = queues, tuple(self._masks(queues)) if self.closings else ()
-        return (one for one in known[1] if one[0].holds(now))
+        for one, mask in known[1]:
+            if one.is_ahead(now):
+                yield one, mask_of(bit for bit in bits(mask) if one.shuts_out(now, lives.get(bit, 0)))
+            elif not one.is_over(now):
+                yield one, mask
 
     def _masks(self, queues: _Queues) -> Iterator[tuple[Closing, Mask]]:
-        bits: dict[NodePath, list[int]] = {node: [] for node in self._by_node}
+        below: dict[NodePath, list[int]] = {node: [] for node in self._by_node}
         for bit, queue in queues.items():
             for node in around(queue):
-                if node in bits:
-                    bits[node].append(bit)
-        return ((self._by_node[node], mask_of(found)) for node, found in bits.items() if found)
+                if node in below:
+                    below[node].append(bit)
+        return ((self._by_node[node], mask_of(found)) for node, found in below.items() if found)
+
+
+NOTHING_CLOSED: Final = SiteMask()
 
 
 def around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:

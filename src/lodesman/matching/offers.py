@@ -99,13 +99,15 @@ class PilotShape(Struct, frozen=True, kw_only=True):
 
 class QueueOffer(Struct, frozen=True, kw_only=True):
     """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
-    a mask says whether it serves a pool. It has the job classes that the queue takes on any of its hosts.
+    a mask says whether it serves a pool. It has the job classes that the queue takes on any of its hosts. `life_seconds`:
+    how long its pilots live at most, 0: no end is known.
     """
 
     bit: int
     queue: QueueId
     request: ResourceRequest
     settings: QueueSettings
+    life_seconds: int = 0
 
     @property
     def backend(self) -> str:
@@ -161,6 +163,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
         if table.open_to_vo >> bit & 1:
             params = table.params(bit)
             settings = queue_settings(params, table.types)
+            life = settings.life_seconds(life_seconds)
             lists = settings.jc_lists
             request = ResourceRequest(
                 vo=vo,
@@ -173,9 +176,11 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
                 job_classes=None if lists is None else offered_classes(lists.anywhere),
                 cores=settings.processors or 1,
                 memory_mb=_memory(settings, params),
-                norm_cpu_seconds=_cpu(settings, settings.life_seconds(life_seconds)),
+                norm_cpu_seconds=_cpu(settings, life),
             )
-            found.append(QueueOffer(bit=bit, queue=queue, settings=settings, request=request))
+            found.append(
+                QueueOffer(bit=bit, queue=queue, settings=settings, request=request, life_seconds=life)
+            )
     return tuple(found)
 
 

@@ -73,6 +73,11 @@ class VOConfig:
         return {offer.bit: offer for offer in self.offers}
 
     @cached_property
+    def lives(self) -> Mapping[int, int]:
+        """How long pilots live at most, in seconds, by the bits of queues; 0: no end is known."""
+        return {offer.bit: offer.life_seconds for offer in self.offers}
+
+    @cached_property
     def sites(self) -> frozenset[str]:
         """The sites that have an offer."""
         return frozenset(offer.queue.site for offer in self.offers)

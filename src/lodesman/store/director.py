@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from lodesman.answers.nodes import BreakerOrder, Closing, NodePath, QueueId
 from lodesman.answers.service import StoredBreaker
@@ -19,7 +20,7 @@ from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
-_CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask
+_CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots, begins FROM site_mask
 WHERE ? IN ('', site)"""
 
 
@@ -66,9 +67,17 @@ def closings(db: Reader, site: str = "") -> SiteMask:
     """The sites, CEs and queues that are closed: all, or those of one site."""
     return SiteMask(
         Closing(
-            site, ce, queue, reason=reason, closed_by=by, since=since, until=until, keep_pilots=bool(keep)
+            site,
+            ce,
+            queue,
+            reason=reason,
+            closed_by=by,
+            since=since,
+            until=until,
+            keep_pilots=bool(keep),
+            begins=UNSET if begins is None else begins,
         )
-        for site, ce, queue, reason, by, since, until, keep in db.execute(_CLOSINGS, (site,))
+        for site, ce, queue, reason, by, since, until, keep, begins in db.execute(_CLOSINGS, (site,))
     )
 
 
@@ -96,9 +105,10 @@ _KEEP_ANYWAY: Final = 3
 _INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?,?,?) RETURNING id"
 _SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
 
-_CLOSE = """INSERT INTO site_mask (site, ce, queue, reason, closed_by, since, until, keep_pilots) VALUES (?,?,?,?,?,?,?,?)
+_CLOSE = """INSERT INTO site_mask (site, ce, queue, reason, closed_by, since, until, keep_pilots, begins)
+VALUES (?,?,?,?,?,?,?,?,?)
 ON CONFLICT (site, ce, queue) DO UPDATE SET reason = excluded.reason, closed_by = excluded.closed_by,
-since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots"""
+since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots, begins = excluded.begins"""
 _PUT_ORDER = """INSERT INTO breaker_order (site, ce, queue, state, reason, ordered_by, at)
 VALUES (?,?,?,?,?,?,?)"""
 _PUT_BREAKER = Statement(
@@ -153,7 +163,8 @@ def delete_breaker_order(tx: Transaction, place: NodePath) -> None:
 
 def put_closing(tx: Transaction, closing: Closing) -> None:
     """Store a closing, instead of the one that was there."""
-    tx.write(_CLOSE, msgspec.structs.astuple(closing), rows=ONE)
+    *row, begins = msgspec.structs.astuple(closing)
+    tx.write(_CLOSE, (*row, None if begins is UNSET else begins), rows=ONE)
     tx.write(_CHANGED, rows=ONE)
 
 

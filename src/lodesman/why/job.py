@@ -95,7 +95,9 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
         reasons += [one.text for one in nevers if one and one.parameter in criteria]
         reasons += facts.exclusions.not_carried(offer.bit)
         not_sent = not_sent_gate(config, offer)
-        gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
+        gate = facts.mask.reason(place, facts.now, offer.life_seconds) or (
+            "" if not_sent is None else not_sent.text
+        )
         gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
         decided = None if facts.decision is None else facts.decision.queue(place)
         if gate:
@@ -118,7 +120,9 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     for name, criteria in _STEPS:
         yield _criteria(facts, name, criteria, ", ".join(criteria))
         if name == "site":
-            yield closings_step(facts.closings, facts.eligible, may_run=facts.pilots.any_usable)
+            yield closings_step(
+                facts.closings, facts.eligible, may_run=facts.pilots.any_usable, now=facts.now
+            )
     yield _limits(facts)
     yield _turn(facts, share)
     pilots = facts.pilots
@@ -196,11 +200,15 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
     )
 
 
-def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool) -> JobStep:
-    """How many of the eligible queues are closed, by whom, why and since when. `may_run`: a pilot that is there can."""
+def closings_step(
+    found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float
+) -> JobStep:
+    """How many of the eligible queues are closed, or to be, by whom, why and since when. `may_run`: a pilot there can."""
     count, total = reduce(or_, (mask for _, mask in found), 0).bit_count(), eligible.bit_count()
     shown, more = found[:_SHOWN], max(0, len(found) - _SHOWN)
-    parts = [f"{one.node} is {one.text} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown]
+    parts = [
+        f"{one.node} is {one.text_at(now)} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown
+    ]
     parts += [f"and {more} more"] if more else []
     text = f"{count} of {counted(total, 'eligible queue')} closed by administrators"
     return JobStep(

@@ -119,13 +119,17 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
-        """What administrators closed of the eligible queues, with these queues; most queues first."""
-        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
+        """What administrators closed, or are going to before a pilot there would end, of the eligible queues, with these
+        queues; most queues first.
+        """
+        config = self.exclusions.config
+        return self.mask.hits(config.table.queues, self.eligible, self.now, config.lives)
 
     @cached_property
     def closed(self) -> int:
-        """The queues that administrators closed."""
-        return self.mask.closed(self.exclusions.config.table.queues, self.now)
+        """The queues that administrators closed, or are going to before a pilot there would end."""
+        config = self.exclusions.config
+        return self.mask.closed(config.table.queues, self.now, config.lives)
 
     @cached_property
     def fitting(self) -> int:

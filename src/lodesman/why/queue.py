@@ -65,7 +65,8 @@ class QueueFacts(SnapshotFacts):
 
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
-    `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what closes it now, the widest first.
+    `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what lets no pilot be sent there, the
+    widest first; `announced`: what is going to close it.
     `limited`: the task queues that limits keep from starting there, `never_start` those where they do whatever ends;
     `full`: those whose submissions let no more jobs start.
     """
@@ -87,6 +88,7 @@ class QueueFacts(SnapshotFacts):
     never_start: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
     unreached: Unreached | None = None
+    announced: Sequence[Closing] = ()
 
     @cached_property
     def decided(self) -> QueueDecision | None:
@@ -252,9 +254,11 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
-        text = "; ".join(f"{one.node} is {one.text}" for one in facts.closings)
+        text = "; ".join(f"{one.node} is {one.text_at(facts.now)}" for one in facts.closings)
+        ahead = "; ".join(f"{one.node}: {one.ahead_text(facts.now)}" for one in facts.announced)
+        text = "; ".join(filter(None, (text or "no administrator has closed it", ahead)))
         rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
-        yield QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
+        yield QueueStep("site_mask", not rows, text, 0.0, closings=rows)
         text = (
             f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
             f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
@@ -344,7 +348,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
     work, lost = None if facts.survey is None else facts.survey.work, ""
     if work is not None and work.ruled_out_by:
         lost = f": {ruled_out(work, f' of {work.task_queues}')}"
-    closings = "; ".join(one.text for one in facts.closings) if facts.gate is None else ""
+    closings = "; ".join(one.text_at(facts.now) for one in facts.closings) if facts.gate is None else ""
     limits = closings or "; ".join(text for _, text in facts.limits)
     text = _SUMMARIES.get(reason, _NEVER_SENT).format(
         work=f"{counted(facts.fitting, 'task queue')} could be run there",

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from lodesman.answers.nodes import Closing
-from lodesman.background.candidates import CandidateMaker, own_queues
+from lodesman.background.candidates import CandidateMaker, longest_life, own_queues
 from lodesman.background.list_match import Refusal
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.options import PoolOptions
@@ -118,6 +119,26 @@ def test_closed_queues_name_the_author_until_their_end(policy):
     text = "closed by root since 1970-01-01 00:00 UTC until 1970-01-01 00:02 UTC: power"
     assert found[150.0][SHORT] == text
     assert found[160.0] == dict.fromkeys(found[150.0], "")
+
+
+def test_no_pilot_is_sent_that_could_outlive_the_beginning_of_a_closing(policy):
+    later = Closing("North", "", "", "power", "root", 0.0, 9_000.0, False, 5_000.0)
+    vo = policy.vo_config("lab")
+    lives = {one.queue: one.life_seconds for one in vo.offers}
+
+    def closed(now):
+        maker = CandidateMaker(policy=policy, watches={}, pools={}, own={}, now=now, mask=SiteMask([later]))
+        return {one.queue_id: one.closed for one in maker.make(("lab",))}
+
+    assert lives[SHORT] == 0
+    assert closed(0.0)[SHORT].startswith("to be closed from 1970-01-01 01:23 UTC")
+    assert closed(9_000.0)[SHORT] == ""
+
+
+@pytest.mark.parametrize(("lives", "longest"), [((600, 900), 900), ((600, 0), 0), ((), 0)])
+def test_the_longest_life_is_that_without_a_known_end(policy, lives, longest):
+    (offer, *_) = policy.vo_config("lab").offers
+    assert longest_life(structs.replace(offer, life_seconds=one) for one in lives) == longest
 
 
 def test_one_queue_alone_is_the_same_candidate(make, policy):

@@ -111,6 +111,24 @@ def test_pilots_leave_queues_that_were_closed_since_the_last_snapshot(base, add,
     )
 
 
+def test_pilots_offer_no_more_than_is_left_until_a_closing_begins(base, add, make_key):
+    add(), add(site="South")
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    key = make_key(norm_cpu_seconds=600)
+    before = book.inhabited(frozenset({QueueId("North", "ce", "q")}))
+    mask = SiteMask([Closing("North", "", "", "x", "root", 0.0, None, False, NOW + 500.0)])
+    book.refresh(base.db, NOW, mask=mask)
+    assert book.usable(key, None, now=NOW).usable_idle == 1
+    assert book.usable(make_key(norm_cpu_seconds=400), None, now=NOW).usable_idle == 2
+    # They are there all the same: no job is called impossible for that.
+    assert book.inhabited(frozenset({QueueId("North", "ce", "q")})) == before
+    book.refresh(base.db, NOW + 200.0, mask=mask)
+    assert book.usable(make_key(norm_cpu_seconds=400), None, now=NOW + 200.0).usable_idle == 1
+    book.refresh(base.db, NOW + 200.0)
+    assert book.usable(key, None, now=NOW + 200.0).usable_idle == 2
+
+
 def test_a_pool_is_served_by_the_places_that_serve_it_now(base, add, make_key):
     add(site="North"), add(site="South")
     book = PilotBook()

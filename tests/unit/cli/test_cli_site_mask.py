@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lodesman.answers.nodes import utc
+
 HOSTILE = "evil\x1b[31m"
 SINCE = datetime(2026, 11, 21, 21, 30, tzinfo=UTC).timestamp()
 UNTIL = datetime(2026, 11, 22, 9, 0, tzinfo=UTC).timestamp()
@@ -79,6 +81,35 @@ def test_for_a_while(at, server, text, seconds):
 def test_until_a_moment_of_any_zone(at, server, text):
     assert at("site", "close", "North", "--reason", "x", "--until", text).code == 0
     assert server.asked[-1].json["until"] == UNTIL
+
+
+@pytest.mark.parametrize(
+    ("words", "begins", "until"),
+    [
+        (["--from", "+2h"], 7_200, None),
+        (["--from", "+2h", "--for", "1h"], 7_200, 10_800),
+        (["--from", "+90m", "--until", "+3 h"], 5_400, 10_800),
+    ],
+)
+def test_a_closing_is_announced_from_then_on(at, server, words, begins, until):
+    before = time.time()
+    assert at("site", "close", "North", "--reason", "x", *words).code == 0
+    asked = server.asked[-1].json
+    assert 0.0 <= asked["begins"] - before - begins <= 60.0
+    assert ("until" in asked) == (until is not None)
+    assert until is None or 0.0 <= asked["until"] - before - until <= 60.0
+
+
+def test_what_is_announced_is_said_with_queues_that_get_no_pilots(at, server):
+    begins = time.time() + 3_600.0
+    server.on("POST", "/v1/sites/close", closed(begins=begins, until=begins + 60.0, drained=0, endless=2))
+    done = at("site", "close", "North", "--reason", "x", "--from", "+1h")
+    assert done.out.startswith(
+        f"North is to be closed from {utc(begins)} until {utc(begins + 60.0)}: 3 queues."
+    )
+    assert "2 queues get no pilots from now on" in done.err
+    server.on("POST", "/v1/sites/open", {**row(begins=begins), "queues": 3, "still_closed": [], "staying": 0})
+    assert at("site", "open", "North").out == "North is open after all: 3 queues.\n"
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,49 @@ def test_times_are_in_one_zone():
     assert utc(1_795_383_000.0) == "2026-11-22 21:30 UTC"
 
 
+def test_an_announced_closing_shuts_out_pilots_that_could_still_run_and_opens_by_itself():
+    place, later = ("A", "A", "A"), closing("A", begins=1_000.0, until=2_000.0)
+    mask = SiteMask([later])
+    found = {
+        (now, life): bool(mask.shutting_out(place, now, life))
+        for now in (0.0, 399.0, 401.0, 1_000.0, 1_999.0, 2_000.0)
+        for life in (0, 600)
+    }
+    assert found == {
+        (0.0, 0): True, (0.0, 600): False, (399.0, 0): True, (399.0, 600): False, (401.0, 0): True, (401.0, 600): True,
+        (1_000.0, 0): True, (1_000.0, 600): True, (1_999.0, 0): True, (1_999.0, 600): True,
+        (2_000.0, 0): False, (2_000.0, 600): False,
+    }  # fmt: skip
+    assert [bool(mask.of(place, now)) for now in (999.0, 1_000.0, 2_000.0)] == [False, True, False]
+    assert [mask.drained(now) is not None for now in (939.0, 940.0, 1_999.0, 2_000.0)] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    assert [mask.end_of_jobs(place, now) for now in (0.0, 1_500.0, 2_000.0)] == [1_000.0, 1_000.0, None]
+    assert mask.end_of_jobs(("B", "A", "A"), 0.0) is None
+
+
+def test_the_queues_that_it_shuts_out_are_the_same_as_bits():
+    mask = SiteMask([closing("A", "A", begins=1_000.0), closing("B")])
+    lives = {bit: 600 * (bit % 3) for bit in NUMBERS}
+    for now in (0.0, 500.0, 1_000.0):
+        closed = mask.closed(NUMBERS, now, lives)
+        assert {bit for bit in NUMBERS if closed >> bit & 1} == {
+            bit for bit, queue in NUMBERS.items() if mask.shutting_out(queue, now, lives[bit])
+        }
+
+
+def test_its_words_say_when_and_what_still_starts():
+    later = closing("A", begins=86_400.0, until=90_000.0)
+    assert later.text_at(0.0) == (
+        "to be closed from 1970-01-02 00:00 UTC until 1970-01-02 01:00 UTC, says root: disk broken"
+    )
+    assert later.ahead_text(86_400.0 - 1_799.0).endswith(
+        "until then jobs that ask for at most 29 min of CPUTime still start"
+    )
+    assert later.ahead_text(86_400.0 - 59.0).endswith("until then no job starts")
+    assert later.text_at(86_400.0).startswith("closed by root since 1970-01-02 00:00 UTC")
+
+
 closings = st.lists(
     st.builds(
         lambda node, until, keep: closing(*node, until=until, keep_pilots=keep),

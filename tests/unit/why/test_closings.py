@@ -67,7 +67,7 @@ def test_every_queue_without_room_has_one_gate(eligible, closed, full):
 
 def test_the_step_lists_a_few_and_counts_the_rest():
     found = [(closing(f"S{n}", until=3_600.0 if n else None), 1 << n) for n in range(7)]
-    told = closings_step(found, 0b11111111, may_run=False)
+    told = closings_step(found, 0b11111111, may_run=False, now=5.0)
     assert (told.step, told.holds, told.queues, told.more) == ("site_mask", True, 7, 2)
     assert [one.site for one in told.closings] == [f"S{n}" for n in range(5)]
     assert told.closings[1].until == 3_600.0
@@ -84,7 +84,7 @@ def test_the_step_lists_a_few_and_counts_the_rest():
 )
 def test_the_step_is_an_obstacle_only_if_all_are_closed_and_no_pilot_stayed(closed, eligible, may_run, holds):
     found = [(closing(), closed)] if closed else []
-    assert closings_step(found, eligible, may_run=may_run).holds is holds
+    assert closings_step(found, eligible, may_run=may_run, now=5.0).holds is holds
 
 
 def test_the_actors_of_the_first_closings_are_listed():
