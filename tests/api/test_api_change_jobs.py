@@ -202,7 +202,7 @@ def test_the_name_of_a_changed_job(house):
         ({"Parameters": 5}, 400, "Parameters"),
         ({"InputSandbox": ["a"]}, 400, "InputSandbox cannot be changed"),
         ({"OwnerGroup": "astro"}, 400, "OwnerGroup cannot be changed"),
-        ({"JobClass": "app"}, 400, "The job class of a job cannot be changed"),
+        ({"JobClass": "app"}, 400, 'No job class or job class variant "app"'),
         ({"Executable": None}, 400, "Executable is missing"),
         ({"Executable": None, "Memory": 5}, 400, "Executable is missing"),
         ({"Site": "Nowhere"}, 400, "there is no site 'Nowhere'"),

@@ -205,7 +205,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
     async with core.one_large:
         work = await asyncio.to_thread(
             ChangePreparation, body.attributes, core.policy, core.second_reader, core.job_classes.now, core.jsv,
-            hold_if_impossible=body.hold_if_impossible,
+            hold_if_impossible=body.hold_if_impossible, by=who.name,
         )  # fmt: skip
         kinds = await asyncio.to_thread(find_kinds, core.second_reader, ranges, may)
         change = await asyncio.to_thread(work.prepare, kinds)

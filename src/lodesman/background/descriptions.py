@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from lodesman.answers.jobs import Job, JobDescription
+from lodesman.answers.jobs import Job, JobDescription, Resolution
 from lodesman.commands.templates import record_of_spec, stored_job, usual_values
 from lodesman.errors import LodesmanError
 from lodesman.jobs import JobSpec, ParametricMembers, Record, Template, by_name
@@ -54,20 +54,26 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     if sites:
         _put(given, "sites", "Site", sites)
     jobs = count if is_parametric and not changed else 1
-    made = resolution_of(db, job.submission, 0 if is_parametric else job.id - job.base)
+    made = resolution_of(db, job.submission, job.template, 0 if is_parametric else job.id - job.base)
     if made is not None and changed:
-        events = (event for event in events_of_job(db, job) if event.event == "Changed")
-        by = {
-            name: f"change by {event.name or 'a user'}" for event in events for name in event.attributes or ()
-        }
-        kept = {name: one for name, one in made.origins.items() if name.partition(".")[0] not in by}
-        made = msgspec.structs.replace(made, origins=kept | by)
+        made = msgspec.structs.replace(made, origins=_origins(db, job, made))
     found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
     if made is not None:
         found.values = _flat(_rebuilt(db, job, key, requirements, members))
         said = {name.partition(".")[0] for name in (*found.values, *made.origins)}
         found.defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
     return given, found
+
+
+def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
+    """Who wrote what of a job that was changed. What was changed before it got its class is among its origins."""
+    by: dict[str, str] = {}
+    for event in events_of_job(db, job):
+        if event.event == "Changed":
+            names = event.attributes or ()
+            by = {} if "JobClass" in names or "Variant" in names else by
+            by |= dict.fromkeys(names, f"change by {event.name or 'a user'}")
+    return {name: one for name, one in made.origins.items() if name.partition(".")[0] not in by} | by
 
 
 def _flat(record: Record) -> dict[str, str]:

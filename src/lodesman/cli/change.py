@@ -18,7 +18,8 @@ _EXAMPLES = """\b
 Examples:
   lode change 12 Memory=2000
   lode change 12-40,50 Site=Lyon,Rome Tag=        (no Tag any more)
-  lode change 12 'Arguments={"-n", "a b"}' --dry-run"""
+  lode change 12 'Arguments={"-n", "a b"}' --dry-run
+  lode change 12 JobClass=sleeper.long            (NONE: no class)"""
 
 
 @click.command(epilog=_EXAMPLES)
@@ -38,7 +39,8 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
     """Change jobs that wait or are held.
 
     A VALUE is written as in JDL; what is none is a text. ATTRIBUTE= takes an attribute away. The new description is judged
-    as at submission, by the job class as it was then; if it does not allow all of it, nothing is changed.
+    as at submission, by the job class as it was then, or by the JobClass that is given; if it does not allow all of it,
+    nothing is changed.
     """
     wanted, attributes = _parse(words)
     if not yes and not options["dry_run"]:

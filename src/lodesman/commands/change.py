@@ -21,21 +21,20 @@ from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
 from lodesman.commands.memberships import check_project
+from lodesman.commands.other_values import OtherValues, groups_of
 from lodesman.commands.prepare import Preparation
 from lodesman.commands.resolving import Resolver
 from lodesman.commands.submit import NewPool, PreparedCohort, need_task_queues, store_pools
-from lodesman.commands.templates import payload, record_of_spec, stored_job
+from lodesman.commands.templates import payload, stored_job
 from lodesman.errors import InvalidJob, LodesmanError, TooLarge
-from lodesman.jobclass import Classes, snapshot_from_json
-from lodesman.jsv import check_modification
+from lodesman.jobclass import Classes
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
-from lodesman.store.accounts import user_named
 from lodesman.store.read.jobs import (
     ChangeableJobs,
     StoredTemplate,
     changeable_jobs,
-    resolution_of_class,
+    resolutions_of_kind,
     stored_members,
 )
 from lodesman.store.read.task_queues import key_and_requirements
@@ -44,18 +43,10 @@ from lodesman.store.write import cohorts, submit_pools
 from lodesman.store.write import jobs as stored
 from lodesman.store.write.cohorts import CohortRow, Hole
 from lodesman.store.write.jobs import JobRow
-from lodesman.submission.resolve import changed_attributes, refuse_change
 
 MOST_KINDS: Final = 100
 """Kinds of jobs, each with a description of its own, that are changed at once."""
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
-_FIXED: Final = {
-    "input_sandbox": "the files of a job are uploaded when it is submitted",
-    **dict.fromkeys(("group", "owner", "vo"), "it decides whose the job is"),
-    **dict.fromkeys(
-        ("after", "after_ok", "on_parent_failure"), "what a job waits for is said when it is submitted"
-    ),
-}
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
 
@@ -92,16 +83,13 @@ class ChangePreparation:
 
     def __init__(
         self, given: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
-        hold_if_impossible: bool,
+        hold_if_impossible: bool, by: str,
     ) -> None:  # fmt: skip
-        """`jsv`: the server's, which does not verify changes. Raises InvalidJob."""
-        self._fields = {_attribute_of(name): name for name in given}
-        said = {name: one for name, one in given.items() if one is not None}
-        self._said = jobs.read_job(said, whole=False).spec if said else jobs.JobSpec(executable="")
+        """`jsv`: the server's, which does not verify changes. `by`: who gives other values. Raises InvalidJob."""
+        self._change = OtherValues(given, db, classes, jsv, by=by)
         self._policy = policy
         self._db = db
         self._classes = classes
-        self._jsv = jsv
         self._body = SubmitBody(hold_if_impossible=hold_if_impossible)
         self._pools: dict[str, NewPool] = {}
 
@@ -117,7 +105,7 @@ class ChangePreparation:
                     wrong.data = {**wrong.data, "first": kind.base}
                 raise
         return PreparedChange(
-            attributes=tuple(sorted(attribute.name for attribute in self._fields)),
+            attributes=tuple(sorted(self._change.given)),
             kinds=made,
             owners={(one.submission, one.template, one.tq_id): one.owner for one in kinds},
             pools=tuple(self._pools.values()),
@@ -129,22 +117,19 @@ class ChangePreparation:
         before, uploads = stored_job(self._db, kind.template, key, requirements)
         text = stored_members(self._db, kind.submission)[1]
         members = msgspec.json.decode(text, type=jobs.ParametricMembers) if text else None
-        after = self._with_values(before)
+        after, made = self._change.of_job(kind, before, resolutions_of_kind(self._db, kind))
         if after.at_most and not key.at_most:
             raise InvalidJob(
                 "AtMost: it was not given when these jobs were submitted, so those that run are not counted.",
                 hint="Delete the jobs that wait and submit them again.",
                 attribute="AtMost",
             )
-        self._check_class(kind, before, after, f"{key.job_class}.{key.variant}")
         if after.executable != before.executable:
             jobs.check_program(after, members)
         who = Principal(kind="user", name=kind.owner, vo=kind.vo, groups=(kind.group,))
-        if any(attribute.field == "project" for attribute in self._fields):
-            account = user_named(self._db, kind.owner)
-            check_project(
-                after.project, replace(who, groups=tuple(account.groups) if account else ()), self._policy
-            )
+        if after.project != before.project or "JobGroup" in self._change.given:
+            all_groups = replace(who, groups=groups_of(self._db, kind.owner))
+            check_project(after.project, all_groups, self._policy)
         work = Preparation(
             self._body, who, self._policy, self._db, Resolver(self._classes, who.name, who.groups)
         )
@@ -167,50 +152,8 @@ class ChangePreparation:
             retry=jobs.retry_text(after),
             runs=(),
             held=never,
+            resolution=None if made is None else msgspec.json.encode(made).decode(),
         )
-
-    def _with_values(self, spec: jobs.JobSpec) -> jobs.JobSpec:
-        fields = {one.field: getattr(self._said, one.field) for one in self._fields}
-        spelled = {attribute.field for attribute in self._fields}
-        deferred = {
-            name: raw
-            for name, raw in spec.deferred.items()
-            if not (one := jobs.by_name(name)) or one.field not in spelled
-        }
-        return replace(spec, **fields, deferred=deferred)
-
-    def _check_class(
-        self, kind: ChangeableJobs, before: jobs.JobSpec, after: jobs.JobSpec, job_class: str
-    ) -> None:
-        """Step 6 of a submission, by the class as it was then. Raises InvalidJob, Forbidden."""
-        made = resolution_of_class(self._db, kind.submission, job_class)
-        snapshot = snapshot_from_json(made.snapshot) if made is not None and made.snapshot else None
-        old, new = record_of_spec(before, kind.group), record_of_spec(after, kind.group)
-        complexes = self._classes.vocabulary.complexes
-        if self._jsv.is_set:
-            check_modification(changed_attributes(old, new, complexes), self._jsv.allowed_modifications)
-        refusal = refuse_change(old, new, snapshot, complexes)
-        if refusal is not None:
-            raise refusal.error
-        if not after.executable:
-            raise InvalidJob("Executable is missing.", attribute="Executable")
-
-
-def _attribute_of(name: str) -> jobs.Attribute:
-    attribute = jobs.by_name(name)
-    if attribute is None:
-        raise InvalidJob(
-            f"{name[:80]}: waiting jobs have no such attribute that could be changed.",
-            hint="The members of an array stay as they are, and so do attributes that mean nothing here.",
-            attribute=name[:80],
-        )
-    if attribute.field in _FIXED:
-        raise InvalidJob(
-            f"{attribute.name} cannot be changed: {_FIXED[attribute.field]}.",
-            hint="Delete the job and submit it again.",
-            attribute=attribute.name,
-        )
-    return attribute
 
 
 @dataclass(slots=True)
@@ -324,7 +267,9 @@ class ChangeJobs(RangeAction):
         """A template of its own for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
         most = self.live.attempts(new.max_attempts)
-        stored.insert_template(tx, number, StoredTemplate(new.fill, most, new.template, new.retry))
+        stored.insert_template(
+            tx, number, StoredTemplate(new.fill, most, new.template, new.retry, new.resolution)
+        )
         return number
 
     def _rename(self, tx: Transaction, submission: int) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
+from msgspec.structs import replace
+
 from lodesman import jobs
 from lodesman.answers.jobs import Resolution
 from lodesman.answers.jsv import VerifiedJob
@@ -64,6 +66,24 @@ class Resolver:
             record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv, usual_name=body.usual_name,
             hold=body.hold,
         )  # fmt: skip
+        found = self._steps(draft)
+        if isinstance(found, NotResolved):
+            wrong = found.error
+            jobs.locate(wrong, places)
+            raise wrong
+        same = found.record is given
+        return VerifiedJob(None if same else found.record, _stored_resolution(found), list(found.notices))
+
+    def resolve_waiting(self, draft: DraftRecord, asked: str) -> tuple[jobs.Record, Resolution | None]:
+        """What a job becomes that gets another class while it waits: steps 1 to 4, and 6. `asked`: what errors refuse.
+        Raises InvalidJob, Forbidden.
+        """
+        found = self._steps(draft)
+        if isinstance(found, NotResolved):
+            raise replace(found, asked=asked).error
+        return found.record, _stored_resolution(found)
+
+    def _steps(self, draft: DraftRecord) -> Resolved | NotResolved:
         classes = self._classes
         rules = SubmissionRules(
             default_jc=classes.default_jc,
@@ -73,24 +93,14 @@ class Resolver:
             jsv=self._jsv,
         )
         steps = resolve(draft, rules, self._derive)
-        found: Resolved | NotResolved
         try:
             view = next(steps)
             while True:
                 assert self._ask is not None  # noqa: S101 - the rules name a JSV
                 view = steps.send(self._ask(view))
         except StopIteration as end:
-            found = end.value
-        if isinstance(found, NotResolved):
-            wrong = found.error
-            jobs.locate(wrong, places)
-            raise wrong
-        resolution = None
-        if found.snapshot is not None or found.origins:
-            origins = {name: str(origin) for name, origin in found.origins.items()}
-            resolution = _stored_resolution(found.snapshot, origins)
-        same = found.record is given
-        return VerifiedJob(None if same else found.record, resolution, list(found.notices))
+            found: Resolved | NotResolved = end.value
+            return found
 
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
         """What a job gets of a class. Raises TakesLong, TooLarge."""
@@ -123,9 +133,10 @@ class Resolver:
         return self.resolve(given, places, body)
 
 
-def _stored_resolution(snapshot: ClassSnapshot | None, origins: dict[str, str]) -> Resolution:
+def _stored_resolution(found: Resolved) -> Resolution | None:
+    snapshot, origins = found.snapshot, {name: str(origin) for name, origin in found.origins.items()}
     if snapshot is None:
-        return Resolution(origins=origins)
+        return Resolution(origins=origins) if origins else None
     return Resolution(
         job_class=f"{snapshot.job_class}.{snapshot.variant}", revision=snapshot.revision, origins=origins,
         snapshot=snapshot.to_json(),

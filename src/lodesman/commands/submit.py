@@ -30,7 +30,8 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
 
     `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
     indexes. `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them;
-    '' if one can. `hold`: why they are Held until they are released.
+    '' if one can. `hold`: why they are Held until they are released. `resolution`: of jobs that are changed, what their job
+    class made of them (`answers.jobs.Resolution`).
     """
 
     key: TaskQueueKey
@@ -42,6 +43,7 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     held: str = ""
     hold: str = ""
     numbered: bool = False
+    resolution: str | None = None
 
     @property
     def fill(self) -> Fill:

@@ -75,7 +75,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
     placeholders have to be filled.
     """
-    fill, max_attempts, body, retry = stored_template(db, template)
+    fill, max_attempts, body, retry, _ = stored_template(db, template)
     given = msgspec.json.decode(body)
     if fill == Fill.ALL:
         uploads = {name: Upload(*file) for name, file in given["uploads"].items()}

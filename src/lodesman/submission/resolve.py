@@ -55,7 +55,6 @@ _OF_CLASSES: Final = frozenset(
 )
 _JC: Final = "jc"
 _NAME: Final = "N"
-_CHANGE: Final = "change job"
 
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
 """`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
@@ -92,7 +91,7 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
 
     Without class, system defaults and JSV the record comes back as it is, at once.
     """
-    wanted, variant = asked_class(draft.record), _class_of(draft.record)[1]
+    wanted, variant = asked_class(draft.record), class_of(draft.record)[1]
     if variant and split_name(wanted)[1] != variant:
         what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
         return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
@@ -141,7 +140,7 @@ class _Steps:
             self.runs += 1
             if answer.rejected is not None:
                 return NotResolved(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
-            if _full_name(answer.job_class) == name:
+            if full_name(answer.job_class) == name:
                 values = self._changed(values, answer.values)
                 break
             # default_jc counts only for what the user left open.
@@ -222,7 +221,7 @@ class _Steps:
             if one.origin.step is not ValueSource.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
         )
         if snapshot and breaches:
-            return _access_refusal(snapshot, breaches, self.runs)
+            return access_refusal(snapshot, breaches, self.runs)
         record, notices = record_of(self.draft.record, values, self.rules.complexes)
         origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
         free = self._free_memory(values)
@@ -282,9 +281,10 @@ def violations(
     return check(held, values, key_names(complexes))
 
 
-def _access_refusal(
+def access_refusal(
     snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
 ) -> NotResolved:
+    """A no that names all breaches."""
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
     return NotResolved(
@@ -309,34 +309,6 @@ def _refused(
     )
 
 
-# --- a job that was derived -----------------------------------------------------------------------
-
-
-def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
-    """The attributes of Grid Engine in which two records differ: what a list of allowed modifications is about."""
-    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
-    changed = {name for name, _ in changed_paths(before, after)}
-    return frozenset({*changed, "jc"} if _class_of(old) != _class_of(new) else changed)
-
-
-def refuse_change(
-    old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
-) -> NotResolved | None:
-    """Why a waiting job may not be changed so, by the class as it was at its submission, or None."""
-    if _class_of(old) != _class_of(new):
-        sentence = "The job class of a job cannot be changed: delete the job and submit it again"
-        return NotResolved(sentence=sentence, attribute="JobClass", asked=_CHANGE)
-    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
-    changed = set(changed_paths(before, after))
-    origin = Origin(step=ValueSource.CHANGE)
-    breaches = [
-        Breach(violation=one, origin=origin)
-        for one in violations(snapshot, after, complexes)
-        if (one.attribute, one.key) in changed
-    ]
-    return _access_refusal(snapshot, breaches, asked=_CHANGE) if snapshot and breaches else None
-
-
 # --- parts ----------------------------------------------------------------------------------------
 
 
@@ -347,11 +319,11 @@ def names_class(record: Record) -> bool:
 
 def asked_class(record: Record) -> str:
     """The class that a description asks for, with its variant if it names one; "": none."""
-    wanted, variant = _class_of(record)
+    wanted, variant = class_of(record)
     return f"{wanted}.{variant}" if variant and wanted and "." not in wanted else wanted
 
 
-def _class_of(record: Record) -> tuple[str, str]:
+def class_of(record: Record) -> tuple[str, str]:
     """JobClass and Variant as they are written; what is no text is left to reading the job, which refuses it."""
     found = {"JobClass": "", "Variant": ""}
     for name, value in record.items():
@@ -361,7 +333,8 @@ def _class_of(record: Record) -> tuple[str, str]:
     return found["JobClass"], found["Variant"]
 
 
-def _full_name(wanted: str) -> str:
+def full_name(wanted: str) -> str:
+    """`class.variant` of what was asked for; NONE: no class."""
     return ".".join(split_name(wanted)) if wanted and wanted.upper() != _NO_CLASS else _NO_CLASS
 
 
@@ -373,7 +346,7 @@ def _of_snapshot(record: Record, snapshot: ClassSnapshot | None) -> Record:
 def with_class(record: Record, job_class: str, variant: str = "") -> Record:
     """The record with this class and variant, each only if it is given, instead of those that it names."""
     wanted = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
-    if _class_of(record) == ("", "") and not wanted:
+    if class_of(record) == ("", "") and not wanted:
         return record
     kept = {
         name: value

@@ -28,14 +28,8 @@ from lodesman.submission.native_table import FREE_MEMORY
 from lodesman.submission.native_texts import beside_edits, canonical, key_names
 from lodesman.submission.resolution import JsvView, NotResolved, Origin, Resolved
 from lodesman.submission.resolution import ValueSource as Step
-from lodesman.submission.resolve import (
-    DraftRecord,
-    SubmissionRules,
-    changed_attributes,
-    refuse_change,
-    resolve,
-    violations,
-)
+from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve, violations
+from lodesman.submission.waiting import changed_attributes, own_record, refuse_change
 
 RULES = SubmissionRules(complexes=COMPLEXES)
 WITH_JSV = replace(RULES, jsv="check.sh")
@@ -235,11 +229,31 @@ def rule_r14():
     assert refuse_change(old, {**old, "WallTime": 7200}, None, COMPLEXES) is None
 
 
+def own_of(found, *said, **usual):
+    """What is its own of a job of a class, as it is kept."""
+    origins = {path: str(one) for path, one in found.origins.items()}
+    return own_record(found.record, origins, said, usual)
+
+
 def rule_r15():
     old = {"Executable": "x", "JobClass": "app", "Variant": "default"}
     for other in ({**old, "JobClass": "b"}, {**old, "Variant": "v"}, {"Executable": "x"}):
-        assert "cannot be changed" in refuse_change(old, other, snapshot_of(), COMPLEXES).sentence
         assert "jc" in changed_attributes(old, other, COMPLEXES)
+    found, _ = run(
+        {"JobClass": "app", "WallTime": 60, "Environment": {"A": "b"}, "NumberOfProcessors": 1},
+        class_of(N="Old", P="p", l_hard="{+}h_cpu=5,{~}h_rt=7,matlab=1", v="{+}B=c,C=d"),
+    )
+    kept = {"Executable": "x", "WallTime": 60, "Environment": {"A": "b"}, "NumberOfProcessors": 1}
+    assert own_of(found) == kept
+    # What is usual is not in the record of a job; who said it keeps it, and so does a change of what the class gave.
+    without = {name: one for name, one in found.record.items() if name != "NumberOfProcessors"}
+    assert own_of(replace(found, record=without), NumberOfProcessors=1, CPUTime=9) == kept
+    assert own_of(found, "CPUTime") == {**kept, "CPUTime": 5}
+    other = class_of("b", N="New", l_hard="{+~}h_rt=1", v="{+}X=y", P="{+}UNSPECIFIED")
+    again, _ = run({**own_of(found), "JobClass": "b"}, other)
+    assert again.record == {
+        **kept, "JobClass": "b", "Variant": "default", "JobName": "New", "Environment": {"A": "b", "X": "y"}
+    }  # fmt: skip
 
 
 def rule_r16():

@@ -71,6 +71,12 @@ WHERE h.cohort_id = r.run AND h.stop > r.open AND h.start < r.high"""
 _HELD = "SELECT 1 FROM hole h WHERE h.cohort_id = r.run AND h.stop > r.low AND h.start < r.high AND h.state = 'Held'"
 _CHANGEABLE_RUNS = f"""SELECT DISTINCT r.id, r.base, r.owner, r.grp, r.vo, r.template_id, r.tq_id FROM ({_RUN_PARTS}) r
 WHERE (r.open < r.high AND r.high - r.open > ({_IN_HOLES})) OR EXISTS ({_HELD}) LIMIT ?"""
+_RESOLUTION = (
+    """SELECT (SELECT resolution FROM template WHERE id = ?), resolution FROM submission WHERE id = ?"""
+)
+_PLACES = """SELECT j.id - s.base, j.id - s.base + 1 FROM submission s
+JOIN job j ON j.id >= s.base AND j.id < s.base + s.count WHERE s.id = ? AND j.template_id = ? AND j.tq_id = ?
+UNION ALL SELECT start, stop FROM cohort WHERE submission_id = ? AND template_id = ? AND tq_id = ?"""
 _RESOLUTIONS = msgspec.json.Decoder(dict[int, Resolution])
 _NO_FACTS = dict.fromkeys(Job.__struct_fields__) | {"start": UNSET, "job_group": "", "job_class": ""}
 
@@ -273,34 +279,48 @@ def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, in
     return db.only(_DESCRIPTION, (submission,))
 
 
-def resolution_of(db: Reader, submission: int, index: int) -> Resolution | None:
-    """What a job class made of a description of a submission, by its index."""
-    (text,) = db.only("SELECT resolution FROM submission WHERE id = ?", (submission,))
+def resolution_of(db: Reader, submission: int, template: int, index: int) -> Resolution | None:
+    """What a job class made of a description of a submission, by its index, or of the job of this template, if that was
+    changed.
+    """
+    changed, text = db.only(_RESOLUTION, (template, submission))
+    if changed:
+        return msgspec.json.decode(changed, type=Resolution)
     return _RESOLUTIONS.decode(text).get(index) if text else None
 
 
-def resolution_of_class(db: Reader, submission: int, job_class: str) -> Resolution | None:
-    """What a class (class.variant) made of one of the descriptions of a submission: it had one revision for all."""
-    (text,) = db.only("SELECT resolution FROM submission WHERE id = ?", (submission,))
-    found = _RESOLUTIONS.decode(text).values() if text else ()
-    return next((one for one in found if one.job_class == job_class), None)
+def resolutions_of_kind(db: Reader, kind: ChangeableJobs) -> list[Resolution]:
+    """The same of jobs that are alike, each once: those of a batch may differ in who said what."""
+    changed, text = db.only(_RESOLUTION, (kind.template, kind.submission))
+    if changed or not text:
+        return [msgspec.json.decode(changed, type=Resolution)] if changed else []
+    found = _RESOLUTIONS.decode(text)
+    if description_of(db, kind.submission)[3]:
+        return list(found.values())
+    out: list[Resolution] = []
+    for start, stop in db.execute(_PLACES, (kind.submission, kind.template, kind.tq_id) * 2):
+        for one in filter(None, map(found.get, range(start, stop))):
+            if one not in out:
+                out.append(one)
+    return out
 
 
 class StoredTemplate(NamedTuple):
     """What is alike of jobs: `body`, what pilots are given as JSON; `fill` (`store.write.jobs.Fill`): what is filled in
-    there; `retry`: `jobs.retries`.
+    there; `retry`: `jobs.retries`; `resolution`: what their class made of changed jobs (`answers.jobs.Resolution`).
     """
 
     fill: int
     max_attempts: int
     body: str
     retry: str | None
+    resolution: str | None = None
 
 
 def stored_template(db: Reader, number: int) -> StoredTemplate:
     """The template of that number."""
-    found = db.only("SELECT expand, max_attempts, body, retry FROM template WHERE id = ?", (number,))
-    return StoredTemplate(*found)
+    columns = "expand, max_attempts, body, retry, resolution"
+    return StoredTemplate(*db.only(f"SELECT {columns} FROM template WHERE id = ?", (number,)))
 
 
 def retry_of(db: Reader, template: int) -> str | None:

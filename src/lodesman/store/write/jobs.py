@@ -65,7 +65,7 @@ _INSERT_SUBMISSION = Statement(
     key=(0,),
 )
 _INSERT_TEMPLATE = Statement(
-    sql="INSERT INTO template (id, expand, max_attempts, body, retry) VALUES (?,?,?,?,?)",
+    sql="INSERT INTO template (id, expand, max_attempts, body, retry, resolution) VALUES (?,?,?,?,?,?)",
     key=(0,),
 )
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
