@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from lodesman.background.refresh import PoolKeeper
 from lodesman.resources import load_resources
 
 APP = "jcname app\nvariant_list default,v1\nCMDNAME /bin/true\n"
+CLOSED = """jcname closed
+user_lists %eva
+jcname banned
+xuser_lists physics
+CMDNAME /bin/true
+jcname long
+variant_list default,days
+CMDNAME /bin/true
+"""
 OTHER = "jcname other\nCMDNAME /bin/true\n"
 SITES = """[site.North.ce."ce.north".queue.short]
 CPUTime = 100000
@@ -112,3 +123,94 @@ def test_the_list_is_a_parameter_of_the_queue_and_is_explained(lists):
     assert submit(house, "").status == 200
     queue = house.get("/v1/queues/why?site=North&ce=ce.north&queue=short", "admin")
     assert "JcList" in str(queue)
+
+
+@pytest.fixture
+def closed(lists, monkeypatch):
+    """More classes, of which ann may use `long.days` alone; `closed` as `lists`. `enforce_jc`."""
+    house = lists("", "")
+    assert house.call("POST", "/v1/job-classes", {"text": CLOSED}, token="eva").status == 200
+    switched = {"names": ["long.default"], "switch": "disable"}
+    assert house.call("POST", "/v1/job-classes/switch", switched, token="eva").status == 200
+
+    def enforce(**settings):
+        def under(now):
+            return replace(now, **settings)
+
+        house.core.job_classes.now = under(house.core.job_classes.now)
+        known = house.side.classes
+        monkeypatch.setattr(house.side, "classes", lambda db: under(known(db)))
+
+    house.configure_classes = enforce
+    return lists
+
+
+def suggested(house, job='JobClass = "other";', token="ann"):
+    """What is suggested for a job of a class: to a submission, in `why`, in a plan and in the words of the refresh."""
+    text = f'Executable = "/bin/true"; CPUTime = 60; {job}'
+    answer = house.call("POST", "/v1/jobs", {"text": text}, token=token)
+    assert answer.status == 422
+    held = house.call("POST", "/v1/jobs", {"text": text, "hold_if_impossible": True}, token=token).json[
+        "first"
+    ]
+    why = house.get(f"/v1/jobs/{held}/why", token)
+    plan = house.call("POST", "/v1/plan/job", {"text": text}, token=token).json
+    keeper = PoolKeeper(
+        house.side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0, classes=house.side.classes
+    )
+    keeper.tick(house.side.policy, house.now)
+    reasons = {answer.json["error"]["message"].partition(": ")[2].rstrip("."), why["reason"]}
+    reasons.add(house.get(f"/v1/jobs/{held}", token)["reason"])
+    assert len(reasons) == 1, reasons
+    near = [one["queues"]["nearest"] for one in (answer.json["error"]["data"], why, plan["refusal"]["data"])]
+    texts = [[one["text"] for one in found] for found in near]
+    assert texts[0] == texts[1] == texts[2], texts
+    assert all(text in reasons.pop() for text in texts[0][:1])
+    return held, near[0]
+
+
+@pytest.mark.parametrize(
+    ("north", "south", "settings", "wanted"),
+    [
+        ("closed", "banned", {}, None),
+        ("closed,app", "closed,banned", {}, ("JobClass -> app", "app", 1)),
+        ("closed", "long", {}, ("JobClass -> long.days", "long.days", 1)),
+        ("closed,long.default", "long.default", {}, None),
+        ("gone,app.v9", "closed", {}, None),
+        ("banned,NO_JC", "closed,app", {}, ("JobClass left out", None, 1)),
+        ("banned,NO_JC", "closed", {"default_jc": "app"}, ("JobClass -> NONE", "NONE", 1)),
+        ("banned,NO_JC", "closed", {"enforce_jc": True}, None),
+        ("banned,NO_JC", "NO_JC,app.v1", {}, ("JobClass left out", None, 2)),
+        ("banned,app", "closed,app.v1", {}, ("JobClass -> app.v1", "app.v1", 2)),
+    ],
+)
+def test_a_class_is_suggested_only_to_those_who_may_use_it_and_then_a_waiting_job_gets_it(
+    closed, north, south, settings, wanted
+):
+    house = closed(north, south)
+    house.configure_classes(**settings)
+    job, near = suggested(house)
+    if wanted is None:
+        assert near == []
+        return
+    (step,) = near[0]["steps"]
+    assert (near[0]["text"], step["instead"], near[0]["queues"]) == wanted
+    assert not [one for one in step["options"] if one["value"] in ("closed", "banned", "long")]
+    body = {"ranges": [[job, job]], "attributes": {"JobClass": step["instead"]}}
+    assert house.call("POST", "/v1/jobs/change", body, token="ann").json["changed"] == 1
+    why = house.get(f"/v1/jobs/{job}/why")
+    assert (why["state"], why["queues"]["eligible"]) == ("Waiting", wanted[2])
+
+
+def test_any_class_is_suggested_by_the_name_of_one(closed):
+    house = closed("closed,ANY_JC", "NONE")
+    _, near = suggested(house, "")
+    assert near[0]["text"] == "JobClass -> app"
+    for name in ("app", "other", "long"):
+        assert (
+            house.call(
+                "POST", "/v1/job-classes/switch", {"names": [name], "switch": "disable"}, token="eva"
+            ).status
+            == 200
+        )
+    assert suggested(house, "")[1] == []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -69,7 +69,8 @@ _T = TypeVar("_T")
 
 
 def _explainer(side: ReadSide) -> Explainer:
-    return Explainer(side.db, side.policy, side.fresh(), side.clock())
+    classes = cache(partial(side.classes, side.db))
+    return Explainer(side.db, side.policy, side.fresh(), side.clock(), classes=classes)
 
 
 @serves(calls.JOB_WHY)
@@ -267,7 +268,7 @@ async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]
     """Raises InvalidConfig with all faults of the text, InvalidRequest."""
 
     def make(state: LiveState) -> QuotaPlan:
-        known = known_names(state.policy, state.classes, state.db)
+        known = known_names(state.policy, state.classes(), state.db)
         return plan_quotas(*read_sets(request.body.text, state.policy, known), state)
 
     return await _plan(side, side.large_plans, make)
@@ -336,7 +337,7 @@ def _work(
                 limits=limits,
                 tick=tick,
                 director=director,
-                classes=side.classes(db),
+                classes=cache(partial(side.classes, db)),
             )
         )
 

@@ -21,8 +21,11 @@ from lodesman.background.site_matching import places_of
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.broker.site_wishes import misfits, site_wish
+from lodesman.commands.job_classes import usable_by
 from lodesman.commands.pool_map import PoolQueues
 from lodesman.director.hosts import NODE_FAILED
+from lodesman.jobclass import Classes
+from lodesman.jobclass.classes import NO_CLASSES
 from lodesman.jobs.spec import TERMINAL
 from lodesman.masks.bits import Plane, bits, passing
 from lodesman.matching import TaskQueueKey, parts_of
@@ -77,7 +80,7 @@ _SHOWN: Final = 5
 @dataclass(frozen=True, slots=True)
 class Explainer:
     """Explains with the connection of the thread that asks. `limits`: those that keep jobs of a key from starting in these
-    queues.
+    queues. `classes`: the job classes, of which some may be suggested.
     """
 
     db: Reader
@@ -85,6 +88,7 @@ class Explainer:
     keeper: SnapshotKeeper
     now: float
     limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = lambda _key, _queues: Limited()
+    classes: Callable[[], Classes] = lambda: NO_CLASSES
 
     def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
         """Why a stored job waits; with all that `queue` has against it, if one is named."""
@@ -171,7 +175,7 @@ class Explainer:
         if pool:
             served = self.keeper.serving(self.db, pool)
             served = read.queues_of_pool(self.db, pool) if served is None else served
-        exclusions = find_exclusions(key, requirements, config)
+        exclusions = find_exclusions(key, requirements, config, usable_by(self.db, key.owner, self.classes))
         found = tuple(self._misfits(exclusions))
         if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
             served = PoolQueues(passing(found, brought), self.policy.bits)

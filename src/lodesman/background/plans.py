@@ -32,7 +32,6 @@ from lodesman.background.refresh import evaluate
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
-from lodesman.jobclass import Classes
 from lodesman.matching import GroupShare, TaskQueueKey, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
@@ -60,11 +59,10 @@ _SHOWN: Final = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState(Explainer):
     """What plans are held against and explained by. `tick` is called now and then while a plan is made; it raises when that
-    takes too long. `classes`: the job classes. `director`: the one that runs, None where there is none.
+    takes too long. `director`: the one that runs, None where there is none.
     """
 
     tick: Callable[[], None]
-    classes: Classes
     director: Director | None = None
 
 
@@ -78,7 +76,9 @@ def plan_job(
     `verified`: what the server's JSV left of it; None: there is no JSV.
     """
     refusal = None
-    ready = partial(prepare, who=who, policy=state.policy, db=None, classes=state.classes, verified=verified)
+    ready = partial(
+        prepare, who=who, policy=state.policy, db=None, classes=state.classes(), verified=verified
+    )
     try:
         prepared, notices = ready(body)
     except Impossible as wrong:

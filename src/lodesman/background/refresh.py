@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -26,8 +26,11 @@ from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Ren
 from lodesman.answers.vocabulary import Kind
 from lodesman.background import portions
 from lodesman.background.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.commands.job_classes import usable_by
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob, counted
+from lodesman.jobclass import Classes
+from lodesman.jobclass.classes import NO_CLASSES, UsableClass, every_class
 from lodesman.masks.bits import bits
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy, VOConfig
@@ -75,14 +78,15 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 class PoolKeeper:
     """Refreshes every `refresh_seconds`, and removes pools that no job has needed for `grace_seconds`. Has a read
     connection: one thread at a time. `ask_ads`: the queues that the ads of sites exclude, for each pool that asks for
-    something in them; when it answers otherwise these pools alone are refreshed.
+    something in them; when it answers otherwise these pools alone are refreshed. `classes`: the job classes.
     """
 
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
-        left_out: LeftOut | None = None,
+        left_out: LeftOut | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
     ) -> None:  # fmt: skip
+        self._classes = classes
         self._left_out = left_out or LeftOut()
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
@@ -152,7 +156,8 @@ class PoolKeeper:
             stored = replace(stored, pools=pools, queues=())
         masks = evaluate(policy, stored.pools, left.item)
         found = difference(policy, stored, masks, cause=cause, unfit=unfit)
-        hold, release = judge(policy, stored, masks, left.item)
+        usable = partial(usable_by, self._db, classes=cache(partial(self._classes, self._db)))
+        hold, release = judge(policy, stored, masks, left.item, usable)
         seconds = time.perf_counter() - begun
         done = self._post(inner_calls.POOL_PASS, structs.replace(found, seconds=seconds))
         self.unfit = unfit
@@ -299,16 +304,17 @@ def difference(
 
 
 def judge(
-    policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext
-) -> tuple[Holds, Holds]:
+    policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext,
+    usable: Callable[[str], UsableClass] = lambda _: every_class,
+) -> tuple[Holds, Holds]:  # fmt: skip
     """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
-    `handling`: what a fault in one means, which stays as it is then.
+    `handling`: what a fault in one means, which stays as it is then. `usable`: the classes that may be suggested to a user.
     """
     hold: Holds = []
     release: Holds = []
     for queue in stored.queues:
         with handling(task_queue(queue.id)):
-            found = _judgement(queue, policy, masks)
+            found = _judgement(queue, policy, masks, usable)
             if found is not None:
                 (hold if found.hold else release).append((queue.id, found.text))
     return hold, release
@@ -321,7 +327,9 @@ class _Judgement(NamedTuple):
     text: str
 
 
-def _judgement(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> _Judgement | None:
+def _judgement(
+    queue: JudgedQueue, policy: Policy, masks: Mapping[str, int], usable: Callable[[str], UsableClass]
+) -> _Judgement | None:
     """None: it stays as it is.
 
     One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
@@ -333,7 +341,9 @@ def _judgement(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> 
         return (
             None if queue.held is None else _Judgement(hold=False, text=_can_run(can, config) if can else "")
         )
-    reason = never_text(find_exclusions(queue.key, wanted_of(queue.requirements), config))
+    reason = never_text(
+        find_exclusions(queue.key, wanted_of(queue.requirements), config, usable(queue.key.owner))
+    )
     return _Judgement(hold=True, text=reason) if reason and reason != queue.held else None
 
 

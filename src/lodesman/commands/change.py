@@ -20,8 +20,9 @@ from lodesman.answers.jsv import JsvSection
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.control import ControlOutcome, RangeAction
+from lodesman.commands.job_classes import groups_of
 from lodesman.commands.memberships import check_project
-from lodesman.commands.other_values import OtherValues, groups_of
+from lodesman.commands.other_values import OtherValues
 from lodesman.commands.prepare import Preparation
 from lodesman.commands.resolving import Resolver
 from lodesman.commands.submit import NewPool, PreparedCohort, need_task_queues, store_pools
@@ -130,9 +131,8 @@ class ChangePreparation:
         if after.project != before.project or "JobGroup" in self._change.given:
             all_groups = replace(who, groups=groups_of(self._db, kind.owner))
             check_project(after.project, all_groups, self._policy)
-        work = Preparation(
-            self._body, who, self._policy, self._db, Resolver(self._classes, who.name, who.groups)
-        )
+        resolver = Resolver(self._classes, kind.owner, groups_of(self._db, kind.owner))
+        work = Preparation(self._body, who, self._policy, self._db, resolver)
         config = work.config("")
         # One: what members differ in beside text was filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from lodesman.commands.quotas import QuotaRules
 from lodesman.errors import Conflict, LodesmanError, TooLarge
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import Classes, ClassRefusal, classes_of, read_class, refuse_delete, refuse_edit
+from lodesman.jobclass.classes import UsableClass
 from lodesman.jobclass.editing import Author, ClassEdit, error_of, one_error
 from lodesman.jobclass.model import TEMPLATE, JobClass
 from lodesman.jobclass.rights import RefusalReason
@@ -20,6 +21,7 @@ from lodesman.jobs.record import shown
 from lodesman.quota.rules import FilterTag
 from lodesman.resources import Fault, FilePosition, ResourceTree, written_jc_lists
 from lodesman.store import Reader
+from lodesman.store.accounts import user_named
 from lodesman.store.job_classes import classes_changed_by, drop_class, job_classes, put_class, switch_class
 from lodesman.store.transaction import Transaction
 
@@ -183,3 +185,23 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
     for name, one in changed.items():
         switch_class(tx, name, one.disabled, by.name)
     rules.use(tx, rules.latest.with_states(changed))
+
+
+def groups_of(db: Reader, owner: str) -> tuple[str, ...]:
+    """The groups of an account; none if it is gone."""
+    account = user_named(db, owner)
+    return tuple(account.groups) if account else ()
+
+
+def usable_by(db: Reader, owner: str, classes: Callable[[], Classes]) -> UsableClass:
+    """The classes that may be suggested to this user. Nothing is read before one is."""
+
+    @cache
+    def known() -> tuple[Classes, tuple[str, ...]]:
+        return classes(), groups_of(db, owner)
+
+    def usable(listed: str) -> str | None:
+        now, groups = known()
+        return now.usable(listed, owner, groups)
+
+    return usable

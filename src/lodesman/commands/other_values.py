@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from lodesman import jobs
 from lodesman.answers.jobs import Resolution
 from lodesman.answers.jsv import JsvSection
+from lodesman.commands.job_classes import groups_of
 from lodesman.commands.resolving import Resolver
 from lodesman.commands.templates import record_of_spec, usual_values
 from lodesman.errors import InvalidJob
@@ -18,7 +19,6 @@ from lodesman.jobclass import Classes, snapshot_from_json
 from lodesman.jobs.attributes import PARAMETERS
 from lodesman.jsv import check_modification
 from lodesman.store import Reader
-from lodesman.store.accounts import user_named
 from lodesman.store.read.jobs import ChangeableJobs, description_of
 from lodesman.submission.resolution import ValueSource
 from lodesman.submission.resolve import DraftRecord, asked_class, full_name, with_class
@@ -140,12 +140,6 @@ class OtherValues:
             return set()
         known = map(jobs.by_name, msgspec.json.decode(text))
         return {one.name for one in known if one} - self.given.keys()
-
-
-def groups_of(db: Reader, owner: str) -> tuple[str, ...]:
-    """The groups of an account; none if it is gone."""
-    account = user_named(db, owner)
-    return tuple(account.groups) if account else ()
 
 
 def _read(given: jobs.Record) -> jobs.JobSpec:

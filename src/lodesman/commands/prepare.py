@@ -235,7 +235,7 @@ class Preparation:
         """The key of a cohort, and why no queue can run it; '' if one can. Raises Impossible."""
         judged = self._judge(cohort.spec, config)
         if judged.never and not self.body.hold_if_impossible:
-            found = find_exclusions(judged.key, judged.requirements.criteria, config)
+            found = find_exclusions(judged.key, judged.requirements.criteria, config, self._resolver.usable)
             raise _refusal(judged.never, cohort.runs, members, found)
         return judged.key, judged.never
 
@@ -248,8 +248,13 @@ class Preparation:
         alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), wanted)
         judged = self._judged.get(alike) or self.policy.verdicts.get(alike)
         if judged is None:
-            judged = optimize(JobDraft(spec=spec, owner=owner, group=self.group, vo=vo, hold=hold), config)
-            if len(self.policy.verdicts) < _VERDICTS_KEPT and len(repr(alike)) < _LARGE_KEY:
+            draft = JobDraft(
+                spec=spec, owner=owner, group=self.group, vo=vo, hold=hold, usable=self._resolver.usable
+            )
+            judged = optimize(draft, config)
+            # What is suggested follows the job classes.
+            is_kept = not (judged.never and config.has_jc_lists)
+            if is_kept and len(self.policy.verdicts) < _VERDICTS_KEPT and len(repr(alike)) < _LARGE_KEY:
                 self.policy.verdicts[alike] = judged
         self._judged[alike] = judged
         compiled = judged.requirements

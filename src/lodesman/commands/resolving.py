@@ -102,6 +102,10 @@ class Resolver:
             found: Resolved | NotResolved = end.value
             return found
 
+    def usable(self, listed: str) -> str | None:
+        """As `Classes.usable`, for this user."""
+        return self._classes.usable(listed, self._user, self._groups)
+
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
         """What a job gets of a class. Raises TakesLong, TooLarge."""
         found = self._classes.get(wanted, self._user, self._groups)

@@ -117,6 +117,7 @@ class BackgroundProcess:
             grace_seconds=config.submit_pools.grace_seconds,
             ask_ads=UnfitQueues(self.ads.look, self.wishes.look, self.left_out).look,
             left_out=self.left_out,
+            classes=self.side.classes,
         )
         self.retention = Retention(
             reader(), self.post, self.side.shelf, keep_days=config.server.keep_days, left_out=self.left_out

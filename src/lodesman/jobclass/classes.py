@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass.access import check_template, judged
 from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
 from lodesman.jobclass.rights import ClassRefusal, choose_class, derive, no_class, split_name
 
+UsableClass = Callable[[str], str | None]
+"""A name of a jc_list -> the class that the owner of a job may name to enter there, "" for none; None: there is none."""
+
+
+def every_class(listed: str) -> str:
+    """Where it is not known who may use which class."""
+    return "" if listed == NO_JC else listed
+
+
+NO_CLASS = "NONE"
+"""What a job names that is to have no class, whatever jobs have that name none."""
 REQUESTS = ("l_hard", "l_soft")
 """The lists whose keys are resources."""
 
@@ -57,6 +69,24 @@ class Classes(Struct, frozen=True, kw_only=True):
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
         return derive(self.by_name, wanted, user, lambda _, name: name in lists)
 
+    def usable(self, listed: str, user: str, groups: Collection[str] = ()) -> str | None:
+        """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
+        NONE where a job that names none gets one; None: there is none that the user may use.
+        """
+        if listed == NO_JC:
+            return None if self.enforce_jc else NO_CLASS if self.default_jc else ""
+        names = sorted(self.by_name) if listed == ANY_JC else [listed]
+        found = (
+            wanted
+            for name in names
+            for wanted in (name, *(f"{name}.{one}" for one in self._variants(name)))
+            if isinstance(self.get(wanted, user, groups), ClassSnapshot)
+        )
+        return next(found, None)
+
+    def _variants(self, name: str) -> Collection[str]:
+        return self.by_name[name].variants if name in self.by_name else ()
+
     def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
         """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
         name, variant = split_name(wanted)
@@ -94,6 +124,10 @@ class Classes(Struct, frozen=True, kw_only=True):
         """By variant, in which way a class goes against the template, each a sentence without a full stop."""
         found = check_template(self.template, self.by_name[name], self.canonical) if name != TEMPLATE else {}
         return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
+
+
+NO_CLASSES = Classes(by_name={})
+"""Where no class is known."""
 
 
 def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:

@@ -120,6 +120,11 @@ class VOConfig:
         )
 
     @cached_property
+    def has_jc_lists(self) -> bool:
+        """Whether a queue takes jobs of some classes only."""
+        return any(one.request.job_classes is not None for one in self.offers)
+
+    @cached_property
     def _columns(self) -> dict[str, list[Any]]:
         return {}
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from lodesman.answers.nodes import QueuesExcluded
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob, counted
+from lodesman.jobclass.classes import UsableClass, every_class
 from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
@@ -101,13 +102,15 @@ class Exclusions(JobDemand):
 
 
 def find_exclusions(
-    key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig
-) -> Exclusions:
+    key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
+    usable: UsableClass = every_class,
+) -> Exclusions:  # fmt: skip
     """Hold a key, and the Requirements that its SubmitPool stands for (compiled, or as they were stored), against every
     queue of its VO.
 
     A requirement that the declared types cannot read any more rules out every queue, and so do unknown Requirements
     (None).
+    `usable`: the job classes that may be suggested.
     A parameter that keeps all pilots away from a queue where none is rules it out (`VOConfig.without_pilots`).
     """
     full = config.table.open_to_vo
@@ -127,6 +130,7 @@ def find_exclusions(
         criteria=criteria,
         unread=unread,
         config=config,
+        usable=usable,
         planes=tuple(one for one in planes if one[1]),
     )
 

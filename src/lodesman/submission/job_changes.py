@@ -5,6 +5,7 @@ The number counts the queues that exactly this change admits, by the criteria of
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from msgspec import Struct, structs
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
-from lodesman.gridengine.jclist import ANY_JC, NO_JC
+from lodesman.gridengine.jclist import ANY_JC
+from lodesman.jobclass.classes import NO_CLASS, UsableClass, every_class
+from lodesman.jobclass.rights import split_name
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
-from lodesman.matching.criteria import entering
 from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, SUBMISSION_POOLS, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.request import PRIVATE
@@ -38,13 +40,14 @@ _FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDemand:
     """What a job wants, held against a config. `unread`: of its Requirements those that cannot be read, by the name of
-    their criterion, with the reason.
+    their criterion, with the reason. `usable`: the classes that may be suggested.
     """
 
     key: TaskQueueKey
     criteria: tuple[Requirement, ...]
     unread: Mapping[str, str]
     config: VOConfig
+    usable: UsableClass = dataclasses.field(default=every_class, compare=False, repr=False)
 
     def reasons(self, bit: int) -> tuple[str, ...]:
         """All that a queue has against the job, in sentences, but for what keeps pilots away."""
@@ -62,6 +65,7 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
     config: VOConfig
     names: tuple[str, ...]
     mask: int
+    usable: UsableClass
 
     def offered(self, field: str) -> Iterator[Any]:
         """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
@@ -73,7 +77,7 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
         if "submission_pools" in changes:
             mask &= self.config.carried(key.submission_pools)
-        return _ChangedJob(key=key, config=self.config, names=self.names, mask=mask)
+        return structs.replace(self, key=key, mask=mask)
 
 
 Made = tuple[JobChangeStep, _ChangedJob]
@@ -171,7 +175,9 @@ def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _C
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
-    case = _ChangedJob(key=unpooled, config=config, names=change.criteria, mask=change.mask)
+    case = _ChangedJob(
+        key=unpooled, config=config, names=change.criteria, mask=change.mask, usable=demand.usable
+    )
     steps = []
     for name in change.criteria:
         if not case.mask:
@@ -346,15 +352,24 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
 
 
 def _job_class(case: _ChangedJob, name: str) -> Made:
-    """Another class, or none: what the jc_list of most of the queues lets in."""
+    """Another class, or none: of those that the owner may use the one that enters most of the queues."""
     key = case.key
-    options = Counter(one for names in case.offered("job_classes") for one in names or ()).most_common(SHOWN)
-    instead = options[0][0]
-    text = {NO_JC: f"{name} left out", ANY_JC: f"{name} -> any class"}.get(instead, f"{name} -> {instead}")
     asked = f"{key.job_class}.{key.variant}" if key.job_class else None
-    step = _step_of(name, text, asked=asked, instead=None if instead == NO_JC else instead, options=options)
-    job_class, variant = entering(instead)
-    return step, case.changed("job_class", job_class=job_class, variant=variant)
+    listed = Counter(one for names in case.offered("job_classes") for one in names or ())
+    wanted = dict.fromkeys(
+        one for one in map(case.usable, sorted(listed, key=lambda one: -listed[one])) if one is not None
+    )
+    tried = []
+    for one in list(wanted)[:_TRIED]:
+        job_class, variant = ("", "") if one in ("", NO_CLASS) else split_name(one)
+        tried.append((case.changed("job_class", job_class=job_class, variant=variant), one))
+    tried.sort(key=lambda one: -one[0].mask.bit_count())
+    if not tried:
+        return _step_of(name, name, asked=asked), structs.replace(case, mask=0)
+    best, instead = tried[0]
+    text = f"{name} -> {'any class' if instead == ANY_JC else instead}" if instead else f"{name} left out"
+    options = [(one or NO_CLASS, left.mask.bit_count()) for left, one in tried[:SHOWN]]
+    return _step_of(name, text, asked=asked, instead=instead or None, options=options), best
 
 
 def _private(case: _ChangedJob, name: str) -> Made:

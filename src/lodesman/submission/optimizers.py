@@ -14,6 +14,7 @@ from lodesman.classad import Ad
 from lodesman.errors import InvalidConfig, InvalidJob
 from lodesman.gridengine.complexes import Complexes, Requestable
 from lodesman.gridengine.values import write_value
+from lodesman.jobclass.classes import UsableClass, every_class
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.matching.policy import JudgedJob, VOConfig
@@ -38,7 +39,7 @@ _LISTED: Final = {"Site": "lode site ls lists the sites.", "GridCE": "lode queue
 
 class JobDraft(Struct, frozen=True, kw_only=True):
     """One cohort of a submission. `hold`: an impossible job is to be Held instead of refused, even if it names what is not
-    configured.
+    configured. `usable`: the job classes that may be suggested.
     """
 
     spec: JobSpec
@@ -46,6 +47,7 @@ class JobDraft(Struct, frozen=True, kw_only=True):
     group: str
     vo: str
     hold: bool = False
+    usable: UsableClass = every_class
 
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
@@ -167,5 +169,5 @@ def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
         raise _too_large(draft.spec, size)
     never = ""
     if not config.possible_queues(key, mask):
-        never = never_text(find_exclusions(key, wanted.criteria, config))
+        never = never_text(find_exclusions(key, wanted.criteria, config, draft.usable))
     return JudgedJob(key, wanted, mask, never)
