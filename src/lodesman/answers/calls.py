@@ -272,6 +272,10 @@ USED = get(
     "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
     "What jobs used, by user, group, site or VO; kept after jobs are purged",
 )
+PILOT_HOURS = get(
+    "/v1/usage/pilots", usage.PilotHoursQuery, usage.HeldOfDays, "pilots:read",
+    "What pilots held, and what payloads used of it, by queue, site, group or VO",
+)
 DIRECTOR = get(
     "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )

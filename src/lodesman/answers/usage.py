@@ -8,6 +8,8 @@ from msgspec import Meta, Struct
 
 UsageBy = Literal["user", "group", "site", "vo"]
 USAGE_BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
+PilotHoursBy = Literal["queue", "site", "group", "vo"]
+PILOT_HOURS_BY: Final[tuple[PilotHoursBy, ...]] = get_args(PilotHoursBy)
 DAY_SECONDS: Final = 86_400
 OK: Final = "ok"
 """The cause of an attempt that ended Done."""
@@ -18,6 +20,14 @@ class UsageQuery(Struct, omit_defaults=True):
     """The days (UTC) from that of `since` to that of `until`, UNIX seconds; 0: the last seven days, and until now."""
 
     by: UsageBy = "group"
+    since: _Second = 0
+    until: _Second = 0
+
+
+class PilotHoursQuery(Struct, omit_defaults=True):
+    """The days as of `UsageQuery`. `by`: `queue` is SITE/CE/QUEUE."""
+
+    by: PilotHoursBy = "site"
     since: _Second = 0
     until: _Second = 0
 
@@ -56,6 +66,37 @@ class UsageOfDays(Struct, kw_only=True):
     since: int
     until: int
     rows: list[UsedBy]
+
+
+class HeldBy(Struct, kw_only=True):
+    """What pilots held in these days: their cores from when each joined (of one that never did, was seen to run) to its end,
+    or until now. `name` '': of pilots that serve all groups. `used`: what payloads held of that; `idle`: the rest.
+
+    `live`: those of the `pilots` that have not ended. `unknown_ends`: those that were lost, which count until they were last
+    heard. `unknown_starts`: others, which ended and were never seen to run: what they held is not known, and is in no sum.
+    """
+
+    name: str
+    vo: str
+    pilots: int
+    live: int
+    held_core_seconds: float
+    used_core_seconds: float
+    idle_core_seconds: float
+    unknown_starts: int
+    unknown_ends: int
+
+
+class HeldOfDays(Struct, kw_only=True):
+    """Who held most comes first. Whole days as `UsageOfDays`, up to now. `purged`: some pilots that ended before that time
+    are not there any more (UNIX seconds; 0: all are).
+    """
+
+    by: PilotHoursBy
+    since: int
+    until: int
+    purged: float
+    rows: list[HeldBy]
 
 
 class UsageSums(NamedTuple):

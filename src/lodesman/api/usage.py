@@ -7,14 +7,14 @@ from functools import partial
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.server import Usage
-from lodesman.answers.usage import UsageOfDays, UsageQuery
+from lodesman.answers.usage import DAY_SECONDS, HeldOfDays, PilotHoursQuery, UsageOfDays, UsageQuery
 from lodesman.api.auth import may_touch, own_vo
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.background.accounting import NEWEST, days_of, used_for
 from lodesman.background.usage import usage_for
 from lodesman.store.accounting import usage_of_days
-from lodesman.store.read.usage import usage_facts
+from lodesman.store.read.usage import pilot_hours, usage_facts
 
 
 @serves(calls.USAGE)
@@ -34,3 +34,13 @@ async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageO
     return used_for(
         found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
     )
+
+
+@serves(calls.PILOT_HOURS)
+async def _pilot_hours(side: ReadSide, request: Request[PilotHoursQuery, Nothing]) -> HeldOfDays:
+    asked, vo, now = request.query, own_vo(request.who), side.clock()
+    days = days_of(asked, now)
+    since, until = days.first * DAY_SECONDS, (days.last + 1) * DAY_SECONDS
+    read = partial(pilot_hours, by=asked.by, since=since, until=until, now=now, vo=vo)
+    rows, purged = await side.costly.get(("pilot-hours", asked.by, days, vo), read)
+    return HeldOfDays(by=asked.by, since=since, until=until, purged=purged, rows=rows)

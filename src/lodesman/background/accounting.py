@@ -10,7 +10,16 @@ from typing import Final
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
-from lodesman.answers.usage import DAY_SECONDS, OK, UsageBy, UsageDays, UsageOfDays, UsageQuery, UsedBy
+from lodesman.answers.usage import (
+    DAY_SECONDS,
+    OK,
+    PilotHoursQuery,
+    UsageBy,
+    UsageDays,
+    UsageOfDays,
+    UsageQuery,
+    UsedBy,
+)
 from lodesman.errors import InvalidRequest
 from lodesman.store import Reader
 from lodesman.store.accounting import UsageOfSome, next_usage
@@ -47,7 +56,7 @@ class UsageAdder:
             self._looked = now
 
 
-def days_of(asked: UsageQuery, now: float) -> UsageDays:
+def days_of(asked: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
     """The days that are asked about. Raises InvalidRequest if the first is after the last."""
     last = math.floor((asked.until or now) / DAY_SECONDS)
     first = asked.since // DAY_SECONDS if asked.since else last - _USUAL_DAYS + 1

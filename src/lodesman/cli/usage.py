@@ -6,7 +6,7 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -14,7 +14,18 @@ from lodesman.answers import calls
 from lodesman.answers.nodes import utc
 from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
 from lodesman.answers.shares import ShareCorrection
-from lodesman.answers.usage import USAGE_BY, UsageBy, UsageOfDays, UsageQuery, UsedBy
+from lodesman.answers.usage import (
+    PILOT_HOURS_BY,
+    USAGE_BY,
+    HeldBy,
+    HeldOfDays,
+    PilotHoursBy,
+    PilotHoursQuery,
+    UsageBy,
+    UsageOfDays,
+    UsageQuery,
+    UsedBy,
+)
 from lodesman.cli.moments import PAST_UTC
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_table, state
@@ -28,11 +39,21 @@ _CSV = (
     "name", "vo", "jobs", "attempts", "failures", "wall_hours", "core_hours", "cpu_hours", "cpu_efficiency",
     "wasted_core_hours", "waste",
 )  # fmt: skip
+_HELD = (">pilots", ">live", ">held core h", ">used core h", ">idle core h", ">used")
+_HELD_CSV = (
+    "name", "vo", "pilots", "live", "held_core_hours", "used_core_hours", "idle_core_hours", "unknown_starts",
+    "unknown_ends",
+)  # fmt: skip
 
 
 @click.group("usage", invoke_without_command=True)
 @click.option(
-    "--by", type=click.Choice(USAGE_BY), default="group", show_default=True, help="One row for each of these."
+    "--by",
+    type=click.Choice(dict.fromkeys((*USAGE_BY, *PILOT_HOURS_BY))),
+    help="One row for each of these.  [default: group; of pilots: site]",
+)
+@click.option(
+    "--pilots", is_flag=True, help="What pilots held, and what payloads used of it (--by queue, too)."
 )
 @click.option(
     "--since",
@@ -49,7 +70,8 @@ def usage(
     session: Session,
     /,
     *,
-    by: UsageBy,
+    by: UsageBy | PilotHoursBy | None,
+    pilots: bool,
     since: float | None,
     until: float | None,
     as_csv: bool,
@@ -58,10 +80,26 @@ def usage(
 
     Attempts count on the day of their end (UTC). The sums stay when jobs are purged. Wasted are the core hours of
     attempts that did not end Done.
+
+    --pilots: what the batch systems gave, hour by hour: cores from when each pilot joined to its end, or until now; what
+    payloads used of them; and what was idle.
     """
     if context.invoked_subcommand is not None:
         return
-    found = session.call(calls.USED, UsageQuery(by, _second(since), _second(until)))
+    if (by or "site") not in (PILOT_HOURS_BY if pilots else USAGE_BY):
+        words = (
+            f"Pilots serve many: --by {', '.join(PILOT_HOURS_BY)}."
+            if pilots
+            else f"--by {by}: with --pilots."
+        )
+        raise click.UsageError(words, context)
+    days = _second(since), _second(until)
+    if pilots:
+        held = session.call(calls.PILOT_HOURS, PilotHoursQuery(cast("PilotHoursBy", by or "site"), *days))
+        session.exit_if_json(held)
+        (_write_held if as_csv else _show_held)(held)
+        return
+    found = session.call(calls.USED, UsageQuery(cast("UsageBy", by or "group"), *days))
     session.exit_if_json(found)
     if as_csv:
         _write_csv(found.rows)
@@ -134,6 +172,49 @@ def _write_csv(rows: Sequence[UsedBy]) -> None:
 
 def _causes(waste: Mapping[str, float]) -> str:
     return ";".join(f"{cause}={amount / _HOUR:.6f}" for cause, amount in waste.items())
+
+
+# --- of pilots ----------------------------------------------------------------------------------------------------------
+
+
+def _write_held(found: HeldOfDays) -> None:
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(_HELD_CSV)
+    for one in found.rows:
+        hours = (f"{part / _HOUR:.6f}" for part in _held(one))
+        table.writerow((one.name, one.vo, one.pilots, one.live, *hours, one.unknown_starts, one.unknown_ends))
+
+
+def _held(one: HeldBy) -> tuple[float, ...]:
+    return one.held_core_seconds, one.used_core_seconds, one.idle_core_seconds
+
+
+def _show_held(found: HeldOfDays) -> None:
+    many = found.by == "group" and len({one.vo for one in found.rows}) > 1
+    rows: list[list[Cell]] = [
+        [one.name or "all groups", *([one.vo] if many else []), *_held_cells([one])] for one in found.rows
+    ]
+    if len(found.rows) > 1:
+        rows.append(["all", *([""] if many else []), *_held_cells(found.rows)])
+    show_table((found.by, *(["VO"] if many else []), *_HELD), rows)
+    which = "Hours of pilots" if found.rows else "No pilot ran"
+    note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC), up to now.")
+    if lost := sum(one.unknown_ends for one in found.rows):
+        note(
+            f"Of {counted(lost, 'pilot')} the end is not known: lost, counted until last heard. They held more."
+        )
+    if unseen := sum(one.unknown_starts for one in found.rows):
+        note(
+            f"{counted(unseen, 'pilot')} more ended, never seen to run: what they held is not known, and not in it."
+        )
+    if found.purged > found.since:
+        note(f"Pilots that ended before {utc(found.purged)[:16]} are purged: up to then it is too little.")
+
+
+def _held_cells(rows: Sequence[HeldBy]) -> list[Cell]:
+    held, used, idle = (sum(column) for column in zip(*map(_held, rows), strict=True))
+    pilots, live = sum(one.pilots for one in rows), sum(one.live for one in rows)
+    return [pilots, live, _hours(held), _hours(used), _hours(idle), percent(used, held)]
 
 
 # --- of the jobs that are there -----------------------------------------------------------------------------------------

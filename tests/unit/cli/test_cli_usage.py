@@ -105,3 +105,58 @@ def test_days_without_attempts_are_said(at, server):
     found = at("usage")
     assert (found.code, found.out) == (0, "")
     assert found.err == "lode: No attempt ended from 2024-10-04 to 2024-10-10 (UTC).\n"
+
+
+# --- of pilots
+
+
+def held(name, **changes):
+    return {
+        "name": name, "vo": "", "pilots": 1_210, "live": 14, "held_core_seconds": 360_000.0, "used_core_seconds": 342_000.0,
+        "idle_core_seconds": 18_000.0, "unknown_starts": 0, "unknown_ends": 0, **changes,
+    }  # fmt: skip
+
+
+def hours(*rows, by="site", purged=0.0):
+    return {"by": by, "since": 20_000 * DAY, "until": 20_007 * DAY, "purged": purged, "rows": list(rows)}
+
+
+def test_hours_of_pilots_with_what_is_not_known(at, server):
+    none = held(
+        "South", pilots=1, live=0, held_core_seconds=0.0, used_core_seconds=0.0, idle_core_seconds=0.0
+    )
+    answer = hours(held("North", unknown_ends=2), none | {"unknown_starts": 1}, purged=20_001 * DAY + 60.0)
+    server.on("GET", "/v1/usage/pilots", answer)
+    found = at("usage", "--pilots")
+    assert [line.split() for line in found.out.splitlines()] == [
+        ["SITE", "PILOTS", "LIVE", "HELD", "CORE", "H", "USED", "CORE", "H", "IDLE", "CORE", "H", "USED"],
+        ["North", "1,210", "14", "100", "95", "5", "95.0", "%"],
+        ["South", "1", "0", "0", "0", "0", "-"],
+        ["all", "1,211", "14", "100", "95", "5", "95.0", "%"],
+    ]
+    assert "Of 2 pilots the end is not known" in found.err
+    assert "1 pilot more ended, never seen to run" in found.err
+    assert "ended before 2024-10-05T00:01" in found.err.replace(" 00:01", "T00:01")
+    assert server.asked[-1].query == {}
+    assert at("usage", "--pilots", "--json").json == answer
+
+
+def test_hours_of_pilots_as_csv_and_by_other_columns(at, server):
+    server.on("GET", "/v1/usage/pilots", hours(held("", vo="lab"), held("bio", vo="lab"), by="group"))
+    first, _ = csv.DictReader(io.StringIO(at("usage", "--pilots", "--by", "group", "--csv").out))
+    assert first == {
+        "name": "", "vo": "lab", "pilots": "1210", "live": "14", "held_core_hours": "100.000000",
+        "used_core_hours": "95.000000", "idle_core_hours": "5.000000", "unknown_starts": "0", "unknown_ends": "0",
+    }  # fmt: skip
+    assert server.asked[-1].query == {"by": "group"}
+    assert at("usage", "--pilots", "--by", "group").out.splitlines()[1].startswith("all groups ")
+    assert (at("usage", "--pilots", "--by", "user").code, at("usage", "--by", "queue").code) == (2, 2)
+
+
+def test_quiet_days_of_pilots_are_said(at, server):
+    server.on("GET", "/v1/usage/pilots", hours())
+    found = at("usage", "--pilots")
+    assert (found.out, found.err) == (
+        "",
+        "lode: No pilot ran from 2024-10-04 to 2024-10-10 (UTC), up to now.\n",
+    )

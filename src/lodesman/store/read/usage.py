@@ -12,9 +12,10 @@ from msgspec import Struct
 from lodesman.answers.jobs import Count
 from lodesman.answers.server import PilotCount, Spread
 from lodesman.answers.shares import Currency
+from lodesman.answers.usage import HeldBy, PilotHoursBy
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.store import Reader
-from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least, member
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least, member
 from lodesman.store.read.jobs import STATE
 
 _OF_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
@@ -72,6 +73,39 @@ _SUM_OF: Final[dict[Currency, str]] = {
     "starts": "sum(CASE WHEN claimed_at > ? AND coalesce(cause, '') != 'returned' THEN 1 ELSE 0 END)",
     "core-seconds": f"sum({greatest('0', f'{_HELD_UNTIL} - {_HELD_FROM}')})",
 }
+# Pilots that were there in these days. One that never joined began when it was seen to run; one that was lost is known until
+# it was last heard.
+_BEGAN = "coalesce(p.joined_at, CASE WHEN p.host != '' THEN p.native_seen END)"
+_PILOTS_OF_DAYS = f"""SELECT p.id, p.site || '/' || p.ce || '/' || p.queue AS queue, p.site, p.grp, p.vo, p.state,
+p.ended_at, p.native_id, CAST(coalesce({member("p.request", "cores")}, '1') AS BIGINT) AS cores, {_BEGAN} AS began,
+CASE WHEN p.ended_at IS NULL THEN ? WHEN p.state != 'Lost' THEN p.ended_at
+ELSE {least(f"coalesce(p.last_seen, {_BEGAN}, p.ended_at)", "p.ended_at")} END AS gone
+FROM pilot p WHERE (p.ended_at IS NULL OR p.ended_at > ?) AND p.created_at < ? AND ? IN ('', p.vo)"""
+_FIRST_BEGAN = f"SELECT min(h.began) FROM ({_PILOTS_OF_DAYS}) h"
+_HELD_MS = "CAST(round(1000 * {}) AS BIGINT)".format(
+    greatest("0", f"{least('h.gone', '?')} - {greatest('h.began', '?')}")
+)
+_HELD_BY = f"""SELECT {{}}, count(h.began), sum(CASE WHEN h.began < ? AND h.ended_at IS NULL THEN 1 ELSE 0 END),
+coalesce(sum(CASE WHEN h.began < ? THEN h.cores * {_HELD_MS} END), 0),
+sum(CASE WHEN h.began IS NULL AND h.ended_at IS NOT NULL AND h.native_id IS NOT NULL THEN 1 ELSE 0 END),
+sum(CASE WHEN h.began IS NOT NULL AND h.state = 'Lost' THEN 1 ELSE 0 END)
+FROM ({_PILOTS_OF_DAYS}) h WHERE h.began IS NULL OR h.began < ? GROUP BY 1, 2"""
+_PAYLOAD_MS = "CAST(round(1000 * {}) AS BIGINT)".format(
+    greatest(
+        "0",
+        f"{least('coalesce(a.ended_at, ?)', 'h.gone', '?')} - {greatest('a.started_at', 'h.began', '?')}",
+    )
+)
+_USED_OF_HELD = f"""SELECT {{}}, a.tq_id, sum({_PAYLOAD_MS}) FROM attempt a
+{JOIN_IN_ORDER} ({_PILOTS_OF_DAYS}) h ON h.id = a.pilot_id
+WHERE a.id > ? AND a.started_at IS NOT NULL AND h.began IS NOT NULL GROUP BY 1, 2, 3"""
+_CORES = f"""SELECT id, CAST(coalesce({member("key", "cores")}, '1') AS BIGINT) FROM task_queue WHERE id IN {GIVEN}"""
+# What a reader distinguishes, as (name, VO).
+_HOLDERS: Final[dict[PilotHoursBy, str]] = {
+    "queue": "h.queue, ''", "site": "h.site, ''", "group": "h.grp, h.vo", "vo": "h.vo, h.vo",
+}  # fmt: skip
+# The clock of the server may have been put back by as much.
+_CLOCK_SLACK_SECONDS: Final = 3_600.0
 # Times, and numbers given twice, are sought among this many of the newest attempts.
 _NEWEST: Final = 100_000
 # Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
@@ -218,3 +252,57 @@ def spread(durations: Iterable[float]) -> Spread:
         return ordered[max(0, -(-count * percent // 100) - 1)] if ordered else None
 
     return Spread(count, rank(50), rank(90), rank(95), rank(99), rank(100))
+
+
+def pilot_hours(
+    db: Reader, by: PilotHoursBy, since: float, until: float, now: float, *, vo: str
+) -> tuple[list[HeldBy], float]:
+    """What pilots of one VO ('': of all) held from `since` to `until`, or to now (UNIX seconds), those that held most first;
+    and when the last one ended that is purged. Reads the attempts since the first of these pilots joined.
+    """
+    until, of_days = min(until, now), (now, since, min(until, now), vo)
+    with db:
+        values = (until, until, until, since, *of_days, until)
+        held: dict[tuple[str, str], tuple[int, ...]] = {
+            (row[0], row[1]): row[2:] for row in db.execute(_HELD_BY.format(_HOLDERS[by]), values)
+        }
+        (first,) = db.only(_FIRST_BEGAN, of_days)
+        used = _used_of_held(db, by, first, (now, until, since, *of_days))
+        (purged,) = db.only("SELECT pilots_purged FROM usage_fold")
+    rows = [_held_by(who, tuple(map(int, sums)), used[who]) for who, sums in held.items()]
+    return sorted(rows, key=lambda one: (-one.held_core_seconds, one.name, one.vo)), purged
+
+
+def _held_by(who: tuple[str, str], sums: tuple[int, ...], used_ms: int) -> HeldBy:
+    pilots, live, held_ms, unknown_starts, unknown_ends = sums
+    used_ms = min(used_ms, held_ms)  # each time is rounded by itself
+    return HeldBy(
+        name=who[0], vo=who[1], pilots=pilots, live=live, held_core_seconds=held_ms / 1_000,
+        used_core_seconds=used_ms / 1_000, idle_core_seconds=(held_ms - used_ms) / 1_000,
+        unknown_starts=unknown_starts, unknown_ends=unknown_ends,
+    )  # fmt: skip
+
+
+def _used_of_held(
+    db: Reader, by: PilotHoursBy, first: float | None, values: tuple[float | str, ...]
+) -> Counter[tuple[str, str]]:
+    """The milliseconds of cores that payloads held. Cores that are not known any more are one."""
+    found: Counter[tuple[str, str]] = Counter()
+    if first is None:
+        return found
+    after = _last_attempt_before(db, first - _CLOCK_SLACK_SECONDS)
+    rows = list(db.execute(_USED_OF_HELD.format(_HOLDERS[by]), (*values, after)))
+    cores = dict(db.execute(_CORES, (keys({row[2] for row in rows}),)))
+    for name, vo, queue, used_ms in rows:
+        found[name, vo] += int(used_ms) * cores.get(queue, 1)
+    return found
+
+
+def _last_attempt_before(db: Reader, at: float) -> int:
+    """A number that no attempt which was claimed since then has or is below: their order is that of time."""
+    low, high = 0, int(db.only("SELECT coalesce(max(id), 0) FROM attempt")[0])
+    while low < high:
+        middle = (low + high) // 2
+        claimed = db.find(float, "SELECT claimed_at FROM attempt WHERE id > ? ORDER BY id LIMIT 1", (middle,))
+        low, high = (low, middle) if claimed is None or claimed >= at else (middle + 1, high)
+    return low

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from lodesman.answers.service import Old
 from lodesman.store import accounting, audit
-from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
+from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, greatest, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.read.upkeep import CHAIN, ENDED_STATES, OLD_JOBS, OldJob
-from lodesman.store.statement import ANY, exactly
+from lodesman.store.statement import ANY, ONE, exactly
 from lodesman.store.transaction import Transaction
 
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
 AND state IN ({ENDED_STATES}) AND at < ?"""
 _EMPTY = f"""SELECT s.id FROM submission s WHERE s.id IN {GIVEN}
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1)"""
+_PILOTS_PURGED = f"UPDATE usage_fold SET pilots_purged = {greatest('pilots_purged', '?')}"
 # The templates of single jobs that were changed.
 _CHANGED = f"""DELETE FROM template WHERE id IN (SELECT j.template_id FROM job j JOIN submission s ON s.id = j.submission_id
 WHERE j.id IN {GIVEN} AND j.template_id NOT BETWEEN s.first_template AND s.last_template
@@ -79,6 +80,7 @@ def delete_left(tx: Transaction, old: Old) -> None:
             f"DELETE FROM pilot WHERE id IN ({ended})",
         ):
             tx.write(sql, (keys(old.pilots), old.before), rows=ANY)
+        tx.write(_PILOTS_PURGED, (old.before,), rows=ONE)
 
 
 def those_gone(tx: Transaction, ids: Sequence[int]) -> set[int]:
