@@ -20,6 +20,7 @@ from lodesman.store.accounting import (
     wrong_usage,
 )
 from lodesman.store.journal import Change
+from lodesman.store.statement import ANY
 
 DAY = 86_400.0
 ENDED = """SELECT a.id, a.ended_at, s.owner, s.grp, a.site, a.outcome, a.cause, a.number, a.started_at, a.cpu_seconds
@@ -45,13 +46,13 @@ def add_all(house):
 
 def stored(house):
     rows = house.reader.execute("SELECT * FROM usage_day ORDER BY day, owner, site, cause")
-    return {(row[0], row[1], row[4], row[5]): UsageSums(*row[6:]) for row in rows}
+    return {(row[0], row[1], row[4], row[5]): UsageSums(*row[7:]) for row in rows}
 
 
 def used(house, by, vo="", days=(0, 99)):
     found = {}
     for one in usage_of_days(house.reader, by, UsageDays(*days), vo=vo, newest=100):
-        key = (one.owner or one.group or one.site or one.vo, one.cause)
+        key = (one.owner or one.group or one.site or one.vo or one.job_class, one.cause)
         found[key] = UsageSums(*map(sum, zip(one.sums, found.get(key, (0,) * 6), strict=True)))
     return found
 
@@ -80,6 +81,27 @@ def test_an_attempt_is_in_the_sums_of_its_day_owner_site_and_cause(house):
         (3, "bob", "S2", "ok"): (1, 1, 2_000, 2_000, 2_000, 2_000),
     }
     assert wrong_usage(house.reader) == []
+
+
+def test_usage_by_class_and_what_was_added_up_before_classes_were_kept(house):
+    pilot = house.pilot("S1")
+    run(house, pilot, seconds=1.0)
+    run(house, pilot, job_class="app", variant="large", seconds=2.0)
+    for _ in range(2):
+        found = {name: sums.core_ms for (name, _), sums in used(house, "class").items()}
+        assert found == {"": 1_000, "app.large": 2_000}
+        add_all(house)
+    assert wrong_usage(house.reader) == []
+    house.do(
+        Change(lambda tx: tx.write("UPDATE usage_day SET job_class = '?' WHERE job_class != ''", rows=ANY))
+    )
+    run(house, pilot, job_class="app", variant="large", seconds=4.0)
+    found = {name: sums.core_ms for (name, _), sums in used(house, "class").items()}
+    assert found == {"": 1_000, "?": 2_000, "app.large": 4_000}
+    add_all(house)
+    assert wrong_usage(house.reader) == []
+    house.do(Change(lambda tx: tx.write("UPDATE usage_day SET core_ms = core_ms - 1", rows=ANY)))
+    assert wrong_usage(house.reader)
 
 
 def test_a_job_counts_once_and_each_of_its_attempts(house):

@@ -6,11 +6,13 @@ from typing import Annotated, Final, Literal, NamedTuple, get_args
 
 from msgspec import Meta, Struct
 
-UsageBy = Literal["user", "group", "site", "vo"]
+UsageBy = Literal["user", "group", "site", "vo", "class"]
 USAGE_BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 PilotHoursBy = Literal["queue", "site", "group", "vo"]
 PILOT_HOURS_BY: Final[tuple[PilotHoursBy, ...]] = get_args(PilotHoursBy)
 DAY_SECONDS: Final = 86_400
+UNKNOWN_CLASS: Final = "?"
+"""The class where it is not known: it was added up before classes were kept, or its task queue is gone."""
 OK: Final = "ok"
 """The cause of an attempt that ended Done."""
 _Second = Annotated[int, Meta(ge=0, le=253_402_300_799)]
@@ -40,7 +42,8 @@ class UsageDays(NamedTuple):
 
 
 class UsedBy(Struct, kw_only=True):
-    """What attempts used that ended in these days. `name` '': of all users that the caller may not know. `vo` '': of any.
+    """What attempts used that ended in these days. `name` '': of all users that the caller may not know; by class, of jobs
+    without one, and `?` of those whose class was not kept. `vo` '': of any.
 
     `jobs`: those whose first attempt ended then. `failures`: attempts that did not end Done; `waste`: their core-seconds by
     cause. `cpu_efficiency`: CPU time of the core-seconds for which it is known; None of nothing.
@@ -119,6 +122,7 @@ class UsageKey(NamedTuple):
     vo: str
     site: str
     cause: str
+    job_class: str
 
 
 class UsageAdded(Struct, frozen=True, kw_only=True):

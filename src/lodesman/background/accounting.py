@@ -69,7 +69,14 @@ def used_for(found: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: Ma
     """The answer to a caller, who gets those owners by name that `may` admits, and the others together."""
     rows: dict[tuple[str, str], list[UsageOfSome]] = defaultdict(list)
     for one in found:
-        name = {"user": one.owner, "group": one.group, "site": one.site, "vo": one.vo}[by]
+        names = {
+            "user": one.owner,
+            "group": one.group,
+            "site": one.site,
+            "vo": one.vo,
+            "class": one.job_class,
+        }
+        name = names[by]
         if by == "user" and not may(one.owner, one.group, one.vo):
             name = ""
         rows[name, one.vo].append(one)

@@ -16,6 +16,7 @@ from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcome
 from lodesman.answers.shares import ShareCorrection
 from lodesman.answers.usage import (
     PILOT_HOURS_BY,
+    UNKNOWN_CLASS,
     USAGE_BY,
     HeldBy,
     HeldOfDays,
@@ -115,13 +116,19 @@ def _second(at: float | None) -> int:
 def _show_used(found: UsageOfDays) -> None:
     many = _has_vos(found)
     rows: list[list[Cell]] = [
-        [one.name or "others", *([one.vo] if many else []), *_used(one)] for one in found.rows
+        [_name(found.by, one.name), *([one.vo] if many else []), *_used(one)] for one in found.rows
     ]
     if len(found.rows) > 1:
         rows.append(["all", *([""] if many else []), *_used(_together(found.rows))])
     show_table((found.by, *(["VO"] if many else []), *_USED), rows)
     which = "Attempts that ended" if found.rows else "No attempt ended"
     note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
+
+
+def _name(by: UsageBy, name: str) -> str:
+    if by == "class":
+        return {"": "no class", UNKNOWN_CLASS: "not known"}.get(name, name)
+    return name or "others"
 
 
 def _has_vos(found: UsageOfDays) -> bool:

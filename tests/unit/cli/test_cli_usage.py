@@ -61,6 +61,19 @@ def test_vos_are_shown_where_there_are_several_and_unnamed_users_are_others(at, 
     assert server.asked[-1].query == {"by": "user"}
 
 
+def test_jobs_without_a_class_and_of_an_unknown_one_are_named(at, server):
+    server.on("GET", "/v1/usage/days", answer(used("app.large"), used(""), used("?"), by="class"))
+    lines = at("usage", "--by", "class").out.splitlines()
+    assert [line.split("   ")[0].strip() for line in lines] == [
+        "CLASS",
+        "app.large",
+        "no class",
+        "not known",
+        "all",
+    ]
+    assert server.asked[-1].query == {"by": "class"}
+
+
 def test_many_causes_are_cut(at, server):
     many = dict.fromkeys(("exit", "signal", "input", "killed", "other"), 3_600.0)
     server.on("GET", "/v1/usage/days", answer(used("physics", waste=many)))
