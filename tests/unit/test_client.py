@@ -23,7 +23,15 @@ from hypothesis import strategies as st
 
 from lodesman import errors
 from lodesman.client import Aborted, BadChecksum, Client, LocalFault, Retry, sha256_of
-from lodesman.client.exchange import HttpAnswer, ServerAddress, fault_of, parse_server, unanswered_by
+from lodesman.client.exchange import (
+    HttpAnswer,
+    ServerAddress,
+    fault_of,
+    is_every_address,
+    is_loopback,
+    parse_server,
+    unanswered_by,
+)
 from lodesman.errors import (
     Conflict,
     InvalidConfig,
@@ -719,3 +727,31 @@ def test_abort_cuts_a_tls_connection_at_once(serve, connect):
     client.abort()
     thread.join(60)
     assert ended
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.9.9.9", "127.1", "0x7f.1", "0x7F000001", "2130706433", "0177.0.0.01", "::1", "0:0::1",
+     "::ffff:127.0.0.1", "localhost", "LocalHost", "localhost."],
+)  # fmt: skip
+def test_this_machine_itself_by_any_of_its_numbers(host):
+    assert is_loopback(host)
+    assert not is_every_address(host)
+    address = parse_server(f"http://{f'[{host}]' if ':' in host else host}:1")
+    assert (address.is_private, address.is_reachable) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["128.1", "10.1", "192.0.2.7", "1.127", "::2", "::ffff:10.0.0.1", "grid.example", "127.0.0.1.example",
+     "localhost.example", "127.0.0.1 x", "0x", "9999999999", "127.0.0.1\0", "\u0661\u0662\u0667.1", ""],
+)  # fmt: skip
+def test_what_is_another_machine_or_no_address(host):
+    assert not is_loopback(host)
+    assert is_every_address(host) == (host == "")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "0", "0x0", "0.0", "::", "0::0", "::ffff:0.0.0.0"])
+def test_every_address_by_any_of_its_numbers(host):
+    assert is_every_address(host)
+    assert not is_loopback(host)

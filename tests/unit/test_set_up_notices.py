@@ -44,6 +44,23 @@ CASES = {
         "[server]\npublic_url = 'http://localhost:1'", SLURM, "lode.toml", 2, "would be given http://localhost:1",
         "let public_url be the address",
     ),
+    "loopback in short": (
+        "[server]\nhost = '127.1'", SLURM, "lode.toml", 2, "would be given http://127.1:7777", "set public_url",
+    ),
+    "loopback of IPv6": (
+        "[server]\npublic_url = 'http://[::ffff:127.0.0.1]:1'", SLURM, "lode.toml", 2,
+        "which is their own node", "let public_url",
+    ),
+    "loopback with a point": (
+        "[server]\npublic_url = 'http://LocalHost.:1'", SLURM, "lode.toml", 2, "which is their own node", "let public_url",
+    ),
+    "every address as public": (
+        f"[server]\n{TLS}public_url = 'https://0:1'", SLURM, "lode.toml", 4, "which is their own node", "let public_url",
+    ),
+    "every address in short": (
+        f"[server]\nhost = '0x0'\n{TLS}", LOCAL, "lode.toml", 2,
+        "listens on every address and gives pilots and users https://127.0.0.1:7777", "public_url",
+    ),
     "of one VO": (
         "[server]\nport = 7", f"{LOCAL}[site.S.ce.c.queue.q.vo.lab]\nBackend = 'sge@far'\n", "lode.toml", 1,
         "pilots in S/c/q (gridengine@far) would be given", "set public_url",

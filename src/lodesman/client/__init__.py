@@ -6,6 +6,8 @@ from lodesman.client.exchange import (
     BadChecksum,
     LocalFault,
     ServerAddress,
+    address_of,
+    is_every_address,
     is_loopback,
     parse_server,
 )
@@ -17,6 +19,8 @@ __all__ = [
     "LocalFault",
     "Retry",
     "ServerAddress",
+    "address_of",
+    "is_every_address",
     "is_loopback",
     "parse_server",
     "sha256_of",

@@ -108,12 +108,28 @@ class HttpAnswer:
         return 200 <= self.status < 300
 
 
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a number means as the system reads it, also 127.1 and 0x7f000001; None of a name."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return None if host.split() != [host] else ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, ValueError):
+            return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
 def is_loopback(host: str) -> bool:
     """Whether a name or a number means this machine itself, without asking a name server."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    address = address_of(host)
+    return host.lower().rstrip(".") == "localhost" if address is None else address.is_loopback
+
+
+def is_every_address(host: str) -> bool:
+    """Whether who listens there listens on every address of this machine."""
+    address = address_of(host)
+    return not host if address is None else address.is_unspecified
 
 
 def parse_server(text: str) -> ServerAddress:

@@ -17,6 +17,7 @@ from lodesman.answers.accounts import LimitSection
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.shares import ShareSection
+from lodesman.client import is_every_address
 from lodesman.commands.resolving import default_faults
 from lodesman.config import sections
 from lodesman.config.backends import BackendSection, queue_faults, read_backends, with_implied
@@ -179,7 +180,9 @@ class ServerConfig(Struct, frozen=True):
         """The address of the server on this machine."""
         scheme = "https" if self.server.tls_certificate else "http"
         # A server that listens on every address is found here on loopback.
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.server.host, self.server.host)  # noqa: S104
+        host = self.server.host
+        if is_every_address(host):
+            host = "::1" if ":" in host else "127.0.0.1"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.server.port}"
 
     @property

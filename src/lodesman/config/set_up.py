@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from lodesman.client import is_loopback, parse_server
+from lodesman.client import address_of, is_every_address, is_loopback, parse_server
 from lodesman.client.exchange import trusted_authorities
 from lodesman.config.backends import queues_of_backends
 from lodesman.config.reading import ServerConfig
@@ -18,7 +18,6 @@ from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.resources import Fault, FilePosition, QueueTable, fold
 from lodesman.resources.load_toml import line_of, lines_of
 
-_EVERY: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - addresses to look for
 _TURNS: Final = 20  # of a handshake, which needs about four
 _MINUTE: Final = 60
 _SHOWN: Final = 3
@@ -47,11 +46,11 @@ def _addresses(config: ServerConfig) -> Iterator[_Found]:
         name: queue for name, queue in queues_of_backends(config.resources).items() if name in config.backends
     }
     which = ", ".join(f"{'/'.join(queue)} ({name})" for name, queue in sorted(away.items())[:_SHOWN])
-    if server.host in _EVERY and not server.public_url:
+    if is_every_address(server.host) and not server.public_url:
         what = f"the server listens on every address and gives pilots and users {url}, which is their own machine"
         remedy = f'set public_url to the name by which they reach this one: public_url = "https://NAME:{server.port}"'
         yield "server.host", f"{what}; {remedy}"
-    elif away and is_loopback(parse_server(url).host):
+    elif away and (is_loopback(host := parse_server(url).host) or is_every_address(host)):
         option = "public_url" if server.public_url else "host"
         what = (
             f"pilots in {which} would be given {url}, which is their own node unless they run on this machine"
@@ -70,12 +69,12 @@ def _addresses(config: ServerConfig) -> Iterator[_Found]:
 def _certificate(config: ServerConfig) -> Iterator[_Found]:
     """Whether pilots and users believe the certificate for the address that they get."""
     server = config.server
-    if not server.tls_certificate or (server.host in _EVERY and not server.public_url):
+    if not server.tls_certificate or (is_every_address(server.host) and not server.public_url):
         return
     name = parse_server(config.pilot_url).host
     refusal = _refusal(server.tls_certificate, server.tls_key, name)
     if refusal:
-        kind = "IP" if name.replace(".", "").isdigit() or ":" in name else "DNS"
+        kind = "DNS" if address_of(name) is None else "IP"
         what = f"pilots and users are given {config.pilot_url} and would refuse {server.tls_certificate}: {refusal}"
         remedy = f"make one that is good now and has subjectAltName = {kind}:{name}, or let public_url have a name of it"
         yield "server.tls_certificate", f"{what}; {remedy}"
