@@ -367,3 +367,26 @@ def test_the_last_word_on_a_parameter_counts(said):
         else:
             model.pop(name, None)
     assert found.parameters.values == model
+
+
+@pytest.mark.parametrize(
+    ("logged", "unknown", "kept", "more"),
+    [
+        (100, 0, (100, 0), ""),
+        (101, 0, (100, 0), "1 line"),
+        (5_000, 0, (100, 0), "4,900 lines"),
+        (3, 300, (3, 100), "200 lines"),
+        (101, 102, (100, 100), "3 lines"),
+    ],
+)
+def test_a_script_that_says_much_is_cut_short_and_the_rest_is_counted(logged, unknown, kept, more):
+    lines = [f"LOG INFO {number}" for number in range(logged)]
+    lines += [f"PARAM x{number} y" for number in range(unknown)] * 2
+    found = outcome(*lines, "RESULT STATE ACCEPT")
+    assert [line.text for line in found.log] == [str(number) for number in range(kept[0])]
+    assert found.notes[kept[1] :] == ((f"JSV says more, which is left out: {more}.",) if more else ())
+    assert (len(found.notes) - bool(more), found.accepted) == (kept[1], True)
+
+
+def test_a_line_for_the_log_has_an_end():
+    assert len(outcome(f"LOG {'a' * 10_000}", "RESULT STATE ACCEPT").log[0].text) == 4_096

@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lodesman.errors import InvalidJob
+from lodesman.errors import InvalidJob, counted
 from lodesman.jsv.parameters import (
     ARGUMENT,
     BOOLEANS,
@@ -38,6 +39,7 @@ _MAX_LINES: Final = 100_000
 _MAX_CHARACTERS: Final = 64 << 20
 _MAX_ARGUMENTS: Final = 100_000
 _MAX_COMPLAINT: Final = 4_096
+_MAX_SAID: Final = 100  # lines of its log, and parameters that cannot be set
 _LEVELS: Final = ("INFO", "WARNING", "ERROR")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,12}")
 _NO_TEXT: Final = re.compile(r"[\x00\udc80-\udcff]")  # bytes that are not UTF-8, as they are decoded
@@ -70,8 +72,9 @@ class JsvOutcome(Struct, frozen=True, kw_only=True):
     """The end of a dialogue.
 
     `parameters`: the submission as the script left it; as it was given if the script rejected it. `changes` and
-    `environment` are what it changed, in its order. `notes`: what was ignored, each once. `restart`: the process broke the
-    protocol and must not be used again. `seconds`: how long the dialogue took.
+    `environment` are what it changed, in its order. `log`: its first 100 lines. `notes`: what was ignored, each once,
+    and how many lines are left out. `restart`: the process broke the protocol and must not be used again. `seconds`: how
+    long the dialogue took.
     """
 
     verdict: JsvVerdict
@@ -119,8 +122,8 @@ class Dialogue:
 
     __slots__ = (
         "_arguments", "_broken", "_changes", "_characters", "_environment", "_environment_changes", "_given",
-        "_grown", "_lines", "_log", "_message", "_notes", "_restarted", "_script", "_send_environment", "_started",
-        "_strict", "_to_send", "_values", "_verdict", "seen",
+        "_grown", "_lines", "_log", "_logged", "_message", "_notes", "_restarted", "_script", "_send_environment",
+        "_started", "_strict", "_to_send", "_values", "_verdict", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -133,7 +136,7 @@ class Dialogue:
         self._restarted = False
         self._log: list[JsvLogLine] = []
         self._notes: dict[str, str] = {}
-        self._lines = self._characters = self._grown = 0
+        self._lines = self._characters = self._grown = self._logged = 0
         self._verdict: JsvVerdict | None = None
         self._message = ""
         self._broken = False
@@ -172,10 +175,14 @@ class Dialogue:
             changes=tuple(self._changes) if kept else (),
             environment=tuple(self._environment_changes) if kept else (),
             log=tuple(self._log),
-            notes=(*self._notes.values(), *notes),
+            notes=(*islice(self._notes.values(), _MAX_SAID), *self._left_out(), *notes),
             restart=self._broken,
             seconds=seconds,
         )
+
+    def _left_out(self) -> list[str]:
+        more = self._logged - len(self._log) + max(0, len(self._notes) - _MAX_SAID)
+        return [f"JSV says more, which is left out: {counted(more, 'line')}."] if more else []
 
     def start(self) -> list[str]:
         """What the process hears first."""
@@ -278,8 +285,10 @@ class Dialogue:
     def _hear_log(self, words: list[str]) -> None:
         level = words[1] if len(words) > 1 else ""
         known = level in _LEVELS
-        text = _legible(" ".join(words[2:] if known else words[1:]))
-        self._log.append(JsvLogLine(level=level if known else "WARNING", text=text))
+        text = _legible(" ".join(words[2:] if known else words[1:])[:_MAX_COMPLAINT])
+        self._logged += 1
+        if len(self._log) < _MAX_SAID:
+            self._log.append(JsvLogLine(level=level if known else "WARNING", text=text))
 
     def _hear_result(self, words: list[str]) -> None:
         if not self._started:  # it was told of no job
