@@ -24,6 +24,7 @@ from lodesman.broker.site_wishes import misfits, site_wish
 from lodesman.commands.job_classes import usable_by
 from lodesman.commands.pool_map import PoolQueues
 from lodesman.director.hosts import NODE_FAILED
+from lodesman.errors import counted
 from lodesman.jobclass import Classes
 from lodesman.jobclass.classes import NO_CLASSES
 from lodesman.jobs.spec import TERMINAL
@@ -132,7 +133,7 @@ class Explainer:
             for held in list_jobs(self.db, query):
                 if held.held_by is not None:
                     found.setdefault(held.held_by, []).append(held.id)
-        more = [f"and those of {len(texts) - _SHOWN} ranges more"] if len(texts) > _SHOWN else []
+        more = [f"and those of {counted(len(texts) - _SHOWN, 'more range')}"] if len(texts) > _SHOWN else []
         return ", ".join([*texts[:_SHOWN], *more]), {by: sorted({*ids})[:_SHOWN] for by, ids in found.items()}
 
     def estimate_starts(self, jobs: Iterable[Job]) -> None:

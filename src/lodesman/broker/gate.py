@@ -88,8 +88,9 @@ class SiteGate:
         self._ours = _ours(matches, ad, ledger_s)
         self.matched = self._ours.on_way + (unshown := self._unshown(ad.others))
         if unshown and not ad.lists_stamps:
+            twice = "counts twice" if unshown == 1 else "count twice"
             self.notice = (
-                f"its ad lists no PilotStamps, so {unshown} of {counted(self._ours.taken, 'pilot')} count twice, until its "
+                f"its ad lists no PilotStamps, so {unshown} of {counted(self._ours.taken, 'pilot')} {twice}, until its "
                 f"counts have risen by as many as were sent and these run, or until an ad comes {ledger_s:,.0f} s after them"
             )
 

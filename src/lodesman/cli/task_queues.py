@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 
 import click
 
@@ -13,6 +14,7 @@ from lodesman.cli.arguments import MOST_LISTED, limit_option
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, number, path_of, shown, span
+from lodesman.errors import LodesmanError
 
 _SHORT = 17
 _TASK_QUEUES = (">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for")
@@ -35,24 +37,38 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
     rows = session.call(calls.TASK_QUEUES, TaskQueuesQuery(limit + 1, reason)).task_queues
     if not rows:
         note("No job waits.")
-    session.show_some("task_queues", rows, limit, _TASK_QUEUES, _task_queue)
+    wanted = cache(partial(_wanted_by_pools, session))  # asked for if a row has one
+    session.show_some("task_queues", rows, limit, _TASK_QUEUES, lambda row: _task_queue(row, wanted))
+
+
+def _wanted_by_pools(session: Session) -> Mapping[str, str]:
+    """What SubmitPools ask for, by their ids, of those that most jobs need."""
+    try:
+        found = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED))
+    except LodesmanError:  # their ids are shown
+        return {}
+    return {one.id: asked(one.requirements) for one in found.pools}
 
 
 def _because(reason: str | None, detail: str | None) -> str:
     return f"{reason} ({detail})" if detail else reason or "not judged yet"
 
 
-def conditions(key: TaskQueueFacts) -> str:
-    """What a task queue's jobs ask for beyond an ordinary core."""
+def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = dict) -> str:
+    """What a task queue's jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
     lists = {
         "at": key.sites, "not at": key.banned_sites, "CE": key.grid_ces, "platform": key.platforms,
         "tags": key.tags, "through": key.submission_pools,
     }  # fmt: skip
     parts = [f"{label} {joined(names)}" for label, names in lists.items() if names]
+    pool, short = key.submit_pool, key.submit_pool[:16]
     rest = (
         (key.cores != 1, f"{key.cores} cores"),
         (key.memory_mb, f"{key.memory_mb:,} MB"),
-        (key.submit_pool, f"SubmitPool {key.submit_pool[:16]}"),
+        (
+            pool,
+            f"{wanted()[pool]} (SubmitPool {short})" if pool and pool in wanted() else f"SubmitPool {short}",
+        ),
         (key.pilot_type, f"{key.pilot_type} pilots"),
         (key.force_generic, "generic pilots"),
         (key.user_priority != 1, f"UserPriority {key.user_priority}"),
@@ -60,10 +76,10 @@ def conditions(key: TaskQueueFacts) -> str:
     return "; ".join(parts + [text for asked_for, text in rest if asked_for])
 
 
-def _task_queue(row: TaskQueueRow) -> list[Cell]:
+def _task_queue(row: TaskQueueRow, wanted: Callable[[], Mapping[str, str]]) -> list[Cell]:
     numbers: list[Cell] = [str(row.id), row.waiting, row.held or "", age(row.created_at)]
     cpu, because = span(float(row.norm_cpu_seconds)), _because(row.main_reason, row.detail)
-    return [*numbers, row.owner, row.group, cpu, because, conditions(row)]
+    return [*numbers, row.owner, row.group, cpu, because, conditions(row, wanted)]
 
 
 @tq.command("reasons")

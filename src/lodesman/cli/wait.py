@@ -329,7 +329,9 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
         return f"{ending(answer.jobs[0])}{rest}"
     failed = "" if answer.failed is None else f" First Failed: job {answer.failed.id}{_why(answer.failed)}."
     if answer.left and until.first and ended:
-        return f"{ended:,} of {counted(size, 'job')} have ended: {words}.{failed}"
+        return (
+            f"{ended:,} of {counted(size, 'job')} {'has' if ended == 1 else 'have'} ended: {words}.{failed}"
+        )
     if answer.left:
         return f"Only Held jobs are left: {words}.{failed}"
     which = "The job has" if total(ranges) == 1 else f"All {size:,} jobs have"

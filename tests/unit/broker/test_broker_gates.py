@@ -521,6 +521,7 @@ def test_the_first_ad_without_stamps_may_show_none_of_the_newest_pilots():
     gate = ledger(counting(60, at=300.0), *sent, now=300.0)
     assert (gate.others(None), gate.matched) == (57, 4)
     assert "4 of 7 pilots count twice" in gate.notice
+    assert "1 of 1 pilot counts twice" in ledger(counting(60, at=300.0), *pilots(1, 5.0), now=300.0).notice
     assert gate.notice in ledger(counting(99, at=300.0), *sent, now=300.0).shut
 
 

@@ -316,6 +316,27 @@ def test_what_a_task_queue_asks_for():
     assert task_queues.conditions(typed(TaskQueueRow, tq_row(1))) == ""
 
 
+def test_a_task_queue_shows_what_its_submit_pool_asks_for(at, server):
+    of_pool = {
+        "id": "a" * 64,
+        "vo": "lab",
+        "requirements": {"memory": {"kind": "number", "wanted": [4000], "unit": "MB"}},
+    }
+    jobs = {"waiting": 1, "held": 0, "running": 0}
+    of_pool |= {"queues": 1, "created_at": 0.0, "refreshed_at": None, "unused_since": None, "jobs": jobs}
+    rows = [tq_row(1, submit_pool="a" * 64), tq_row(2, submit_pool="b" * 64)]
+    server.on("GET", "/v1/task-queues", {"task_queues": rows})
+    server.on("GET", "/v1/submit-pools", {"pools": [of_pool], "total": 1, "last_pass": None})
+    first, second = at("tq", "ls").out.splitlines()[1:]
+    assert "memory 4000 MB (SubmitPool aaaaaaaaaaaaaaaa)" in first
+    assert "SubmitPool bbbbbbbbbbbbbbbb" in second
+    assert len(server.of("GET", "/v1/submit-pools")) == 1
+    at("--json", "tq", "ls")
+    server.on("GET", "/v1/task-queues", {"task_queues": [tq_row(1)]})
+    at("tq", "ls")
+    assert len(server.of("GET", "/v1/submit-pools")) == 1
+
+
 # --- the director
 
 
