@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.kits.jobclass_kit import rows as rows_of_reference
+from tests.kits.table import hold_all
 
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.api.job_classes import use_configuration
@@ -272,6 +273,45 @@ def test_requests_for_which_every_job_would_be_refused_are_refused_at_their_line
     # Classes that were there before another table of resources stay as they are.
     configure(house, Vocabulary(complexes=read_complexes("x x INT <= YES NO 0 0", faults=[])))
     assert "app.default" in listed(house)
+
+
+IMPOSSIBLE = """l_hard h_vmem=-2G | l_hard: no job can use -2G of h_vmem. Give an amount from 0.
+l_hard mf=-2G | l_hard: no job can use -2G of mem_free. Give an amount from 0.
+l_hard virtual_free=-1 | l_hard: no job can use -1 of virtual_free. Give an amount from 0.
+l_hard h_rt=-5 | l_hard: no job can use -5 of h_rt. Give an amount from 0.
+l_hard h_cpu=0 | l_hard: no job can use 0 of h_cpu. Give an amount from 1.
+l_hard slots=0 | l_hard: no job can use 0 of slots. Give an amount from 1.
+l_hard s=-1 | l_hard: no job can use -1 of slots. Give an amount from 1.
+l_hard slots=5000 | l_hard: slots=5000: NumberOfProcessors is too large. Give a whole number of cores from 1 to 4096.
+l_hard matlab=-1 | l_hard: no job can use -1 of matlab. Give an amount from 0.
+l_hard matlab=INFINITY | l_hard: no job can use INFINITY of matlab. Give an amount from 0.
+l_soft matlab=-1 | l_soft: no job can use -1 of matlab. Give an amount from 0.
+l_hard matlab=2,{~}slots=0 | l_hard: no job can use 0 of slots. Give an amount from 1.
+l_hard {+}h_rt=60,[{~+}large={~}h_vmem=-2G] | l_hard: no job can use -2G of h_vmem. Give an amount from 0.
+pe_range 0 | pe_range: NumberOfProcessors is too small. Give a whole number of cores from 1 to 4096.
+pe_range {~}0-4 | pe_range: NumberOfProcessors is too small. Give a whole number of cores from 1 to 4096.
+p 5000 | p: Priority is too large. Give a whole number from 0 (background) to 10.
+r maybe | r: MaxAttempts is the text 'maybe', not a number. Give a whole number from 1 to 100, the same for all members."""
+POSSIBLE = """l_hard h_vmem=0,h_rt=0,mem_free=INFINITY
+l_hard h_rt=INFINITY,matlab=0,slots=1
+l_hard h_vmem=%(m)sG,slots=%(n)s
+pe_range 1-4
+p -1023
+r n
+t 1-10"""
+
+
+def test_amounts_that_no_job_can_have_are_refused_by_name_with_what_is_allowed(house):
+    more = read_complexes("matlab matlab INT <= YES YES 0 0", faults=[])
+    configure(house, Vocabulary(complexes=Complexes((*STOCK_COMPLEXES, *more))))
+    start = "jcname app\nvariant_list default,large\n"
+
+    def check(row):
+        line, _, words = row.partition(" | ")
+        assert refused(house, f"{start}{line}\n", trial=True) == (400, [(3, words)])
+
+    hold_all(IMPOSSIBLE.splitlines(), check)
+    hold_all(POSSIBLE.splitlines(), lambda line: put(house, f"{start}{line}\n", trial=True))
 
 
 def test_two_names_of_one_resource_are_one(house):

@@ -617,3 +617,6 @@ def test_system_defaults_are_attributes_that_a_job_may_have(write):
     assert "jobs have no such attribute in Grid Engine" in faults[0]
     assert "MaxAttempts" in faults[1]
     assert "never closed" in faults[2]
+    for text, words in (("s=-1", "no job can use -1 of slots"), ("h_vmm=1G", "there is no resource 'h_vmm'")):
+        (fault,) = refused(write(f'[job_classes.defaults]\nl_hard = "{text}"\n')).data["faults"]
+        assert words in str(fault["message"])

@@ -32,6 +32,7 @@ from lodesman.commands.job_classes import (
     set_classes,
     switch_classes,
 )
+from lodesman.commands.resolving import value_problem
 from lodesman.errors import InvalidRequest
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import Classes, write_class
@@ -43,7 +44,6 @@ from lodesman.jobclass.specifiers import write_base
 from lodesman.store.job_classes import ClassChange, class_changes
 from lodesman.store.journal import Change, Command
 from lodesman.submission.native_table import IS_KEPT, REMARKS
-from lodesman.submission.native_texts import request_problem
 
 _MOST_TRIES = 3
 _MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
@@ -111,7 +111,7 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
 
     def edit(before: Classes) -> ClassEdit:
         complexes = before.vocabulary.complexes
-        problem = partial(request_problem, complexes) if complexes else None
+        problem = partial(value_problem, complexes) if complexes else None
         return edit_classes(
             before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS, problem=problem
         )

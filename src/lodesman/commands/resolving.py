@@ -18,11 +18,15 @@ from lodesman.answers.vocabulary import Form
 from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge
 from lodesman.gridengine.complexes import Complexes
 from lodesman.gridengine.values import UnreadableValue
-from lodesman.jobclass import Classes, ClassRefusal, ClassSnapshot
+from lodesman.jobclass import Classes, ClassRefusal, ClassSnapshot, JobValue
 from lodesman.jobclass.attributes import KINDS
+from lodesman.jobclass.attributes import entries_of as parts_of
+from lodesman.jobclass.classes import REQUESTS
 from lodesman.jobclass.request import changes_of
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.submission.native import record_of, with_attributes
+from lodesman.submission.native_table import FREE_MEMORY, MEMORY, SCALARS
+from lodesman.submission.native_texts import request_problem
 from lodesman.submission.resolution import JsvView, NotResolved, Resolved
 from lodesman.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 
@@ -33,6 +37,9 @@ Ask = Callable[[JsvView], JsvView]
 _AS_GIVEN: Final = VerifiedJob(None, None, [])
 # Of all descriptions of a submission: what classes give takes microseconds for each letter.
 _MOST_GIVEN: Final = 8_000_000
+
+
+_JUDGED: Final = frozenset({*REQUESTS, *SCALARS, "t"})
 
 
 class TakesLong(Exception):
@@ -167,6 +174,29 @@ def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record
     return parsed.record, parsed.positions, parsed.form
 
 
+def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
+    """Why no job can have this value of a class or a system default, in whole sentences; "" if jobs can."""
+    if attribute not in _JUDGED or "%" in str(value):
+        return ""  # members of an array have values of their own
+    requests = parts_of(attribute, value) if attribute in REQUESTS else {}
+    for name, amount in requests.items():
+        if words := request_problem(complexes, name, amount):
+            return words
+    if attribute == "l_soft":
+        return ""
+    if requests:  # free memory is Memory, too
+        value = {
+            MEMORY if complexes.canonical(name) in FREE_MEMORY else name: one
+            for name, one in requests.items()
+        }
+    try:
+        jobs.read_job(record_of({}, {attribute: value}, complexes)[0] if value else {}, whole=False)
+    except LodesmanError as wrong:
+        said = ", ".join(f"{name}={one}" for name, one in requests.items())
+        return f"{said}: {wrong.message} {wrong.hint}".strip(": ")
+    return ""
+
+
 def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterator[tuple[str, str]]:
     """The system defaults that no job could have, each with the reason, without a full stop."""
     for name, text in defaults.items():
@@ -175,6 +205,8 @@ def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterato
             continue
         try:
             jobs.read_job(record_of({}, {name: text}, complexes)[0], whole=False)
+            if words := value_problem(complexes, name, text):
+                yield name, words.rstrip(".")
         except InvalidJob as wrong:
             yield name, wrong.message.rstrip(".")
         except UnreadableValue as wrong:

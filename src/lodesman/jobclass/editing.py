@@ -19,7 +19,7 @@ from lodesman.errors import (
 )
 from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.access import Violation, check_template
-from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, truth
+from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, JobValue, entries_of, kind_of, truth
 from lodesman.jobclass.classes import REQUESTS, Classes
 from lodesman.jobclass.language import (
     ClassPiece,
@@ -31,12 +31,12 @@ from lodesman.jobclass.language import (
 )
 from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
 from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
-from lodesman.jobclass.specifiers import ClassList, size_of
+from lodesman.jobclass.specifiers import job_value, size_of
 from lodesman.jobs.record import shown
 
 How = Literal["add", "change", "either"]
-Problem = Callable[[str, str | None], str]
-"""(resource, amount) -> why no job can ask for it; "" if jobs can."""
+Problem = Callable[[str, JobValue], str]
+"""(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
 
 MOST_CLASSES = 1_000
 _MAX_FAULTS = 100
@@ -114,7 +114,7 @@ def edit_classes(
     """What a text with one or several classes would change. `either`: classes that there are change, others are new.
 
     `groups` are those that accounts are known to have; `meaningless`: attributes without a meaning here, each with a remark.
-    `problem` says what is wrong with a request, each in whole sentences. Raises TooLarge.
+    `problem` says what is wrong with a value, in whole sentences. Raises TooLarge.
     """
     reading = _Reading(before, by, how)
     pieces = split_classes(text)
@@ -128,7 +128,7 @@ def edit_classes(
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
         reading.faults += _too_large(one, lines)
-        reading.faults += _wrong_requests(one, lines, problem) if problem else ()
+        reading.faults += _wrong_values(one, lines, problem) if problem else ()
         reading.notices += _without_meaning(one, lines, meaningless or {})
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
@@ -234,16 +234,20 @@ def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanErro
             return
 
 
-def _wrong_requests(one: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
-    """Requests for which each job of the class would be refused, each once."""
-    for attribute in REQUESTS:
-        held = one.attributes.get(attribute) if attribute in lines else None
-        values = (held.base, *held.variants.values()) if held else ()
-        lists = [value.entries or () for value in values if isinstance(value, ClassList)]
-        for key, amount in dict.fromkeys((entry.key, entry.value) for entries in lists for entry in entries):
-            if words := problem(key, amount):
-                at = _at(lines[attribute], f"{attribute}: {words}")
-                yield InvalidConfig(**at, job_class=one.name, attribute=attribute, key=key)
+def _wrong_values(one: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
+    """Values for which each job of the class would be refused, each once."""
+    for attribute in filter(one.attributes.get, lines):
+        held, kind = one.attributes[attribute], kind_of(attribute)
+        known: set[str] = set()
+        for value in (held.base, *held.variants.values()):
+            given = job_value(kind, value)
+            parts = {key: {key: text} for key, text in entries_of(attribute, given).items()}
+            for key, part in parts.items() if attribute in REQUESTS else [(None, given)]:
+                words = problem(attribute, part) if part else ""
+                if words and words not in known:
+                    known.add(words)
+                    at = _at(lines[attribute], f"{attribute}: {words}")
+                    yield InvalidConfig(**at, job_class=one.name, attribute=attribute, key=key)
 
 
 def _named(one: JobClass, variants: Sequence[str]) -> str:

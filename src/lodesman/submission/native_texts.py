@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,8 +15,8 @@ from msgspec.structs import replace
 from lodesman.answers.job_classes import AttributeEdit
 from lodesman.answers.jobs import Notice
 from lodesman.errors import InvalidConfig
-from lodesman.gridengine.complexes import Complexes, Consumable, Requestable
-from lodesman.gridengine.values import ComplexType
+from lodesman.gridengine.complexes import Complex, Complexes, Consumable, Requestable
+from lodesman.gridengine.values import ComplexType, Value
 from lodesman.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
 from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
@@ -50,10 +51,21 @@ def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
     if "%" in (amount or "") or (amount is None and resource.kind is ComplexType.BOOL):
         return ""  # each member of an array has an amount of its own
     try:
-        resource.value(amount or "")
+        value = resource.value(amount or "")
     except InvalidConfig as wrong:
         return f"{wrong.message} {wrong.hint}".rstrip()
-    return ""
+    return _amount_problem(resource, amount or "", value)
+
+
+def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
+    """Why no job can use so much of what it uses up, or is limited by."""
+    is_used_up = resource.is_consumable and resource.name not in FIELDS
+    if isinstance(value, str) or not (is_used_up or resource.name in (*FIELDS, *FREE_MEMORY)):
+        return ""
+    least = 1 if resource.name in (SLOTS, "h_cpu") else 0
+    if least <= value and not (is_used_up and value == inf):
+        return ""
+    return f"no job can use {amount} of {resource.name}. Give an amount from {least}."
 
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
