@@ -21,7 +21,9 @@ from lodesman.commands.sessions import FreeResources
 from lodesman.gridengine.complexes import read_complexes
 from lodesman.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.matching.matcher import Matcher
+from lodesman.resources import load_resources
 from lodesman.store.journal import Change
+from lodesman.why.actors import NO_END_HELPS
 
 EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
 ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"
@@ -192,6 +194,29 @@ HOST_RULE = "{\n name host\n enabled true\n limit hosts {*} to slots=1\n}\n"
 def step_of(why, name):
     (step,) = [one for one in why["chain"] if one["step"] == name]
     return step
+
+
+def test_pilots_that_people_start_are_not_offered_to_jobs_behind_a_limit(admin):
+    words = '[site.North.ce."ce.north".queue.short]\nBackend = "manual"\nCPUTime = 100000\n'
+    admin.core.policy = admin.side.policy = admin.policy(load_resources([("sites.toml", words)]))
+    none = EACH.replace("each", "zero").replace("slots=1", "slots=0")
+
+    def told():
+        found = admin.get("/v1/queues/why?path=North/ce.north/short", "eva")
+        return found["verdict"], found["main_reason"], found["summary"], found["who"]
+
+    admin.submitted({})
+    kept = "1 task queue could be run there, but limits keep 1 of them from starting there now."
+    assert told()[1] == "manual-pilots"
+    put(admin, none)
+    verdict, reason, summary, who = told()
+    assert (verdict, reason, summary) == ("not now", "limited", kept)
+    assert who == NO_END_HELPS
+    # Another task queue may start: pilots are of use, and only for it.
+    admin.user("bob", "physics")
+    put(admin, none.replace("{*}", "ann"), how="change")
+    admin.submitted({}, token="bob")
+    assert told()[1] == "manual-pilots"
 
 
 def test_a_pilot_on_a_full_host_is_none_that_can_take_a_job(admin):

@@ -107,7 +107,9 @@ class QueueFacts(SnapshotFacts):
         """The task queues that could be run there and may not start there now, by what keeps them from it."""
         fitting = frozenset(() if self.survey is None else self.survey.fitting)
         bit = None if self.offer is None else self.offer.bit
-        unmatched = {} if self.decision is None or bit is None else self.decision.unmatched
+        # What a site advertises stops no pilot that people start there.
+        is_sent = self.offer is not None and self.offer.backend != MANUAL
+        unmatched = self.decision.unmatched if self.decision is not None and is_sent else {}
         away = frozenset(tq_id for tq_id, one in unmatched.items() if one.queues >> (bit or 0) & 1)
         found = []
         by = {QueueReason.LIMITED: self.limited, QueueReason.AT_MOST: self.full, QueueReason.SITE_GATE: away}

@@ -217,8 +217,8 @@ def judge_work(
     found = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),
-        (offer.backend == MANUAL, QueueReason.MANUAL),
         (kept, kept or QueueReason.NO_WORK),
+        (offer.backend == MANUAL, QueueReason.MANUAL),
         (demand is None or capacity is None, QueueReason.NOT_DECIDED),
         (not sends, QueueReason.DIRECTOR_OFF),
         (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),
