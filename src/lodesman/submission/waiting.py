@@ -46,7 +46,7 @@ def own_record(
     record: Record, origins: Mapping[str, str], said: Collection[str], usual: Mapping[str, Any]
 ) -> Record:
     """What of a job is its own: without class, and without what its class or the system gave. `record`: all that it has but
-    for what is `usual`, which is its own where somebody said it. `said`: the attributes that are its own whatever `origins`
+    for what is `usual`, which is its own where a user said it. `said`: the attributes that are its own whatever `origins`
     (`WallTime`, `Environment.A`) know.
     """
     own = {name: value for name, value in record.items() if name not in _CLASS}
