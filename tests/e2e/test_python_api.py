@@ -17,7 +17,7 @@ from lodesman import AsyncClient, Client, JobFailed
 from lodesman.answers import calls
 from lodesman.answers.accounts import USER_SCOPES
 from lodesman.answers.requests import AccountBody, TokenBody
-from lodesman.errors import Forbidden, InvalidRequest, NotFound
+from lodesman.errors import Forbidden, InvalidJob, InvalidRequest, NotFound
 from lodesman.python.functions import RemoteTraceback
 
 PATIENCE = 120.0
@@ -133,7 +133,14 @@ def test_why_a_job_waits(client):
     asking = client.using(hold_if_impossible=True, Requirements={"Memory": 10**8})
     job = asking.submit(["/bin/true"])[0]
     assert (job.state, job.why().verdict) == ("Held", "never")
-    job.cancel()
+    with pytest.raises(
+        InvalidJob, match=r"Unable to change job: No job class or job class variant \"none-such\""
+    ):
+        job.change(JobClass="none-such")
+    assert job.change(Requirements=None, JobName="small")
+    assert job.wait(PATIENCE)
+    assert not job.change(JobName="late")
+    assert job.status().name == "small"
 
 
 def test_jobs_are_found_again_by_another_program(here, client):

@@ -96,6 +96,10 @@ class AsyncClient:
         """As `Job.output`."""
         return await self._run(lambda: job.output(directory))
 
+    async def change(self, job: Job[Any], **attributes: Any) -> bool:
+        """As `Job.change`."""
+        return await self._run(lambda: job.change(**attributes))
+
     async def cancel(self, jobs: Iterable[Job[Any]], reason: str = "") -> int:
         """As `Jobs.cancel`."""
         return await self._run(lambda: self._client.cancel(jobs, reason))

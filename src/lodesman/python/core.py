@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from math import ceil
@@ -20,7 +20,7 @@ from lodesman.access.caller import Caller
 from lodesman.access.outputs import download, lacks_output, wrote_nothing
 from lodesman.answers import calls
 from lodesman.answers.job_queries import ControlBody, JobsQuery
-from lodesman.answers.jobs import JobInFull
+from lodesman.answers.jobs import ChangeBody, JobInFull
 from lodesman.answers.requests import MOST_ID, JobAt, JobInForm, JobInQueue
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
@@ -200,6 +200,11 @@ class ServerCore:
             raise Conflict(lacks_output(found), job=job)
         download(self.caller, found, target, most_bytes=_MOST_BYTES)
         return target
+
+    def change(self, job: int, attributes: Mapping[str, Any]) -> bool:
+        """Give a job other values while it waits; returns whether it did."""
+        body = ChangeBody(ranges=[(job, job)], attributes=dict(attributes))
+        return self.caller.call(calls.CHANGE_JOBS, body=body).changed > 0
 
     def cancel(self, jobs: Iterable[int], reason: str) -> int:
         """Kill those that have not ended; returns their number."""

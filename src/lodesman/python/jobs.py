@@ -65,6 +65,12 @@ class Job(Generic[R]):
         """Why it waits, and what would let it run: `summary`, `verdict`, `chain` ... Raises LodesmanError."""
         return self.core.why(self.id)
 
+    def change(self, **attributes: Any) -> bool:
+        """Give it other values while it waits, as in `job.change(Memory=2000, JobClass="app.long")`; None takes one away.
+        Returns whether it waited. Raises LodesmanError.
+        """
+        return self.core.change(self.id, attributes)
+
     def cancel(self, reason: str = "") -> bool:
         """Kill it; returns whether it had not ended. Raises LodesmanError."""
         return bool(self.core.cancel([self.id], reason))
