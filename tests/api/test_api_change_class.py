@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -230,3 +232,26 @@ def test_the_usual_name_of_a_command_is_not_the_jobs_own(house):
     job = submit(house, JOB + wide, usual_name=True)
     assert changed(house, job, JobClass="wide.more") == (1, 0)
     assert resolution(house, job)[1]["JobName"] == "true"
+
+
+def test_what_no_class_speaks_of_stays(house):
+    parent = submit(house, JOB)
+    rich = (
+        'Tag = {"a"}; Requirements = [ Disk = 1 ]; RetryOn = {75}; MaxAttempts = 5; Priority = 3; BannedSite = "South"; '
+        f'OutputSandbox = {{"*.txt"}}; StdOutput = "o"; AtMost = 2; AfterOk = {{{parent}}}; OnParentFailure = "cancel"; '
+        'Exclusive = true; ExpectedTime = 5; Arguments = {"%s", "x y"}; '
+    )
+    text = BARE + rich + 'Parameters = {"50", "60"}; CPUTime = "%s";'
+    first = submit(house, text, hold_if_impossible=True)
+
+    def record(job):
+        return json.loads(house.get(f"/v1/jobs/{job}/description?form=json")["text"])
+
+    assert changed(house, first, first + 1, VacatePriority=1, hold_if_impossible=True) == (2, 0)
+    before = [record(first + n) for n in range(2)]
+    assert changed(house, first, first + 1, JobClass="app", hold_if_impossible=True) == (2, 0)
+    added = {"JobClass", "Variant", "JobName", "WallTime", "JobGroup", "Environment"}
+    for n in range(2):
+        after = record(first + n)
+        assert added <= after.keys()
+        assert {name: after[name] for name in after.keys() - added} == before[n]
