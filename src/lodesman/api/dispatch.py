@@ -228,6 +228,7 @@ class Dispatcher(Generic[_S]):
         await wire.send_answer(send, status, headers, body)
 
 
+@cache
 def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
     """What the path of a call must be: numbers where its query has numbers."""
     kinds: Mapping[str, Any] = {one.name: one.type for one in msgspec.structs.fields(call.query)}
