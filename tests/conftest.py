@@ -40,6 +40,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["XDG_STATE_HOME"] = f"{os.devnull}/none"
 
 _USUAL = 100
+# Garbage is looked for after this many new objects; Python itself does it after 700.
+_NEW_OBJECTS = 10_000
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # `default` tries new examples with each run on a developer's machine; `ci` repeats the same examples, so
@@ -82,10 +84,19 @@ def pytest_sessionfinish() -> None:
         kit.stop_all()
 
 
-def pytest_collection_finish() -> None:
-    """Garbage is not looked for among the tests themselves: with all of them, one search takes a quarter of a second."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Garbage is not looked for while tests are collected, since nearly all stays, nor among the tests themselves: with
+    all of them, one search takes a quarter of a second. Later it is looked for less often than usual: a test leaves little.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+        gc.enable()
 
 
 class HangWatch:
