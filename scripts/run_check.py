@@ -213,10 +213,9 @@ class Plan:
         """
         changed = changed_files(self._given.since)
         reached = reached_tests(changed) if changed else None
-        say(f"Quick tests: {'all' if reached is None else f'{len(reached)} files that the change reaches'}.")
-        parts = share_files(
-            all_tests() if reached is None else reached, _FAST_PARTS * len(os.sched_getaffinity(0))
-        )
+        quick = all_tests() if reached is None else sorted({*reached}.intersection(all_tests()))
+        say(f"Quick tests: {'all' if reached is None else f'{len(quick)} files that the change reaches'}.")
+        parts = share_files(quick, _FAST_PARTS * len(os.sched_getaffinity(0)))
         argv = (*_PYTEST, self._extent, "-m", "not slow and not e2e and not thorough")
         return [
             Step(

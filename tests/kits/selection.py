@@ -47,10 +47,13 @@ class Selection:
             metafunc.parametrize("database_kind", kinds, indirect=True, scope="session")
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        gone = [item for item in items if not self._belongs(item)]
+        kept: list[pytest.Item] = []
+        gone: list[pytest.Item] = []
+        for item in items:
+            (kept if self._belongs(item) else gone).append(item)
         if gone:
             config.hook.pytest_deselected(items=gone)
-            items[:] = [item for item in items if self._belongs(item)]
+            items[:] = kept
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         if _E2E in item.path.parents:
