@@ -159,6 +159,10 @@ def test_jobs_are_found_again_by_another_program(here, client):
         ids = f"{made[0].id}, {made[2].id}"
         assert (list(apart.results()), repr(apart)) == ([1, 3], f"<2 jobs {ids}>")
         assert later.jobs(by_ids, state="Held").ids == []
+        assert later.jobs(submission=submission, where={"JobName": "found again", "Tag": []}).ids == list(
+            made.ids
+        )
+        assert later.jobs(submission=submission, where={"NumberOfProcessors": 2, "Exclusive": True}).ids == []
         assert (repr(later.jobs(name="none is called so")), repr(made[:1])) == (
             "<no jobs>",
             f"<1 job {made[0].id}>",

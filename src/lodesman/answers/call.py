@@ -115,7 +115,7 @@ class Call(Generic[Q, B, A]):
         given = msgspec.to_builtins(query or Nothing())
         path = _NAME.sub(lambda name: quote(str(given.pop(name[1])), safe=""), self.path)
         rest = {name: "true" if value is True else value for name, value in given.items()}
-        return f"{path}?{urlencode(rest)}" if rest else path
+        return f"{path}?{urlencode(rest, doseq=True)}" if rest else path
 
     def read(self, raw: bytes) -> A:
         """An answer, of the first type that it fits. Raises LodesmanError."""

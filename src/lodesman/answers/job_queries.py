@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.answers.call import Page
-from lodesman.answers.requests import MOST_ID, Count, Number, Paged, Rows, Sent, Text
+from lodesman.answers.requests import MOST_ID, Count, Name, Number, Paged, Rows, Sent, Text
 from lodesman.answers.vocabulary import JobState, MainReason
+
+Where = Annotated[list[Name], Meta(max_length=20)]
 
 
 class JobsQuery(Sent):
@@ -18,7 +20,7 @@ class JobsQuery(Sent):
     `name` as in the description, `*` stands for any text, `?` for any letter. `owner`: another user's, if the caller may
     see them. `site`, `cause`: of the last attempt, if it did not end well. `since`, `until`: when they were submitted (UNIX
     seconds). `submission`: its number; 0: of any. `job_group`: the JobGroup of the description, as a name; `job_class`: its
-    class, or class.variant, in the same way.
+    class, or class.variant, in the same way. `where`: attributes as `NAME=VALUE`, all of which hold.
     """
 
     first: Count = 1
@@ -40,11 +42,13 @@ class JobsQuery(Sent):
     submission: Count = 0
     job_group: str = ""
     job_class: str = ""
+    where: Where = field(default_factory=list)
 
 
 class SubmissionsQuery(Paged, kw_only=True):
-    """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason`, `job_group`
-    and `job_class` hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is `more`.
+    """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason`, `job_group`,
+    `job_class` and `where` hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is
+    `more`.
     """
 
     all: bool = False
@@ -60,6 +64,7 @@ class SubmissionsQuery(Paged, kw_only=True):
     submission: Count = 0
     job_group: str = ""
     job_class: str = ""
+    where: Where = field(default_factory=list)
     limit: Rows = 100
 
 
@@ -100,8 +105,8 @@ Action = Literal["kill", "hold", "release", "reschedule", "delete"]
 
 class Selection(Struct, omit_defaults=True, frozen=True):
     """Which jobs of the `ranges` of an action are meant: those in these `states`, of submissions with this `name` (as in
-    lists) and one of these numbers, in a JobGroup of this name, of this class. `owner`: whose jobs, '' for the caller's
-    own. Others are passed over.
+    lists) and one of these numbers, in a JobGroup of this name, of this class, with these attributes. `owner`: whose
+    jobs, '' for the caller's own. Others are passed over.
     """
 
     states: Annotated[list[JobState], Meta(max_length=20)] = []
@@ -110,6 +115,7 @@ class Selection(Struct, omit_defaults=True, frozen=True):
     owner: Text = ""
     job_group: Text = ""
     job_class: Text = ""
+    where: Where = []
 
 
 class ControlBody(Sent):

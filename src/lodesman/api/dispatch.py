@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -77,6 +77,7 @@ class Endpoint(Generic[_S]):
         self.path = pattern_of(call)
         self._decoder = msgspec.json.Decoder(call.body) if call.has_body else None
         self._fields = msgspec.structs.fields(call.query)
+        self._lists = {one.name for one in self._fields if _is_list(one.type)}
         self._parameters = [one.name for one in self._fields if one.name not in call.names]
 
     async def request(
@@ -84,7 +85,9 @@ class Endpoint(Generic[_S]):
     ) -> Request[Any, Any]:
         """`names`: the values of the names in the path. Raises InvalidRequest, TooLarge, Disconnected."""
         query: Any = Nothing()
-        given = _parameters(scope["query_string"], self._parameters) if scope["query_string"] else {}
+        given: dict[str, Any] = {}
+        if scope["query_string"]:
+            given |= _parameters(scope["query_string"], self._parameters, self._lists)
         if self._fields:
             given |= zip(self.call.names, names, strict=True)
             known = [one for one in self._fields if one.name in given]
@@ -102,23 +105,34 @@ def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endp
     return lambda function: Endpoint(call, function)
 
 
-def _parameters(raw: bytes, known: Sequence[str]) -> dict[str, str]:
-    """The parameters of a query string, each once. Raises InvalidRequest."""
+def _parameters(raw: bytes, known: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
+    """The parameters of a query string, each once, but for `lists`. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except ValueError:
         raise InvalidRequest("The query string is not of the form name=value&name=value in UTF-8.") from None
-    given = dict(pairs)
+    several = {name: [value for one, value in pairs if one == name] for name in lists}
+    pairs = [one for one in pairs if one[0] not in lists]
+    given: dict[str, Any] = dict(pairs)
     if unknown := given.keys() - set(known):
         hint = f"There are {', '.join(known)}." if known else "This call has none."
         raise InvalidRequest(f"There is no parameter {shown(min(unknown))}.", hint=hint)
     if len(given) < len(pairs):
         raise InvalidRequest("A parameter is given twice.")
-    return given
+    return given | {name: values for name, values in several.items() if values}
 
 
-def _value(name: str, kind: Any, text: str) -> Any:
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(one) is list for one in get_args(kind))
+
+
+def _value(name: str, kind: Any, text: Any) -> Any:
     """A parameter as its type wants it. Raises InvalidRequest."""
+    if isinstance(text, list):
+        try:
+            return msgspec.convert(text, kind)
+        except msgspec.ValidationError as wrong:
+            raise InvalidRequest(f"{name}: {wrong}.", parameter=name) from None
     if kind is str:
         return text
     if kind is bool:

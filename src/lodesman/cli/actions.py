@@ -12,7 +12,7 @@ from lodesman.answers import calls
 from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli.arguments import JOB_RANGES, Range, merged, several, states_option, total
+from lodesman.cli.arguments import JOB_RANGES, Range, merged, several, states_option, total, where_option
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.status import Question, fetch_submissions
@@ -26,8 +26,8 @@ _MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
 _CHOICE_HELP: Final = """
 
-Jobs are named, or chosen with --state, --name, --job-group, --class, --submission; all that are given must hold. Chosen
-are your own jobs, or those of --owner. --dry-run only says how many they are."""
+Jobs are named, or chosen with --state, --name, --job-group, --class, --where, --submission; all that are given must
+hold. Chosen are your own jobs, or those of --owner. --dry-run only says how many they are."""
 
 
 def _command(action: Action, done: str, description: str) -> click.Command:
@@ -45,6 +45,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         metavar="NAME",
         help="Jobs of this class, or CLASS.VARIANT; * and ?.",
     )
+    @where_option("Jobs with this attribute")
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
     )
@@ -57,7 +58,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         wanted, choice = merged(ranges), _choice(options)
         if not wanted and choice is None:
             raise click.UsageError(
-                "Name jobs, or choose them by --state, --name, --job-group, --class, --submission.",
+                "Name jobs, or choose them by --state, --name, --job-group, --class, --where, --submission.",
                 click.get_current_context(),
             )
         if options["dry_run"]:
@@ -85,7 +86,7 @@ def _choice(options: dict[str, Any]) -> Selection | None:
     states = [JobState(one) for one in options["states"]]
     found = Selection(
         states, options["name"], list(options["submissions"]), options["owner"], options["job_group"],
-        options["job_class"],
+        options["job_class"], list(options["where"]),
     )  # fmt: skip
     return None if found == Selection() else found
 
@@ -98,7 +99,7 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
     for number in choice.submissions or [0]:
         asked = Question(
             states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
-            job_group=choice.job_group, job_class=choice.job_class,
+            job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
         )  # fmt: skip
         rows += fetch_submissions(session, asked)
     states = counted_states(rows)

@@ -161,6 +161,11 @@ def several(*names: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A
     return click.option(*names, multiple=True, help=f"{help}; may be given several times.", **more)
 
 
+def where_option(meaning: str) -> Callable[[F], F]:
+    """`--where NAME=VALUE`."""
+    return several("--where", metavar="NAME=VALUE", help=f"{meaning}, as CPUTime=1h or Tag=GPU")
+
+
 def states_option(meaning: str) -> Callable[[F], F]:
     """`--state`: given several times, or with commas between."""
     return click.option(

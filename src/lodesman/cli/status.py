@@ -18,7 +18,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
-from lodesman.cli.arguments import JOB_RANGES, Range, limit_option, merged, states_option
+from lodesman.cli.arguments import JOB_RANGES, Range, limit_option, merged, states_option, where_option
 from lodesman.cli.columns import ListShape, shaped
 from lodesman.cli.moments import PAST
 from lodesman.cli.session import Session, with_session
@@ -46,6 +46,7 @@ class Question:
     cause: str = ""
     job_group: str = ""
     job_class: str = ""
+    where: tuple[str, ...] = ()
     submission: int | None = None
     since: float | None = None
     until: float | None = None
@@ -73,6 +74,7 @@ class Question:
         texts = ("group", "reason", "name", "owner", "site", "cause", "job_group", "job_class")
         return {
             **{name: getattr(self, name) for name in texts},
+            "where": list(self.where),
             "submission": self.submission or 0,
             "since": 0 if self.since is None else max(0, int(self.since)),
             "until": MOST_ID if self.until is None else max(0, int(self.until)),
@@ -123,6 +125,7 @@ class Some(Generic[R]):
 @click.option(
     "--class", "job_class", default="", metavar="NAME", help="Of this class, or CLASS.VARIANT; * and ?."
 )
+@where_option("With this attribute")
 @click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
 @click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
 @click.option(

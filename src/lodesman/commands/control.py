@@ -139,9 +139,8 @@ class RangeAction:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
-        out = ControlOutcome()
+        out, room = ControlOutcome(), float(MOST_ROWS)
         self._meeting = Meeting(ANYTHING if self.choice is None else self.choice.described)
-        room: float = MOST_ROWS
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
                 portion = self.ranges[at : at + _AT_ONCE]
@@ -184,9 +183,9 @@ class RangeAction:
         """Jobs of a submission: those with a row, and those of its members that have none."""
         touched, templates = self._singles.cohorts(tx, block, run), None
         if self.choice is not None:
-            both: list[JobRow | CohortRow] = [*rows, *touched]
-            templates = self.choice.templates(tx.reader(), block, [one.template_id for one in both])
-            self._meeting.learn(tx.reader(), (one.tq_id for one in both))
+            both = [(one.tq_id, one.template_id) for some in (rows, touched) for one in some]
+            templates = self.choice.templates(tx.reader(), block, [template for _, template in both])
+            self._meeting.learn(tx.reader(), both)
         for row in rows:
             if self._means(row.state, row) and (templates is None or row.template_id in templates):
                 self._row(tx, out, row)
@@ -206,10 +205,11 @@ class RangeAction:
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
         """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
-        if self.choice is None or not (self.choice.states and self._meeting.has(job.tq_id)):
-            return self._meeting.has(job.tq_id)
-        held = state == JobState.WAITING and job.tq_id in self.live.queues.held
-        return (JobState.HELD if held else state) in self.choice.states
+        meant = self._meeting.has(job.tq_id, job.template_id)
+        if meant and self.choice is not None and self.choice.states:
+            held = state == JobState.WAITING and job.tq_id in self.live.queues.held
+            return (JobState.HELD if held else state) in self.choice.states
+        return meant
 
     @abstractmethod
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:

@@ -150,11 +150,12 @@ class Client:
     def jobs(
         self, which: str = "", *, name: str | None = None, submission: int | None = None, group: str | None = None,
         job_group: str | None = None, job_class: str | None = None, state: str | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> Jobs[Any]:  # fmt: skip
         """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
         `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a
-        `state` ("Failed,Killed"). Raises LodesmanError; InvalidRequest for a filter that is empty, as a variable may be
-        by mistake.
+        `state` ("Failed,Killed"), with all attributes of `where` ({"CPUTime": "1h", "Tag": ["GPU", "SSD"]}). Raises
+        LodesmanError; InvalidRequest for a filter that is empty, as a variable may be by mistake.
         """
         filters = {
             "name": name,
@@ -162,6 +163,7 @@ class Client:
             "group": group,
             "job_group": job_group,
             "job_class": job_class,
+            "where": None if where is None else [f"{name}={_said(value)}" for name, value in where.items()],
             "state": state,
         }
         given = {key: value for key, value in filters.items() if value is not None}
@@ -199,3 +201,10 @@ class Client:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+def _said(value: Any) -> str:
+    """The value of an attribute as on the command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)

@@ -30,6 +30,7 @@ _GIVEN: Final = {
 }
 _BY_INDEX: Final = re.compile(r" INDEXED BY \w+")
 _MEMBER: Final = re.compile(r"([\w.]+) ->> '\$\.([\w.]+)'")
+_EACH: Final = re.compile(r"(AS name, value FROM )?json_each\(([\w.]+), '\$\.([\w.]+)'\)")
 # A question mark is a value: the letter has to be written otherwise.
 _GLOB: Final = (
     r" LIKE translate(replace(replace(replace(?, '\', '\\'), '%', '\%'), '_', '\_'), '*' || chr(63), '%_')"
@@ -69,7 +70,14 @@ def _spelled(sql: str) -> str:
     sql = _BY_INDEX.sub("", sql).replace(JOIN_IN_ORDER, "JOIN").replace("instr(", "strpos(")
     sql = sql.replace(" GLOB ?", _GLOB)
     sql = _MEMBER.sub(lambda found: f"({found[1]}::json #>> '{{{found[2].replace('.', ',')}}}')", sql)
+    sql = _EACH.sub(_each, sql)
     return _SCALAR.sub(lambda found: _scalar(found, sql), sql)
+
+
+def _each(found: re.Match[str]) -> str:
+    """The items of a list in a JSON text, or the pairs of a record."""
+    kind = f"{found[1]}json_each_text" if found[1] else "json_array_elements_text"
+    return f"{kind}({found[2]}::json #> '{{{found[3].replace('.', ',')}}}')"
 
 
 def _scalar(found: re.Match[str], sql: str) -> str:

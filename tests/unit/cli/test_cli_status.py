@@ -304,6 +304,11 @@ def test_what_descriptions_say_chooses_jobs_and_filters_lists(at, obeying):
     assert obeying.asked[-1].json["selection"] == {"job_class": "app.large", "job_group": "may"}
     assert at("kill", "--class", "app", "--dry-run").code == at("status", "--class", "app").code == 0
     assert [one.query["job_class"] for one in obeying.asked[-2:]] == ["app", "app"]
+    obeying.outcomes = [{"changed": 3, "refused": 0, "examples": []}]
+    assert at("kill", "--where", "Tag=GPU", "--where", "CPUTime=1h").code == 0
+    assert obeying.asked[-1].json["selection"] == {"where": ["Tag=GPU", "CPUTime=1h"]}
+    assert at("kill", "--where", "Tag=GPU", "--dry-run").code == at("status", "--where", "Tag=GPU").code == 0
+    assert [one.query["where"] for one in obeying.asked[-2:]] == ["Tag=GPU", "Tag=GPU"]
     obeying.on("GET", "/v1/jobs", {"jobs": [job_row(5, job_class="app.large")]})
     assert at("status", "--jobs", "--class", "a*", "--format", "{job} {class}").out == "5 app.large\n"
     assert obeying.asked[-1].query["job_class"] == "a*"

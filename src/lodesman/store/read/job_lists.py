@@ -179,12 +179,12 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
         base, count = submission[1:3]
         start, stop = max(first - base, 0), min(last - base + 1, count)
         runs = list(alike_members(db, submission, start, stop, reached))
-        meeting.learn(db, (run.task_queue for run in runs))
+        meeting.learn(db, ((run.task_queue, run.template) for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             found = run.state
             if query.states and found.state not in query.states:
                 continue
-            if not meeting.has(run.task_queue):
+            if not meeting.has(run.task_queue, run.template):
                 continue
             if not query.reason or found.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)

@@ -72,6 +72,7 @@ class _Filter(Protocol):
     submission: int
     job_group: str
     job_class: str
+    where: list[str]
 
 
 class StoredSubmission(NamedTuple):

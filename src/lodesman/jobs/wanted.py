@@ -1,0 +1,60 @@
+"""What a filter asks of an attribute: `NAME=VALUE`, where the value is read as in a description."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import Struct
+
+from lodesman.errors import InvalidRequest
+from lodesman.jobs.attributes import ATTRIBUTES, PARAMETERS, Attribute, by_name
+from lodesman.jobs.record import shown
+from lodesman.jobs.values import Mistake
+
+_ELSEWHERE: Final = MappingProxyType({
+    "owner": "there is a filter for it: owner",
+    "group": "there is a filter for it: group",
+    "vo": "each user sees the jobs of one VO",
+    "input_sandbox": "its files are kept by what is in them",
+    **dict.fromkeys(("requirements", "stations"), "it is kept as one expression"),
+    "consumables": "its amounts are kept in another form",
+    **dict.fromkeys(("retry_on", "retry_memory_factor"), "it is kept as a rule of the attempts"),
+    **dict.fromkeys(("after", "after_ok", "on_parent_failure"), "it is kept with the jobs that it names"),
+})  # fmt: skip
+_OWN: Final = "Names of your own: JobGroup and JobName."
+
+
+class AskedAttribute(Struct, frozen=True):
+    """An attribute and its value, of the type that a `JobSpec` has. Of a list: items that it has, among others."""
+
+    attribute: Attribute
+    value: Any
+
+
+def read_wanted(text: str) -> AskedAttribute:
+    """Raises InvalidRequest for a name that jobs are not found by, and for a value that no job can have."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise _refused(f"{shown(text)!r} is not NAME=VALUE", "As in CPUTime=1h or Tag=GPU.")
+    attribute = by_name(name.strip())
+    if attribute is None:
+        raise _refused(f"jobs are not found by {shown(name.strip())}", _hint(name.strip()))
+    if why := _ELSEWHERE.get(attribute.field):
+        raise _refused(f"jobs are not found by {attribute.name}: {why}", "")
+    try:
+        return AskedAttribute(attribute, attribute.read(value))
+    except Mistake as mistake:
+        raise _refused(f"{attribute.name} {mistake}", f"Give {attribute.right}.") from None
+
+
+def _hint(name: str) -> str:
+    if name.casefold() in map(str.casefold, PARAMETERS):
+        return "It makes the members of an array; each is a job."
+    near = get_close_matches(name.casefold(), [one.name.casefold() for one in ATTRIBUTES], 1)
+    return f"{next(one.name for one in ATTRIBUTES if one.name.casefold() == near[0])}?" if near else _OWN
+
+
+def _refused(words: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(f"where: {words}.", hint=hint, parameter="where")
