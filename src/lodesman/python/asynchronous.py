@@ -13,6 +13,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.errors import LodesmanError
 from lodesman.python.client import Client
 from lodesman.python.jobs import Job, Jobs
+from lodesman.python.progress import TELL_SECONDS, Progress, told
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import JobInFull
@@ -55,9 +56,20 @@ class AsyncClient:
         """As `Client.jobs`."""
         return await self._run(lambda: self._client.jobs(which, **filters))
 
-    async def wait(self, jobs: Iterable[Job[Any]]) -> None:
-        """Until all have ended; a time limit is `asyncio.timeout`. Raises LodesmanError."""
-        await asyncio.gather(*(self._ended(job) for job in jobs))
+    async def wait(self, jobs: Iterable[Job[Any]], *, progress: Progress = False) -> None:
+        """Until all have ended; a time limit is `asyncio.timeout`. `progress`: as of `Jobs.wait`. Raises LodesmanError."""
+        wanted = list(jobs)
+        ended = asyncio.gather(*(self._ended(job) for job in wanted))
+        try:
+            with told(progress) as tell:
+                is_over = False
+                while tell is not None and not is_over:
+                    is_over = ended.done()
+                    tell(await self._run(lambda: self._client.states(wanted)))
+                    await asyncio.wait([ended], timeout=TELL_SECONDS)
+            await ended
+        finally:
+            ended.cancel()
 
     async def as_completed(self, jobs: Iterable[Job[R]]) -> AsyncIterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError."""

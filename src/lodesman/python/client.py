@@ -33,6 +33,7 @@ from lodesman.python.functions import (
     record_of_call,
 )
 from lodesman.python.jobs import Job, Jobs, warn_of
+from lodesman.python.progress import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,9 +173,13 @@ class Client:
                 raise InvalidRequest(f"{key} is empty.", hint="Leave it out for jobs of any.")
         return Jobs(self.core, self.core.find(which, **given), returns=None)
 
-    def wait(self, jobs: Iterable[Job[Any]], timeout: float | None = None) -> bool:
-        """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""
-        return self.core.wait((job.id for job in jobs), timeout)
+    def wait(
+        self, jobs: Iterable[Job[Any]], timeout: float | None = None, *, progress: Progress = False
+    ) -> bool:
+        """Wait until all have ended, `timeout` seconds at most; returns whether they have. `progress`: as of `Jobs.wait`.
+        Raises LodesmanError.
+        """
+        return self.core.wait((job.id for job in jobs), timeout, progress)
 
     def as_completed(self, jobs: Iterable[Job[R]], timeout: float | None = None) -> Iterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError, and TimeoutError after `timeout` seconds in all."""

@@ -27,6 +27,7 @@ from lodesman.answers.waiting import LONGEST_WAIT, EndedJob, Waited, WaitQuery
 from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, Unavailable, counted
 from lodesman.jobs import read_description
 from lodesman.python.functions import RESULT, is_call, read_result
+from lodesman.python.progress import TELL_SECONDS, Progress, told
 from lodesman.python.watcher import Watcher, ended_of, ranges_of
 
 if TYPE_CHECKING:
@@ -81,17 +82,23 @@ class ServerCore:
 
     # --- waiting --------------------------------------------------------------------------------------------------------
 
-    def wait(self, jobs: Iterable[int], timeout: float | None) -> bool:
+    def wait(self, jobs: Iterable[int], timeout: float | None, progress: Progress = False) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have."""
-        left, until = set(jobs), _deadline(timeout)
-        while left:
-            part = ranges_of(left)
-            query = WaitQuery(jobs=part, seconds=_seconds(until), limit=0)
-            answer = self._patiently(partial(self.caller.call, calls.WAIT, query))
-            if answer is not None and answer.over:
-                left.difference_update(*_parts(part))
-            elif _is_over(until):
-                return False
+        every, until, pause = set(jobs), _deadline(timeout), 0  # the first line comes at once
+        left, part = set(every), ranges_of(every)
+        is_whole = sum(map(len, _parts(part))) == len(every) if every else True
+        with told(progress) as tell:
+            while left:
+                seconds = _seconds(until) if tell is None else min(pause, _seconds(until))
+                query, pause = WaitQuery(jobs=part, seconds=seconds, limit=0), TELL_SECONDS
+                answer = self._patiently(partial(self.caller.call, calls.WAIT, query))
+                if answer is not None and tell is not None:
+                    tell(answer.states if is_whole else self.states(every))
+                if answer is not None and answer.over:
+                    left.difference_update(*_parts(part))
+                    part = ranges_of(left)
+                elif _is_over(until):
+                    return False
         return True
 
     def as_completed(self, jobs: Iterable[int], timeout: float | None) -> Iterator[int]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lodesman.answers.jobs import JobInFull
     from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
     from lodesman.python.core import ServerCore
+    from lodesman.python.progress import Progress
 
 R = TypeVar("R")
 _COLOURS = {
@@ -45,9 +46,11 @@ class Job(Generic[R]):
         """Its state now."""
         return self.status().state
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, `timeout` seconds at most; returns whether it has. Raises LodesmanError."""
-        return self.core.wait([self.id], timeout)
+    def wait(self, timeout: float | None = None, *, progress: Progress = False) -> bool:
+        """Wait until it has ended, `timeout` seconds at most; returns whether it has. `progress`: as of `Jobs.wait`. Raises
+        LodesmanError.
+        """
+        return self.core.wait([self.id], timeout, progress)
 
     def result(self, timeout: float | None = None) -> R:
         """What its function returned, once it has ended. Raises what the function raised; JobFailed; TimeoutError."""
@@ -121,9 +124,12 @@ class Jobs(Sequence[Job[R]]):
             return Jobs(self.core, self.ids[index], returns=self.returns)
         return Job(self.core, self.ids[index], returns=self.returns)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all have ended, `timeout` seconds at most; returns whether they have. Raises LodesmanError."""
-        return self.core.wait(self.ids, timeout)
+    def wait(self, timeout: float | None = None, *, progress: Progress = False) -> bool:
+        """Wait until all have ended, `timeout` seconds at most; returns whether they have. `progress`: True shows a line on
+        standard error; a function is called with the number of jobs in each state, first and whenever they change.
+        Raises LodesmanError, and what that function raises.
+        """
+        return self.core.wait(self.ids, timeout, progress)
 
     def states(self) -> dict[JobState, int]:
         """How many are in which state now. Raises LodesmanError."""
