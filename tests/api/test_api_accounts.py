@@ -277,3 +277,89 @@ def test_expired_tokens_are_forgotten_after_a_week_those_that_made_others_last(h
     assert left() == {"parent"}
     assert left() == set()
     assert hash_token(house.tokens["child"]) not in house.core.principals
+
+
+# --- users who leave, and users who come in numbers
+
+
+def remove(house, name="eve", token="admin", **more):
+    return house.call("POST", "/v1/users/remove", {"name": name, **more}, token=token)
+
+
+def bring(house, *users, token="admin", **more):
+    rows = [{"vo": "lab", "groups": ["physics"], **one} for one in users]
+    return house.call("POST", "/v1/users/import", {"users": rows, **more}, token=token)
+
+
+@pytest.mark.stores
+def test_a_user_who_left_has_no_token_and_the_history_stays(house):
+    house.user("eve")
+    job = house.submitted({"CPUTime": 500}, token="eve")
+    answer = remove(house)
+    assert (answer.status, answer.json["error"]["data"]) == (409, {"live": {"Waiting": 1}})
+    assert "lode user rm eve --kill" in answer.json["error"]["hint"]
+    tried = remove(house, dry_run=True).json
+    assert (tried["tokens"], tried["live"], tried["dry_run"]) == (1, {"Waiting": 1}, True)
+    assert house.get("/v1/me", "eve")["name"] == "eve"
+    body = {"action": "kill", "ranges": [], "selection": {"owner": "eve"}}
+    assert house.call("POST", "/v1/jobs/control", body, token="admin").json["changed"] == 1
+    done = remove(house).json
+    assert (done["tokens"], done["live"], done["jobs"], done["dry_run"]) == (1, {}, 1, False)
+    assert house.call("GET", "/v1/me", token="eve").status == 401
+    assert "eve" not in {one["name"] for one in house.get("/v1/users", "admin")["users"]}
+    assert "eve" not in {one["account"] for one in house.get("/v1/tokens", "admin")["tokens"]}
+    assert house.get(f"/v1/jobs/{job}", "admin")["owner"] == "eve"
+    assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-removed"
+    assert remove(house).status == 404
+
+
+@pytest.mark.stores
+def test_a_name_is_not_given_to_another_while_jobs_or_files_are_there(house):
+    house.user("eve")
+    job = house.submitted({"CPUTime": 500}, token="eve")
+    house.call("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[job, job]]}, token="admin")
+    assert remove(house).status == 200
+    answer = add(house)
+    assert (answer.status, answer.json["error"]["message"]) == (
+        409, "There was a user eve before, of whom 1 submission and 0 input files are still there.",
+    )  # fmt: skip
+    assert bring(house, {"name": "eve"}).status == 409
+    body = {"name": "eve", "vo": "lab", "groups": ["physics"], "same_person": True}
+    assert house.call("POST", "/v1/users", body, token="admin").status == 200
+    house.user("kim")
+    assert remove(house, "kim").status == 200
+    assert add(house, "kim").status == 200  # of whom nothing is there
+
+
+def test_who_may_not_be_removed(house):
+    house.user("vera", vo_admin=True)
+    house.user("olaf", "guests", vo="other")
+    assert remove(house, "admin").status == 409
+    assert remove(house, "vera", "vera").status == 409
+    assert remove(house, "admin", "vera").status == 403
+    assert remove(house, "olaf", "vera").status == remove(house, "none", "vera").status == 404
+    assert remove(house, "ann", "ann").status == 403
+
+
+@pytest.mark.stores
+def test_users_of_a_list_are_made_all_or_none(house):
+    names = lambda: {one["name"] for one in house.get("/v1/users", "admin")["users"]}  # noqa: E731
+    before = names()
+    answer = bring(house, {"name": "u1"}, {"name": "u2", "vo": "labb"})
+    assert (answer.status, answer.json["error"]["data"]["user"]) == (400, 1)
+    answer = bring(house, {"name": "u1"}, {"name": "u2"}, {"name": "u1"})
+    assert (answer.status, answer.json["error"]["data"]["user"]) == (400, 2)
+    assert names() == before
+    tried = bring(house, {"name": "u1"}, {"name": "u2"}, dry_run=True)
+    assert [one["change"] for one in tried.json["users"]] == ["new", "new"]
+    assert names() == before
+    for change in ("new", "same"):
+        done = bring(house, {"name": "u1"}, {"name": "u2", "groups": ["physics", "bio"]})
+        assert [one["change"] for one in done.json["users"]] == [change] * 2
+    assert names() == {*before, "u1", "u2"}
+    answer = bring(house, {"name": "u3"}, {"name": "u2"})
+    assert (answer.status, answer.json["error"]["data"]["user"]) == (409, 1)
+    assert "is there already, otherwise: VO lab, groups physics, bio" in answer.json["error"]["message"]
+    done = bring(house, {"name": "u3"}, {"name": "u2"}, update=True)
+    assert [one["change"] for one in done.json["users"]] == ["new", "changed"]
+    assert bring(house, *({"name": f"n{one}"} for one in range(1_001))).status == 400

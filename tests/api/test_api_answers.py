@@ -353,6 +353,9 @@ def users_and_the_end(house):
     )
     ok(house, "GET", "/v1/groups")
     ok(house, "GET", "/v1/groups/bio", token="admin")
+    kim = {"name": "kim", "vo": "lab", "groups": ["physics"]}
+    ok(house, "POST", "/v1/users/import", {"users": [kim]}, "admin")
+    ok(house, "POST", "/v1/users/remove", {"name": "kim"}, "admin")
     ok(house, "POST", "/v1/users/disable", {"name": "eve"}, "admin")
     assert house.get("/v1/users", "admin")["users"][-1]["disabled_at"] == house.now
     assert house.get("/v1/audit", "admin")["entries"][0]["action"] == "user-disabled"

@@ -258,6 +258,10 @@ REFUSED = [
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
     ("POST", "/v1/users/disable", "admin", {"name": "nobody"}, 404),
     ("POST", "/v1/users/disable", "admin", {"name": "admin"}, 409),
+    ("POST", "/v1/users", "admin", {"name": "gone", "vo": "lab", "groups": ["physics"]}, 409),
+    ("POST", "/v1/users/remove", "admin", {"name": "nobody"}, 404),
+    ("POST", "/v1/users/remove", "admin", {"name": "admin"}, 409),
+    ("POST", "/v1/users/import", "admin", {"users": [{"name": "bob", "vo": "lab", "groups": ["bio", "open"]}]}, 409),
     ("POST", "/v1/groups/share", "admin", {"group": "none", "share": 1.0, "reason": "x"}, 404),
     ("POST", "/v1/groups/share", "admin", {"group": "bio", "share": None, "reason": "x"}, 409),
     ("POST", "/v1/groups/users", "admin", {"group": "none", "users": ["ann"]}, 404),
@@ -297,6 +301,11 @@ def test_each_refusal_that_is_not_derived_comes_and_no_other(house, backend):
     house.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200)))
     for _ in range(17):  # two of their hashes begin alike
         house.user("carl")
+    house.user("gone")
+    job = house.submitted({}, token="gone")
+    kill = {"action": "kill", "ranges": [[job, job]]}
+    assert house.call("POST", "/v1/jobs/control", kill, token="admin").status == 200
+    assert house.call("POST", "/v1/users/remove", {"name": "gone"}, token="admin").status == 200
     first = Counter(one["hash"][0] for one in house.get("/v1/tokens", "admin")["tokens"])
     house.side.policy = house.policy(load_resources([("sites.toml", RESOURCES + TWINS)]))
     found = set()

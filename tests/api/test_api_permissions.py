@@ -83,6 +83,8 @@ REQUESTS = {
     "POST /v1/groups/users": ("/v1/groups/users", {"group": "physics", "users": ["ann"]}),
     "POST /v1/users": ("/v1/users", {"name": "eve", "vo": "lab", "groups": ["physics"]}),
     "POST /v1/users/disable": ("/v1/users/disable", {"name": "eve"}),
+    "POST /v1/users/import": ("/v1/users/import", {"users": [{"name": "eve", "vo": "lab", "groups": ["physics"]}]}),
+    "POST /v1/users/remove": ("/v1/users/remove", {"name": "eve", "dry_run": True}),
     "POST /v1/tokens": ("/v1/tokens", {"account": "ann", "scopes": ["jobs:read"]}),
     "POST /v1/pilots/claim": ("/v1/pilots/claim", {"claim_token": "claim-token-x", "resource": {"cores": 0}}),
     "POST /v1/pilots/heartbeat": ("/v1/pilots/heartbeat", {}),

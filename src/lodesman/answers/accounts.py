@@ -158,7 +158,8 @@ class Revoked(Struct):
 
 
 AuditAction = Literal[
-    "user-changed", "user-disabled", "user-enabled", "token-issued", "token-revoked", "pilots-drained", "site-closed",
+    "user-changed", "user-disabled", "user-enabled", "user-removed", "users-imported",
+    "token-issued", "token-revoked", "pilots-drained", "site-closed",
     "site-opened", "site-tested", "breaker-opened", "breaker-closed", "breaker-ordered", "host-shut", "host-closed",
     "host-opened", "quota-changed", "quota-removed", "class-changed", "class-removed", "class-enabled", "class-disabled",
     "group-changed", "configuration-changed", "configuration-refused", "login-refused", "pilots-made",

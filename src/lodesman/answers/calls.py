@@ -22,6 +22,7 @@ from lodesman.answers import (
     site_tests,
     task_queues,
     usage,
+    user_lists,
     waiting,
     why_jobs,
     why_pilots,
@@ -283,11 +284,22 @@ DIRECTOR = get(
 # --- users and the server -----------------------------------------------------------------------------------------------
 
 ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
-ADD_USER = post("/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", repeatable=True)
+ADD_USER = post(
+    "/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", refused=(409,),
+    repeatable=True,
+)
 USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
     "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
+)
+REMOVE_USER = post(
+    "/v1/users/remove", user_lists.RemoveUserBody, user_lists.UserRemoved, "vo-admin",
+    "Remove a user without jobs under way", refused=(404, 409),
+)
+IMPORT_USERS = post(
+    "/v1/users/import", user_lists.ImportUsersBody, user_lists.ImportedUsers, "vo-admin", "Make users, all or none",
+    refused=(409,), repeatable=True,
 )
 TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
 ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))

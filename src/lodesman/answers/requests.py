@@ -260,13 +260,16 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
 
 
 class AccountBody(Sent):
-    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO."""
+    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO. `same_person`: who had this
+    name before, was removed, and gets back the jobs and files that are still there.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
     vo: Given
     groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
     admin: bool = False
     vo_admin: bool = False
+    same_person: bool = False
 
 
 class DisableBody(Sent):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from lodesman.answers import accounts, calls, jobs
+from lodesman.answers import accounts, calls, jobs, user_lists
 from lodesman.answers.accounts import AuditAction, Principal
 from lodesman.answers.call import Nothing, encode
 from lodesman.answers.job_queries import ControlBody
@@ -27,7 +27,16 @@ from lodesman.api.auth import authorise, may_touch, reach_of, sees_all, vo_admin
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.quotas import use_policy
-from lodesman.commands.accounts import add_account, check_membership, disable_user, issue_token, revoke_token
+from lodesman.commands.accounts import (
+    check_membership,
+    disable_user,
+    import_users,
+    issue_token,
+    naming_user,
+    put_account,
+    remove_user,
+    revoke_token,
+)
 from lodesman.commands.change import ChangeJobs, ChangePreparation, find_kinds
 from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control, ControlOutcome, RangeAction, apart
@@ -38,7 +47,7 @@ from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable, counted
 from lodesman.jobs import JobSpec
 from lodesman.store.accounts import RevokedTokens
-from lodesman.store.journal import Change
+from lodesman.store.journal import Change, Command
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 
 # Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
@@ -49,6 +58,8 @@ _CONTROL_SECONDS: Final = 10.0
 _EXPRESSION: Final = "constraint"
 _STATIONS: Final = "stations"
 _DAY_SECONDS: Final = 86_400
+# Letters of the names in an entry of the audit trail.
+_MOST_DETAIL: Final = 1_000
 # What the administrator of a VO may do with its jobs.
 _OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
 
@@ -250,10 +261,7 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups, reach_of(request.who))
-    command = Change(
-        add_account, body.name, body.vo, body.groups, admin=body.admin, vo_admin=body.vo_admin, by=request.who.name,
-        reach=reach_of(request.who),
-    )  # fmt: skip
+    command = Change(put_account, body, by=request.who.name, reach=reach_of(request.who))
     rights = (", administrator" if body.admin else "") + (
         ", administrator of the VO" if body.vo_admin else ""
     )
@@ -262,6 +270,51 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
     core.principals.forget_users([body.name])
     await use_policy(core, core.policy)
     return accounts.UserMade(body.name)
+
+
+@serves(calls.REMOVE_USER)
+async def _remove_user(
+    core: Core, request: Request[Nothing, user_lists.RemoveUserBody]
+) -> user_lists.UserRemoved:
+    """What the tokens of the user are used for ends with them."""
+    name, who, dry_run = request.body.name, request.who, request.body.dry_run
+    command: Command = Change(remove_user, name, by=who.name, reach=reach_of(who), dry_run=dry_run)
+    if dry_run:
+        found: user_lists.UserRemoved = await core.command(command)
+        return found
+    done: user_lists.UserRemoved = await core.command(request.audited(command, "user-removed", name))
+    core.principals.forget_users([name])
+    await use_policy(core, core.policy)
+    return done
+
+
+@serves(calls.IMPORT_USERS)
+async def _import_users(
+    core: Core, request: Request[Nothing, user_lists.ImportUsersBody]
+) -> user_lists.ImportedUsers:
+    """Raises what refuses one of them, with its number in `data.user`."""
+    body, who = request.body, request.who
+    for number, one in enumerate(body.users):
+        with naming_user(number):
+            check_membership(core.policy.config, one.vo, one.groups, reach_of(who))
+    command: Command = Change(
+        partial(
+            import_users,
+            users=body.users,
+            update=body.update,
+            dry_run=body.dry_run,
+            by=who.name,
+            reach=reach_of(who),
+        )
+    )
+    if not body.dry_run:
+        names = [one.name for one in body.users]
+        command = request.audited(command, "users-imported", str(len(names)), ", ".join(names)[:_MOST_DETAIL])
+    done: list[user_lists.ImportedUser] = await core.command(command)
+    if not body.dry_run:
+        core.principals.forget_users([one.name for one in done if one.change == "changed"])
+        await use_policy(core, core.policy)
+    return user_lists.ImportedUsers(done, body.dry_run)
 
 
 @serves(calls.DISABLE_USER)

@@ -19,6 +19,7 @@ from lodesman.answers.requests import AccountBody, AllQuery, AuditQuery, Disable
 from lodesman.cli.arguments import FILE, limit_option, number_option, several
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, note, say, show_fields, show_table
+from lodesman.cli.user_lists import import_users, remove_user
 from lodesman.cli.words import age, counted, joined, size, span
 from lodesman.errors import Conflict
 
@@ -29,7 +30,11 @@ _AUDIT = ("when", "action", "what", "by", "from", ">times", "detail")
 _TOKENS = ("hash", "of", "scopes", ">age", ">ends in", "made by", "note")
 
 
-user = click.Group("user", help="Make, list and disable users (administrators).")
+user = click.Group(
+    "user",
+    help="Make, import, list, disable and remove users (administrators).",
+    commands=[import_users, remove_user],
+)
 
 
 @user.command("add")
@@ -42,10 +47,14 @@ user = click.Group("user", help="Make, list and disable users (administrators)."
     is_flag=True,
     help="The user administers the VO: its users, tokens, groups; kill and hold of its jobs.",
 )
+@click.option(
+    "--same-person", is_flag=True, help="Give back the jobs of a user of that name who was removed."
+)
 @with_session
 def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], **rights: bool) -> None:
     """Make a user, or change the VO, groups and rights of one."""
     body = AccountBody(name, vo, list(groups), **rights)
+    del rights["same_person"]
     made = session.answer(calls.ADD_USER, body=body)
     scope = " --admin" if any(rights.values()) else ""
     say(f"User {made.name} is stored. For a token: lode token issue {made.name}{scope}")

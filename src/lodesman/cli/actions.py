@@ -66,7 +66,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         if not options["yes"]:
             _ask(session, action, wanted, choice)
         given = [(one.first, one.last) for one in wanted]
-        answer = _whole(session, ControlBody(action, given, options["reason"], choice))
+        answer = control_whole(session, ControlBody(action, given, options["reason"], choice))
         missing = any(not one.changed + one.refused for one in answer.ranges or [])
         failed = FAILED if missing and answer.changed else 0
         code = CONFLICT if answer.refused and not answer.changed else failed
@@ -119,7 +119,7 @@ def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Se
         confirm_many(action, *_meant(session, wanted, choice))
 
 
-def _whole(session: Session, body: ControlBody) -> Controlled:
+def control_whole(session: Session, body: ControlBody) -> Controlled:
     """The server answers after some seconds at the latest, and is asked for the rest until there is none."""
     answer = session.call(calls.CONTROL, body=body)
     while answer.rest:

@@ -5,22 +5,40 @@ from __future__ import annotations
 import difflib
 import re
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from lodesman.answers.accounts import EVERYBODY, SCOPES, USER_SCOPES, Reach, UserDisabled, UserRow
+from lodesman.answers.requests import AccountBody
+from lodesman.answers.user_lists import ImportedUser, UserRemoved
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.pilots import hash_token
-from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unauthorized, counted
+from lodesman.errors import (
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    counted,
+)
 from lodesman.resources import ANY, ResourceConfig
 from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
-from lodesman.store.accounts import RevokedTokens, principal_of
+from lodesman.store.accounts import RevokedTokens, principal_of, remains_of
 from lodesman.store.groups import note_members
+from lodesman.store.read.usage import count_jobs
 from lodesman.store.transaction import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"
 # The kind of a site that advertises itself; its tokens are of the site, not of a user.
 SITE = "site"
+# Of jobs that no pilot has, nor will have.
+FINAL: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
 # A token that expired is listed for a week.
 _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 
@@ -29,23 +47,51 @@ def add_account(
     tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, vo_admin: bool = False,
     by: str = "server", reach: Reach = EVERYBODY,
 ) -> None:  # fmt: skip
+    """Make or change a user, as `put_account`."""
+    put_account(tx, AccountBody(name, vo, list(groups), admin, vo_admin), by=by, reach=reach)
+
+
+def put_account(tx: Transaction, one: AccountBody, *, by: str, reach: Reach) -> None:
     """Make or change a user: its VO, its groups, and whether it administers this server or its VO.
 
-    Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be.
+    Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be, Conflict for
+    a name under which there is something of a user who was removed, unless it is the same person.
     """
-    if not groups:
+    _put_user(tx, one, _admit(tx, one, reach), by=by, reach=reach)
+
+
+def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
+    """The user as it is now."""
+    name = one.name
+    if not one.groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
-    if reach.vo and (vo != reach.vo or admin or vo_admin):
+    if reach.vo and (one.vo != reach.vo or one.admin or one.vo_admin):
         raise _out_of_reach(reach)
     before = accounts.user_named(tx.reader(), name)
     if before is not None and reach.vo and before.vo != reach.vo:
         raise Forbidden(f"User {name} is one of another VO.", hint="Choose another name.")
     if before is not None:
         check_reach(before, reach)
+    elif not one.same_person:
+        _check_name_is_free(tx, name)
+    return before
+
+
+def _check_name_is_free(tx: Transaction, name: str) -> None:
+    left = remains_of(tx.reader(), name)
+    if any(left):
+        things = f"{counted(left.submissions, 'submission')} and {counted(left.files, 'input file')}"
+        raise Conflict(
+            f"There was a user {name} before, of whom {things} are still there.",
+            hint="Choose another name, or wait until they are forgotten. The same person gets them back: --same-person.",
+        )
+
+
+def _put_user(tx: Transaction, one: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
     # Who administers a VO stays who they are.
-    vo_admin = vo_admin or (bool(reach.vo) and name == reach.user)
-    accounts.put_user(tx, name, vo, groups, admin=admin, vo_admin=vo_admin)
-    note_members(tx, name, [] if before is None else before.groups, groups, by=by, reason="")
+    vo_admin = one.vo_admin or (bool(reach.vo) and one.name == reach.user)
+    accounts.put_user(tx, one.name, one.vo, one.groups, admin=one.admin, vo_admin=vo_admin)
+    note_members(tx, one.name, [] if before is None else before.groups, one.groups, by=by, reason="")
 
 
 def _out_of_reach(reach: Reach) -> Forbidden:
@@ -137,6 +183,85 @@ def disable_user(
     check_reach(user, reach)
     accounts.set_disabled(tx, name, disabled=disabled)
     return UserDisabled(name, disabled)
+
+
+def remove_user(
+    tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
+) -> UserRemoved:
+    """Remove a user and its tokens. Jobs that ended, files and usage stay under the name, which only the same person gets
+    again while there are such. `dry_run`: say what would be done. Raises NotFound, Forbidden, Conflict for oneself, and for
+    a user with jobs that have not ended.
+    """
+    if name == by:
+        raise Conflict("You cannot remove yourself.", hint="Another administrator can.")
+    user = accounts.user_named(tx.reader(), name)
+    if user is None:
+        raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+    check_reach(user, reach)
+    live: Counter[str] = Counter()
+    ended = 0
+    for one in count_jobs(tx.reader(), name):
+        if one.state in FINAL:
+            ended += one.jobs
+        else:
+            live[one.state.value] += one.jobs
+    if live and not dry_run:
+        states = ", ".join(f"{count:,} {state}" for state, count in sorted(live.items()))
+        hint = f"Kill them: lode user rm {name} --kill; or wait, and let no new ones come: lode user disable {name}"
+        raise Conflict(f"User {name} has jobs that have not ended: {states}.", hint=hint, live=dict(live))
+    left, tokens = remains_of(tx.reader(), name), user.tokens
+    if not dry_run:
+        note_members(tx, name, user.groups, [], by=by, reason="removed")
+        tokens = accounts.delete_user(tx, name)
+    return UserRemoved(
+        name=name, tokens=tokens, live=dict(live), jobs=ended, files=left.files, dry_run=dry_run
+    )
+
+
+@contextmanager
+def naming_user(number: int) -> Iterator[None]:
+    """A refusal says of which user of a list it is."""
+    try:
+        yield
+    except LodesmanError as fault:
+        fault.data["user"] = number
+        raise
+
+
+def import_users(
+    tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
+) -> list[ImportedUser]:
+    """Make users, all or none. Those who are there as they shall be stay; others are changed only by `update`. Raises what
+    `add_account` does, and Conflict, with the number of the user in the list.
+    """
+    found: list[tuple[ImportedUser, UserRow | None]] = []
+    seen: set[str] = set()
+    for number, one in enumerate(users):
+        with naming_user(number):
+            if one.name in seen:
+                raise InvalidRequest(f"User {one.name} comes twice.")
+            seen.add(one.name)
+            before = _admit(tx, one, reach)
+            found.append((_imported(one, before, update=update), before))
+    for body, (done, before) in zip(users, found, strict=True):
+        if done.change != "same" and not dry_run:
+            _put_user(tx, body, before, by=by, reach=reach)
+    return [done for done, _ in found]
+
+
+def _imported(one: AccountBody, before: UserRow | None, *, update: bool) -> ImportedUser:
+    if before is None:
+        return ImportedUser(one.name, "new")
+    if (before.vo, before.groups, before.admin, before.vo_admin) == (
+        one.vo, one.groups, one.admin, one.vo_admin,
+    ):  # fmt: skip
+        return ImportedUser(one.name, "same")
+    if not update:
+        is_one = f"VO {before.vo}, groups {', '.join(before.groups)}"
+        raise Conflict(
+            f"User {one.name} is there already, otherwise: {is_one}.", hint="To change such users: --update."
+        )
+    return ImportedUser(one.name, "changed")
 
 
 def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:

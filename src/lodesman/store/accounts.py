@@ -130,6 +130,8 @@ AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
 _COUNT_TOKENS = """SELECT count(*) FROM token t WHERE account = ? AND kind = 'user'
 AND (CAST(? AS REAL) IS NULL OR expires_at IS NULL OR expires_at >= ?
 OR EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash))"""
+_REMAINS = """SELECT (SELECT count(*) FROM submission WHERE owner = ?),
+(SELECT count(*) FROM sandbox WHERE owner = ?)"""
 _MOST_AT_ONCE = 1_000
 _HASH_DIGITS = 64
 
@@ -179,6 +181,24 @@ def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
             rows=AT_MOST_ONE,
         )
     )
+
+
+def delete_user(tx: Transaction, name: str) -> int:
+    """Delete a user and the tokens of that user; how many these were."""
+    tx.write("DELETE FROM account WHERE name = ?", (name,), rows=ONE)
+    return tx.write("DELETE FROM token WHERE kind = 'user' AND account = ?", (name,), rows=ANY)
+
+
+class Remains(NamedTuple):
+    """What is stored under the name of a user."""
+
+    submissions: int
+    files: int
+
+
+def remains_of(db: Reader, name: str) -> Remains:
+    """The submissions and the input files of a user, who may have been removed."""
+    return Remains(*db.only(_REMAINS, (name, name)))
 
 
 def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:
