@@ -4,13 +4,14 @@ import pytest
 
 from lodesman.api.groups import use_shares
 from lodesman.commands.groups import know_shares
+from lodesman.daemon.leases import Leases
 from lodesman.matching import director_weights
 
 pytestmark = pytest.mark.stores
 
 
-def set_share(house, share, group="physics", token="admin", reason="beam time"):
-    body = {"group": group, "share": share, "reason": reason}
+def set_share(house, share, group="physics", token="admin", reason="beam time", **more):
+    body = {"group": group, "share": share, "reason": reason, **more}
     return house.call("POST", "/v1/groups/share", body, token=token)
 
 
@@ -72,11 +73,33 @@ def test_it_is_taken_back(house):
     assert [one["detail"] for one in trail] == ["share that of the files; over", "share 500; beam time"]
 
 
+def test_a_share_with_a_time_ends_by_itself(house):
+    until = house.now + 100.0
+    assert set_share(house, 500, until=until).json["until"] == until
+    house.now = until - 0.5
+    house.run(Leases(house.core).watch())
+    assert (drawn(house)["physics"], groups(house)["physics"]["until"]) == (500, until)
+    house.now = until
+    house.run(Leases(house.core).watch())
+    assert drawn(house)["physics"] == 3000
+    found = groups(house)["physics"]
+    assert (found["share"], found["set_by"], "until" in found) == (3000.0, "", False)
+    assert set_share(house, None).status == 409
+    assert house.get("/v1/groups/physics", "admin")["changes"][0]["until"] == until
+    for share, wrong in ((5, until), (None, until + 50.0)):
+        assert set_share(house, share, until=wrong).status == 400
+    assert set_share(house, 700, until=until + 50.0).status == 200
+    assert set_share(house, 600).status == 200  # for good
+    house.now += 60.0
+    house.run(Leases(house.core).watch())
+    assert drawn(house)["physics"] == 600
+
+
 def test_it_holds_after_a_start_and_with_another_configuration(house):
     set_share(house, 500)
     other = house.policy(house.core.policy.config)
     assert other.shares()["physics"].share == 3000
-    know_shares(house.side.db, other)
+    know_shares(house.side.db, other, house.now)
     assert other.shares()["physics"].share == 500
     assert other.share_of("physics") == 500
     house.core.policy = other

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from lodesman.answers.requests import Given
+from lodesman.answers.requests import LAST_SECOND, Given
 
 GroupChangeKind = Literal["share-set", "share-reset", "user-added", "user-removed"]
 _Reason = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -19,11 +19,12 @@ class GroupAt(Struct, omit_defaults=True):
 
 
 class GroupShareBody(Struct, omit_defaults=True):
-    """The share of a group from now on; null: that of the files again."""
+    """The share of a group from now on; null: that of the files again. `until`: it ends then, UNIX seconds."""
 
     group: Given
     share: Annotated[float, Meta(ge=0, le=1e12)] | None
     reason: _Reason
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
 
 
 class GroupUsersBody(Struct, omit_defaults=True):
@@ -38,8 +39,8 @@ class GroupUsersBody(Struct, omit_defaults=True):
 class GroupRow(Struct, kw_only=True):
     """A group. `vo` '': of any. `share`: that is in use; `file_share`: that of the files, null of a group that is not there.
 
-    `set_by` '': the share is that of the files; else who set it by command, when (UNIX seconds), and why. `users`: its
-    members, of whom users see themselves alone.
+    `set_by` '': the share is that of the files; else who set it by command, when (UNIX seconds), and why; `until`: that
+    share ends then. `users`: its members, of whom users see themselves alone.
     """
 
     group: str
@@ -51,6 +52,7 @@ class GroupRow(Struct, kw_only=True):
     set_at: float | None = None
     reason: str = ""
     users: list[str]
+    until: float | UnsetType = UNSET
 
 
 class GroupRows(Struct):
@@ -60,7 +62,9 @@ class GroupRows(Struct):
 
 
 class GroupChange(Struct, frozen=True):
-    """What was done to a group by command: when (UNIX seconds), what, by whom and why; `share` of shares that were set."""
+    """What was done to a group by command: when (UNIX seconds), what, by whom and why; `share` of shares that were set, and
+    `until` when, if they end by themselves.
+    """
 
     at: float
     change: GroupChangeKind
@@ -68,6 +72,7 @@ class GroupChange(Struct, frozen=True):
     user: str
     by: str
     reason: str
+    until: float | UnsetType = UNSET
 
 
 class GroupInFull(GroupRow, kw_only=True):

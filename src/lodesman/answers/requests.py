@@ -13,7 +13,7 @@ from lodesman.answers.vocabulary import Form, TargetPolicy
 MOST_ID = 1 << 53
 MOST_ROWS = 10_000
 _MOST_JOBS = 10_000  # of their own in one request: one transaction stores them, while all others wait
-_LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
+LAST_SECOND = 253_402_300_799.0  # the end of the year 9999
 LONGEST_TOKEN = 36_500 * 86_400.0  # a hundred years
 END = r"(?!\n)$"  # a dollar alone lets a line end pass
 
@@ -253,8 +253,8 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
     """
 
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    until: Annotated[float, Meta(ge=0, le=_LAST_SECOND)] | None = None
-    begins: Annotated[float, Meta(ge=0, le=_LAST_SECOND)] | None = None
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    begins: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
     keep_pilots: bool = False
     dry_run: bool = False
 

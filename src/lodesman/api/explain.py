@@ -259,7 +259,7 @@ async def _plan_gates(side: ReadSide, request: Request[Nothing, PlanGatesBody]) 
 
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
-    know_shares(side.db, side.policy)
+    know_shares(side.db, side.policy, side.clock())
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
 
 

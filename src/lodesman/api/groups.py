@@ -10,6 +10,7 @@ from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.groups import GroupAt, GroupInFull, GroupRow, GroupRows, GroupShareBody, GroupUsersBody
+from lodesman.answers.nodes import utc
 from lodesman.answers.vocabulary import Waking
 from lodesman.api.auth import own_vo, reach_of, sees_all, vo_administered
 from lodesman.api.core import Core
@@ -44,16 +45,17 @@ async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> G
         raise Forbidden(
             f"Group {group.name} is not of VO {vo} alone.", hint="Administrators of the server may do that."
         )
-    command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason)
+    command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason, until=body.until)
     what = "that of the files" if body.share is None else f"{body.share:g}"
+    what += "" if body.until is None else f" until {utc(body.until)}"
     await core.command(request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}"))
     await use_shares(core)
-    return group_rows(core.reader, core.policy, [group])[0]
+    return group_rows(core.reader, core.policy, [group], core.clock())[0]
 
 
 async def use_shares(core: Core) -> None:
     """Draw by the shares that are stored now. Raises LodesmanError."""
-    know_shares(core.reader, core.policy)
+    know_shares(core.reader, core.policy, core.clock())
     await core.command(Change(set_shares, core.live, core.policy.shares()))
     core.announce(Waking.SHARES)
 
@@ -76,7 +78,7 @@ async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> G
     await core.command(request.audited(command, "group-changed", group.name, detail))
     core.principals.forget_users(body.users)
     await use_policy(core, core.policy)
-    return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)])[0]
+    return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)], core.clock())[0]
 
 
 def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
@@ -87,7 +89,7 @@ def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
 @serves(calls.GROUPS)
 async def _groups(side: ReadSide, request: Request[Nothing, Nothing]) -> GroupRows:
     """Users see the groups that their VO may have, and of the members themselves."""
-    return GroupRows(group_rows(side.db, side.policy, _all_seen(side, request.who).values()))
+    return GroupRows(group_rows(side.db, side.policy, _all_seen(side, request.who).values(), side.clock()))
 
 
 @serves(calls.GROUP)
@@ -95,7 +97,7 @@ async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInF
     """Raises NotFound for a group that is not there, or is one of another VO."""
     who = request.who
     group = group_named(_all_seen(side, who), request.query.group)
-    (row,) = group_rows(side.db, side.policy, [group])
+    (row,) = group_rows(side.db, side.policy, [group], side.clock())
     changes = group_changes(side.db, group.name, _MOST_CHANGES)
     if not sees_all(who):
         own = (
@@ -108,7 +110,7 @@ async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInF
 
 
 def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
-    know_shares(side.db, side.policy)
+    know_shares(side.db, side.policy, side.clock())
     return _seen(known_groups(side.policy, list_users(side.db)), who)
 
 

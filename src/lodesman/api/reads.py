@@ -178,7 +178,8 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     now = side.clock()
-    closings = [one for one in side.keeper.mask(side.db).known(now) if one.concerns(node)]
+    known = (one for one in side.keeper.mask(side.db).known(now) if one.concerns(node))
+    closings = [one for one in known if config.tree.find(one.node) is not None]
     found = show_node(config, node, vo)
     found.closings = closings or UNSET
     return found

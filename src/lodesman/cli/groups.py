@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 
 import click
+from msgspec import UNSET
 
 from lodesman.answers import calls
 from lodesman.answers.groups import GroupAt, GroupChange, GroupRow, GroupShareBody, GroupUsersBody
 from lodesman.answers.nodes import utc
+from lodesman.cli.moments import COMING
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, say, show_fields, show_table
 from lodesman.cli.words import joined, number
 
-_GROUPS = ("group", "VO", ">share", ">in the files", "set by", "when", "reason")
+_GROUPS = ("group", "VO", ">share", ">in the files", "set by", "when", "until", "reason")
 _CHANGES = ("when", "change", "by", "reason")
 _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; everybody of the VO sees it.")
 _why = click.option("--reason", default="", metavar="TEXT", help="Why; everybody of the VO sees it.")
@@ -27,13 +29,21 @@ group = click.Group(
 @with_session
 def _list(session: Session, /) -> None:
     """List the groups of your VO (administrators: all) with their shares, and who set them when and why."""
-    show_table(_GROUPS, map(_row, session.answer(calls.GROUPS).groups))
+    groups = session.answer(calls.GROUPS).groups
+    ends = any(one.until is not UNSET for one in groups)
+    shown = [place for place, title in enumerate(_GROUPS) if ends or title != "until"]
+    rows = map(_row, groups)
+    show_table([_GROUPS[one] for one in shown], ([row[one] for one in shown] for row in rows))
 
 
 def _row(one: GroupRow) -> list[Cell]:
     when = "" if one.set_at is None else utc(one.set_at)
     shares = (number(one.share), number(one.file_share))
-    return [one.group, one.vo, *shares, one.set_by or "files", when, one.reason]
+    return [one.group, one.vo, *shares, one.set_by or "files", when, _ends(one), one.reason]
+
+
+def _ends(one: GroupRow | GroupChange) -> str:
+    return "" if one.until is UNSET else utc(one.until)
 
 
 @group.command("show")
@@ -43,6 +53,7 @@ def _show(session: Session, /, *, name: str) -> None:
     """Show a group: its share, its members, and what was done to it by command, the newest first."""
     one = session.answer(calls.GROUP, GroupAt(name))
     origin = "the files" if one.set_at is None else f"{one.set_by}, {utc(one.set_at)}: {one.reason}"
+    origin += f" (until {_ends(one)})" if _ends(one) else ""
     show_fields((
         ("group", one.group), ("VO", one.vo or "any"), ("share", number(one.share)), ("set by", origin),
         ("in the files", number(one.file_share)), ("shares jobs", "yes" if one.job_sharing else "no"),
@@ -54,7 +65,7 @@ def _show(session: Session, /, *, name: str) -> None:
 
 def _change(one: GroupChange) -> list[Cell]:
     what = {
-        "share-set": f"share {number(one.share)}",
+        "share-set": f"share {number(one.share)}{f' until {_ends(one)}' if _ends(one) else ''}",
         "share-reset": "share of the files",
         "user-added": f"{one.user or 'a user'} joined",
         "user-removed": f"{one.user or 'a user'} left",
@@ -71,14 +82,19 @@ def _change(one: GroupChange) -> list[Cell]:
     metavar="N",
     help="Against the shares of other groups.",
 )
+@click.option("--until", type=COMING, metavar="MOMENT", help="It ends then: +2h, or a moment.")
 @_reason
 @with_session
-def _set(session: Session, /, *, name: str, share: float, reason: str) -> None:
-    """Give GROUP a share that holds instead of that of the files, at once, until: lode group reset GROUP."""
+def _set(session: Session, /, *, name: str, share: float, reason: str, until: float | None) -> None:
+    """Give GROUP a share that holds instead of that of the files, at once, until: lode group reset GROUP.
+
+    With --until it ends by itself, and the share of the files holds again.
+    """
     if not math.isfinite(share):
         raise click.BadParameter("a share is a number.", param_hint="'--share'")
-    done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, share, reason))
-    say(f"Group {done.group} has share {number(done.share)}. The files say: {number(done.file_share)}.")
+    done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, share, reason, until))
+    ends = f" until {_ends(done)}" if _ends(done) else ""
+    say(f"Group {done.group} has share {number(done.share)}{ends}. The files say: {number(done.file_share)}.")
 
 
 @group.command("reset")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
+
+from msgspec import UNSET
 
 from lodesman.answers.accounts import EVERYBODY, Reach, UserRow
 from lodesman.answers.groups import GroupRow
 from lodesman.commands.accounts import check_reach
 from lodesman.commands.site_mask import check_reason
-from lodesman.errors import Conflict, NotFound
+from lodesman.errors import Conflict, InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader, accounts, groups
 from lodesman.store.groups import shares_set, shares_version
@@ -27,12 +30,16 @@ class NamedGroup(NamedTuple):
     users: tuple[UserRow, ...]
 
 
-def know_shares(db: Reader, policy: Policy) -> None:
-    """Let a policy have the shares that were set by command, read anew only if something was done to a group."""
+def know_shares(db: Reader, policy: Policy, now: float) -> None:
+    """Let a policy have the shares that were set by command, read anew only if something was done to a group, or such a
+    share has ended.
+    """
     version = shares_version(db)
-    if policy.shares_version != version:
-        shares = {group: one.share for group, one in shares_set(db).items() if one.share is not None}
-        policy.know_shares(version, shares)
+    if policy.shares_version != version or now >= policy.shares_until:
+        found = shares_set(db, now)
+        shares = {group: one.share for group, one in found.items() if one.share is not None}
+        ends = (one.until for one in found.values() if one.until is not UNSET)
+        policy.know_shares(version, shares, min(ends, default=inf))
 
 
 def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGroup]:
@@ -57,9 +64,9 @@ def group_named(known: Mapping[str, NamedGroup], name: str) -> NamedGroup:
     return known[name]
 
 
-def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup]) -> list[GroupRow]:
+def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: float) -> list[GroupRow]:
     """Groups with their shares, and where these come from."""
-    by_command, rows = shares_set(db), []
+    by_command, rows = shares_set(db, now), []
     for one in some:
         given, configured = by_command.get(one.name), policy.config.groups.get(one.name)
         rows.append(
@@ -73,20 +80,30 @@ def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup]) -> list[G
                 set_at=None if given is None else given.at,
                 reason="" if given is None else given.reason,
                 users=[user.name for user in one.users],
+                until=UNSET if given is None else given.until,
             )
         )
     return rows
 
 
-def set_share(tx: Transaction, group: str, share: float | None, *, by: str, reason: str) -> None:
-    """Give a group a share that holds instead of that of the files; None: that of the files again.
+def set_share(
+    tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
+) -> None:
+    """Give a group a share that holds instead of that of the files, `until` a time; None: that of the files again.
 
-    Raises InvalidRequest without a reason, Conflict if there is nothing to take back.
+    Raises InvalidRequest without a reason, or for a time that makes no sense, Conflict if there is nothing to take back.
     """
     reason = check_reason(reason)
-    if share is None and group not in shares_set(tx.reader()):
+    if until is not None and (share is None or until <= tx.now):
+        words = (
+            "The time until which it shall hold has passed."
+            if share is not None
+            else "A share of the files has no end."
+        )
+        raise InvalidRequest(words, parameter="until")
+    if share is None and group not in shares_set(tx.reader(), tx.now):
         raise Conflict(f"The share of group {group} is that of the files.", hint="See: lode group ls")
-    groups.note_share(tx, group, share, by=by, reason=reason)
+    groups.note_share(tx, group, share, by=by, reason=reason, until=until)
 
 
 def add_members(

@@ -144,7 +144,7 @@ class BackgroundProcess:
         life = self.config.pilots.life_seconds
         inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
         policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
-        know_shares(self._reader, policy)
+        know_shares(self._reader, policy, time.time())
         return policy
 
     def _backends(self) -> Backends:
@@ -262,7 +262,7 @@ class BackgroundProcess:
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
-        know_shares(self._reader, self.policy)
+        know_shares(self._reader, self.policy, time.time())
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
@@ -291,7 +291,7 @@ class BackgroundProcess:
 
     def _direct(self) -> None:
         """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
-        know_shares(self.director.db, self.policy)
+        know_shares(self.director.db, self.policy, time.time())
         for watch in self.backends.watches.values():
             watch.polled.wait(_FIRST_POLL_SECONDS)
         self.director.tick(time.time())

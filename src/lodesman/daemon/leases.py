@@ -1,4 +1,4 @@
-"""The leases of pilots: which are silent, which are lost, when each was last heard, and who leaves as a closing begins."""
+"""The leases of pilots: which are silent, which are lost, when each was last heard; and what else ends by itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import UNSET
 from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
+from lodesman.api.groups import use_shares
 from lodesman.commands.ahead import HeardPilot, has_much_ahead, take_back
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.report import LOST, note_silence
@@ -40,6 +41,9 @@ class Leases:
         await self._note_silence()
         await self._take_back()
         await self._tend_closings()
+        if self._core.clock() >= self._core.policy.shares_until:
+            with contextlib.suppress(LodesmanError):
+                await use_shares(self._core)
         now = self._core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now

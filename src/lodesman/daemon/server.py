@@ -76,7 +76,7 @@ class Server:
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
-        know_shares(writer, policy)
+        know_shares(writer, policy, time.time())
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._writer, words = writer, policy.vocabulary
         isolation = self._isolate()
@@ -286,7 +286,7 @@ class Server:
             policy = await asyncio.to_thread(self._policy, config, bits)
             if config.shares.corrector != "none":
                 policy.know_usage(self.core.policy.usage)
-            know_shares(self.core.reader, policy)
+            know_shares(self.core.reader, policy, time.time())
             self.core.principals.unshare(self.core.policy.sharing_groups() - policy.sharing_groups())
             self.core.policy = policy
             with contextlib.suppress(LodesmanError):

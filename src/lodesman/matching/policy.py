@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import inf
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -218,7 +219,7 @@ class Policy:
     `private_pools`: see `gets_private`.
     `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
     `usage`: what corrects the shares; None: they are as configured. `set_by_command`: shares that hold instead of those of
-    the files, as of `shares_version`. `vocabulary`: that of Grid Engine.
+    the files, as of `shares_version`, until `shares_until`. `vocabulary`: that of Grid Engine.
     """
 
     config: ResourceConfig
@@ -234,6 +235,7 @@ class Policy:
     usage: KnownUsage | None = None
     set_by_command: Mapping[str, float] = field(default_factory=dict)
     shares_version: int = -1
+    shares_until: float = inf
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
@@ -279,9 +281,9 @@ class Policy:
         self.usage = usage
         self._shares = self.corrected(self.configured_shares())
 
-    def know_shares(self, version: int, shares: Mapping[str, float]) -> None:
-        """Let these groups have these shares from now on, whatever the files say."""
-        self.set_by_command, self.shares_version = shares, version
+    def know_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
+        """Let these groups have these shares from now on, whatever the files say; `until`: the first of them ends then."""
+        self.set_by_command, self.shares_version, self.shares_until = shares, version, until
         self.know_usage(self.usage)
 
     def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:

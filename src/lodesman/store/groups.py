@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from msgspec import UNSET
 
 from lodesman.answers.groups import GroupChange, GroupChangeKind
 from lodesman.store import Reader
@@ -10,12 +13,12 @@ from lodesman.store.statement import Statement
 from lodesman.store.transaction import Transaction
 
 _NOTE = Statement(
-    sql="INSERT INTO group_change (at, grp, change, share, account, by, reason) VALUES (?,?,?,?,?,?,?)",
+    sql="INSERT INTO group_change (at, grp, change, share, account, by, reason, until) VALUES (?,?,?,?,?,?,?,?)",
 )
-_CHANGES = """SELECT at, change, share, account, by, reason FROM group_change
+_CHANGES = """SELECT at, change, share, account, by, reason, until FROM group_change
 WHERE grp = ? ORDER BY id DESC LIMIT ?"""
 # The last word on the share of each group.
-_SHARES = """SELECT c.grp, c.at, c.change, c.share, c.account, c.by, c.reason FROM group_change c
+_SHARES = """SELECT c.grp, c.at, c.change, c.share, c.account, c.by, c.reason, c.until FROM group_change c
 WHERE c.id IN (SELECT max(id) FROM group_change WHERE change IN ('share-set', 'share-reset') GROUP BY grp)
 AND c.change = 'share-set' ORDER BY c.grp"""
 
@@ -25,20 +28,28 @@ def shares_version(db: Reader) -> int:
     return int(db.only("SELECT coalesce(max(id), 0) FROM group_change")[0])
 
 
-def shares_set(db: Reader) -> dict[str, GroupChange]:
-    """The shares that hold instead of the files', by group."""
-    return {group: GroupChange(*row) for group, *row in db.execute(_SHARES)}
+def shares_set(db: Reader, now: float) -> dict[str, GroupChange]:
+    """The shares that hold instead of the files', by group; one with a time holds until then."""
+    found = {group: _change(row) for group, *row in db.execute(_SHARES)}
+    return {group: one for group, one in found.items() if one.until is UNSET or now < one.until}
+
+
+def _change(row: Sequence[Any]) -> GroupChange:
+    at, change, share, user, by, reason, until = row
+    return GroupChange(at, change, share, user, by, reason, UNSET if until is None else until)
 
 
 def group_changes(db: Reader, group: str, most: int) -> list[GroupChange]:
     """What was done to a group, the newest first."""
-    return [GroupChange(*row) for row in db.execute(_CHANGES, (group, most))]
+    return [_change(row) for row in db.execute(_CHANGES, (group, most))]
 
 
-def note_share(tx: Transaction, group: str, share: float | None, *, by: str, reason: str) -> None:
-    """The share of a group is this from now on; None: that of the files."""
+def note_share(
+    tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
+) -> None:
+    """The share of a group is this from now on, `until` a time; None: that of the files."""
     change: GroupChangeKind = "share-reset" if share is None else "share-set"
-    tx.later(_NOTE, (tx.now, group, change, share, "", by, reason))
+    tx.later(_NOTE, (tx.now, group, change, share, "", by, reason, until))
 
 
 def note_members(
@@ -49,4 +60,4 @@ def note_members(
         (group, "user-removed") for group in before if group not in after
     ]
     for group, change in left + [(group, "user-added") for group in after if group not in before]:
-        tx.later(_NOTE, (tx.now, group, change, None, user, by, reason))
+        tx.later(_NOTE, (tx.now, group, change, None, user, by, reason, None))

@@ -58,3 +58,17 @@ def test_a_share_needs_a_number_and_a_reason(at, server):
     for share in ("nan", "-1", "much"):
         assert at("group", "set", "bio", "--share", share, "--reason", "x").code == 2
     assert server.asked == []
+
+
+def test_a_share_that_ends_by_itself_says_when(at, server):
+    ends = {**BY_COMMAND, "until": AT + 86_400.0}
+    server.on("POST", "/v1/groups/share", ends)
+    found = at("group", "set", "bio", "--share", "500", "--reason", "x", "--until", "2024-10-05T00:00Z")
+    assert server.asked[-1].json["until"] == AT + 86_400.0
+    assert "Group bio has share 500 until 2024-10-05 00:00 UTC." in found.out
+    server.on("GET", "/v1/groups", {"groups": [ends, group()]})
+    lines = at("group", "ls").out.splitlines()
+    assert "UNTIL" in lines[0]
+    assert "2024-10-05 00:00 UTC" in lines[1]
+    server.on("GET", "/v1/groups/bio", {**ends, "changes": []})
+    assert "(until 2024-10-05 00:00 UTC)" in at("group", "show", "bio").out

@@ -26,6 +26,7 @@ from lodesman.daemon import leases as leases_module
 from lodesman.daemon import server as server_module
 from lodesman.daemon.leases import Leases
 from lodesman.daemon.server import Server
+from lodesman.director.site_mask import SiteMask
 from lodesman.errors import Unavailable
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import classes_of
@@ -41,7 +42,8 @@ class Quiet:
     has_expired: Any = Core.has_expired
 
     def __init__(self, last_seen: dict[int, float]) -> None:
-        self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()), parked=())
+        self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()), parked=(), mask=SiteMask())
+        self.policy = SimpleNamespace(shares_until=float("inf"))
         self.lease_seconds = 10.0
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.now = 100.0
@@ -233,7 +235,7 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
 ) -> None:
     monkeypatch.setattr(server_module, "keep", lambda *_: None)
     monkeypatch.setattr(server_module, "kept_file", lambda _: None)
-    by_command = lambda _, policy: policy.know_shares(1, {"set": 5.0})  # noqa: E731
+    by_command = lambda _, policy, _now: policy.know_shares(1, {"set": 5.0})  # noqa: E731
     monkeypatch.setattr(server_module, "know_shares", by_command)
     resources = load_resources([("g.toml", "[group.a]\n[group.b]\n")])
     slices = [SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})]
