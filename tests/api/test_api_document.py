@@ -25,6 +25,7 @@ from lodesman.api import (
     pilot_files,
     pilots,
     quotas,
+    readers,
     reads,
     service,
     site_ads,
@@ -42,7 +43,7 @@ from lodesman.api.wire import STATUS
 from lodesman.resources import load_resources
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef",
-          "test": "0" * 16, "group": "physics"}  # fmt: skip
+          "test": "0" * 16, "group": "physics", "submission": "1"}  # fmt: skip
 
 
 def described():
@@ -59,8 +60,32 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (claims, groups, hosts, job_classes, pilots, quotas, service, site_ads, sites, users, waiting),
-        "reading": (files, explain, groups, job_lists, pilot_files, reads, site_ads, site_tests, usage),
+        "hot": (
+            claims,
+            groups,
+            hosts,
+            job_classes,
+            pilots,
+            quotas,
+            readers,
+            service,
+            site_ads,
+            sites,
+            users,
+            waiting,
+        ),
+        "reading": (
+            files,
+            explain,
+            groups,
+            job_lists,
+            pilot_files,
+            readers,
+            reads,
+            site_ads,
+            site_tests,
+            usage,
+        ),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
@@ -266,6 +291,8 @@ REFUSED = [
     ("POST", "/v1/groups/share", "admin", {"group": "bio", "share": None, "reason": "x"}, 409),
     ("POST", "/v1/groups/users", "admin", {"group": "none", "users": ["ann"]}, 404),
     ("POST", "/v1/groups/users", "admin", {"group": "bio", "users": ["bob"], "how": "remove"}, 409),
+    ("GET", "/v1/submissions/99/readers", "ann", None, 404),
+    ("POST", "/v1/submissions/readers", "ann", {"submission": 1, "readers": ["nobody"]}, 404),
     ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),
     ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
     ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),

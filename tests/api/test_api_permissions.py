@@ -47,6 +47,8 @@ REQUESTS = {
     "POST /v1/jobs": ("/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 500}], "dry_run": True}),
     "POST /v1/jobs/control": ("/v1/jobs/control", {"action": "hold", "ranges": [[2, 2]]}),
     "POST /v1/jobs/change": ("/v1/jobs/change", {"ranges": [[2, 2]], "attributes": {"Memory": 5}, "dry_run": True}),
+    "GET /v1/submissions/{submission}/readers": ("/v1/submissions/1/readers", None),
+    "POST /v1/submissions/readers": ("/v1/submissions/readers", {"submission": 1, "readers": ["@bio"]}),
     "GET /v1/jobs/wait": ("/v1/jobs/wait?jobs=1&seconds=0", None),
     "GET /v1/jobs/events": ("/v1/jobs/events?jobs=1", None),
     "GET /v1/jobs/{job}/output": ("/v1/jobs/3/output", None),

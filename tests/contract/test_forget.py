@@ -41,6 +41,7 @@ REFERENCES = (
     ("task_queue_hold", "tq_id", "task_queue"), ("task_queue_event", "tq_id", "task_queue"),
     ("task_queue_reason", "tq_id", "task_queue"), ("sandbox_use", "submission_id", "submission"),
     ("token", "pilot_id", "pilot"), ("small_output", "attempt_id", "attempt"),
+    ("submission_reader", "submission_id", "submission"),
 )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ AuditAction = Literal[
     "token-issued", "token-revoked", "pilots-drained", "site-closed",
     "site-opened", "site-tested", "breaker-opened", "breaker-closed", "breaker-ordered", "host-shut", "host-closed",
     "host-opened", "quota-changed", "quota-removed", "class-changed", "class-removed", "class-enabled", "class-disabled",
-    "group-changed", "configuration-changed", "configuration-refused", "login-refused", "pilots-made",
+    "group-changed", "submission-shared", "configuration-changed", "configuration-refused", "login-refused", "pilots-made",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from lodesman.answers import (
     pilots,
     plans,
     quotas,
+    readers,
     server,
     site_ads,
     site_tests,
@@ -58,6 +59,14 @@ JOBS = get("/v1/jobs", job_queries.JobsQuery, jobs.Jobs, "jobs:read", "List jobs
 JOB_COUNTS = get("/v1/jobs/counts", job_queries.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group, state")
 SUBMISSIONS = get(
     "/v1/submissions", job_queries.SubmissionsQuery, job_queries.Submissions, "jobs:read", "Submissions, jobs counted"
+)
+READERS = get(
+    "/v1/submissions/{submission}/readers", readers.SubmissionAt, readers.SubmissionReaders, "jobs:read",
+    "With whom a submission is shared", refused=(404,),
+)
+SET_READERS = post(
+    "/v1/submissions/readers", readers.ReadersBody, readers.SubmissionReaders, "jobs:write",
+    "Let users and groups read a submission, or no more", refused=(404,),
 )
 CONTROL = post(
     "/v1/jobs/control", job_queries.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",

@@ -21,6 +21,7 @@ class JobsQuery(Sent):
     see them. `site`, `cause`: of the last attempt, if it did not end well. `since`, `until`: when they were submitted (UNIX
     seconds). `submission`: its number; 0: of any. `job_group`: the JobGroup of the description, as a name; `job_class`: its
     class, or class.variant, in the same way. `where`: attributes as `NAME=VALUE`, all of which hold.
+    `shared`: only what others share with the caller.
     """
 
     first: Count = 1
@@ -43,6 +44,7 @@ class JobsQuery(Sent):
     job_group: str = ""
     job_class: str = ""
     where: Where = field(default_factory=list)
+    shared: bool = False
 
 
 class SubmissionsQuery(Paged, kw_only=True):
@@ -65,6 +67,7 @@ class SubmissionsQuery(Paged, kw_only=True):
     job_group: str = ""
     job_class: str = ""
     where: Where = field(default_factory=list)
+    shared: bool = False
     limit: Rows = 100
 
 
@@ -77,7 +80,7 @@ class CountsQuery(Sent):
 class SubmissionRow(Struct):
     """A submission: `jobs` with ids from `first` on; `name` of the first in its description. `states`: how many of them are
     in which state; those that are missing were purged. Of those with an attempt `sites` of the last one, and `causes` of
-    its end unless it is Done; of those that wait `reasons`.
+    its end unless it is Done; of those that wait `reasons`. `shared_by`: who shares it with the caller, '' if it is not.
     """
 
     id: int
@@ -92,6 +95,7 @@ class SubmissionRow(Struct):
     sites: dict[str, int]
     causes: dict[str, int]
     reasons: dict[MainReason, int]
+    shared_by: str = ""
 
 
 class Submissions(Page):

@@ -14,6 +14,7 @@ from lodesman.commands.accounts import JOINING, SITE
 from lodesman.errors import Forbidden, LodesmanError, NotFound, Unauthorized, Unavailable
 from lodesman.store import Reader
 from lodesman.store.accounts import principal_of, principals
+from lodesman.store.readers import ReadsAs
 
 _ONLY = {
     "pilot": "Only pilots may ask this.",
@@ -153,6 +154,16 @@ def may_touch(
     )
 
 
+def reads_as(principal: Principal) -> ReadsAs:
+    """By which names others share submissions with the caller, who may read them then, and nothing else. A user whose name
+    begins with `@` is not the group.
+    """
+    if principal.kind != "user":
+        return ReadsAs()
+    own = () if principal.name.startswith("@") else (principal.name,)
+    return ReadsAs(principal.vo, (*own, *(f"@{group}" for group in principal.groups)))
+
+
 def may_as_much(now: Principal, before: Principal) -> bool:
     """Whether a token still opens all that it opened, so that what was asked for with it may go on."""
     return (
@@ -173,6 +184,8 @@ class Principals:
         self._db, self._clock = db, clock
         self._known = principals(db)
         self._held: dict[bytes, set[asyncio.Timeout]] = {}
+        # How often something was shared no more: what was looked up before that may be too much.
+        self.unshared = 0
 
     def lookup(self, digest: bytes) -> Principal | None:
         """The principal of a token's hash; tokens made elsewhere are read once from the database."""
@@ -247,9 +260,18 @@ class Principals:
 
     def unshare(self, groups: frozenset[str]) -> None:
         """Members of these groups see each other's jobs no more."""
+        self.unshared += 1
         for digest in list(self._held):
             who = self._known.get(digest)  # one that was revoked just now ends by that
             if who is not None and groups.intersection(who.groups):
+                self._end(digest)
+
+    def end_readers(self, names: frozenset[str]) -> None:
+        """Something is not shared with these users and groups (`@`) any more."""
+        self.unshared += 1
+        for digest in list(self._held):
+            who = self._known.get(digest)
+            if who is not None and names.intersection(reads_as(who).names):
                 self._end(digest)
 
     def _end(self, digest: bytes) -> None:

@@ -12,10 +12,10 @@ from msgspec.structs import asdict, replace
 from lodesman.answers import calls, jobs
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
-from lodesman.answers.job_queries import CountsQuery, JobsQuery, Submissions, SubmissionsQuery
+from lodesman.answers.job_queries import CountsQuery, JobsQuery, SubmissionRow, Submissions, SubmissionsQuery
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
-from lodesman.api.auth import may_touch, own_vo, sees_all, vo_administered
+from lodesman.api.auth import may_touch, own_vo, reads_as, sees_all, vo_administered
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import page
@@ -28,6 +28,7 @@ from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.submissions import Sight
 from lodesman.store.read.task_queues import name_groups_and_classes
 from lodesman.store.read.usage import count_jobs
+from lodesman.store.readers import shared_with
 
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
@@ -83,9 +84,16 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
     _check(asked)
     states, (before,) = words("state", asked.state, JobState), numbers(asked.after, 1) or (MOST_ID,)
     asked = replace(asked, owner=_owner(asked, who))
-    found, following = await side.costly.run(
-        partial(side.submissions.find, asked=asked, sight=_sight(side, who), states=states, before=before)
-    )
+    sight = _sight(side, who)
+
+    def read(db: Reader) -> tuple[list[SubmissionRow], int | None]:
+        rows, after = side.submissions.find(db, asked, sight, states=states, before=before)
+        shared = shared_with(db, sight.reads)
+        for row in rows:
+            row.shared_by = "" if row.owner == who.name else shared.get(row.id, "")
+        return rows, after
+
+    found, following = await side.costly.run(read)
     if following is None:
         return Submissions(found)
     return Submissions(found, more=True, cursor=str(following))
@@ -93,14 +101,15 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
 
 def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
     """Whose jobs are asked for; '' for those of all."""
-    return asked.owner or ("" if asked.all else who.name)
+    return asked.owner or ("" if asked.all or asked.shared else who.name)
 
 
 def _sight(side: ReadSide, who: Principal) -> Sight:
     shared = side.policy.sharing_groups().intersection(who.groups)
     if sees_all(who):
-        return Sight()
-    return Sight(who.name, sorted(shared), who.vo, whole_vo=bool(vo_administered(who)))
+        return Sight(reads=reads_as(who))
+    whole_vo = bool(vo_administered(who))
+    return Sight(who.name, sorted(shared), who.vo, whole_vo=whole_vo, reads=reads_as(who))
 
 
 def _check(asked: JobsQuery | SubmissionsQuery) -> None:

@@ -17,7 +17,7 @@ from lodesman.answers.call import Call, Nothing
 from lodesman.answers.jobs import Job
 from lodesman.answers.jsv import JsvSection
 from lodesman.answers.server import ConfigurationState
-from lodesman.api.auth import may_touch, own_vo
+from lodesman.api.auth import may_touch, own_vo, reads_as
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.background.census import BackendWatch
 from lodesman.background.descriptions import MemberNames
@@ -35,6 +35,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig
 from lodesman.store import Database, Reader
 from lodesman.store.read.jobs import job_by_id, was_given_out
+from lodesman.store.readers import is_shared_with
 from lodesman.store.shelf import Shelf
 
 _T = TypeVar("_T")
@@ -182,6 +183,12 @@ class ReadSide:
         may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
-        if job is None or not may(job.owner, job.group, job.vo):
+        if job is None or not (
+            may(job.owner, job.group, job.vo) or is_shared_with(self.db, job.submission, reads_as(who))
+        ):
             raise unseen(job_id, job_id)
         return next(self.names.fill((job,)))
+
+    def only_reads(self, job: Job, who: Principal) -> bool:
+        """Whether the caller sees this job only since it is shared: the job's secrets are not."""
+        return not may_touch(who, self.policy.sharing_groups())(job.owner, job.group, job.vo)

@@ -22,7 +22,7 @@ from lodesman.answers.accounts import Audit
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import MainReason
-from lodesman.api import explain, files, groups, job_lists, pilot_files, site_ads, site_tests, usage
+from lodesman.api import explain, files, groups, job_lists, pilot_files, readers, site_ads, site_tests, usage
 from lodesman.api.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
 from lodesman.api.job_lists import numbers, words
@@ -30,7 +30,7 @@ from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import METRICS_TYPE, Receive, Scope, Send, error_answer, following, page, send_answer
-from lodesman.background.descriptions import describe_job, eligible_sites
+from lodesman.background.descriptions import describe_job, eligible_sites, hide_environment
 from lodesman.background.hosts import list_hosts
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.commands.job_classes import unknown_classes
@@ -63,6 +63,8 @@ async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Noth
     """The text of a description. Who may see a job may read it."""
     row = side.job(request.query.job, request.who)
     record, found = describe_job(side.db, side.policy, row)
+    if side.only_reads(row, request.who):
+        record = hide_environment(record, found)
     found.form = request.query.form or found.form
     # That of an array may list a value for each of a million members.
     found.text = await asyncio.to_thread(write_description, record, found.form)
@@ -288,6 +290,7 @@ class ReadApp(Dispatcher[ReadSide]):
             groups,
             job_lists,
             pilot_files,
+            readers,
             site_ads,
             site_tests,
             usage,

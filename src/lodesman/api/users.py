@@ -23,7 +23,7 @@ from lodesman.answers.requests import (
     TokenAt,
     TokenBody,
 )
-from lodesman.api.auth import authorise, may_touch, reach_of, sees_all, vo_administered
+from lodesman.api.auth import authorise, may_touch, reach_of, reads_as, sees_all, vo_administered
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.quotas import use_policy
@@ -49,6 +49,7 @@ from lodesman.jobs import JobSpec
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
+from lodesman.store.readers import is_shared_with
 
 # Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
 # others waiting for more than 50 ms.
@@ -247,7 +248,9 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
     if last is None and was_given_out(db, job_id) and not job_by_id(db, job_id):
         raise no_longer_known(job_id)
     may = may_touch(request.who, core.policy.sharing_groups())
-    if last is None or not may(last.owner, last.group, last.vo):
+    if last is None or not (
+        may(last.owner, last.group, last.vo) or is_shared_with(db, last.submission, reads_as(request.who))
+    ):
         raise NotFound(f"Job {job_id} has no output yet, or is not yours.", job=job_id)
     session = core.sessions.get(last.pilot or 0)
     tail, usage = last.tail or "", {}

@@ -21,13 +21,13 @@ from lodesman.answers.waiting import (
     Waited,
     WaitQuery,
 )
-from lodesman.api.auth import may_touch
+from lodesman.api.auth import may_touch, reads_as
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.waits import Waits, ending, event
 from lodesman.api.wire import Disconnected, Receive, Scope, Send
 from lodesman.commands.control import apart
-from lodesman.errors import InvalidRequest, LodesmanError
+from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.jobs.followed import JobWatch
 
 _PART = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
@@ -67,7 +67,7 @@ async def _until_over(core: Core, request: Request[WaitQuery, Nothing]) -> Waite
     query, waits = request.query, core.waits
     wanted, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
     with waits.place(request.who.name):
-        watch = await waits.watch(wanted, may)
+        watch = await waits.watch(wanted, may, reads_as(request.who))
         with waits.using(watch, request.who.name):
             until = waits.until(watch, first=query.any, held=query.held, seconds=query.seconds)
             await _unless_gone(request.receive, until)
@@ -110,15 +110,17 @@ async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Respons
     """How the jobs stand, and then each change."""
     waits = core.waits
     wanted, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
+    unshared = core.principals.unshared
     with waits.place(request.who.name, stream=True):
-        watch = await waits.watch(wanted, may)
-    return _EventStream(core, watch, request.who)
+        watch = await waits.watch(wanted, may, reads_as(request.who))
+    return _EventStream(core, watch, request.who, unshared)
 
 
 class _EventStream(Response):
     """The events of one stream, which wait here while the client is slow."""
 
-    def __init__(self, core: Core, watch: JobWatch, who: Principal) -> None:
+    def __init__(self, core: Core, watch: JobWatch, who: Principal, unshared: int) -> None:
+        self._principals, self._unshared = core.principals, unshared
         self._waits, self._watch, self._name = core.waits, watch, who.name
         self._allowed = core.principals.held(who)
         self._queue: deque[bytes] = deque()
@@ -134,6 +136,8 @@ class _EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM)})
             try:
                 async with self._allowed, asyncio.timeout(_LONGEST_STREAM_SECONDS):
+                    if self._principals.unshared != self._unshared:  # while its jobs were looked up
+                        raise Unavailable("Something is shared no more meanwhile.", hint="Ask again.")
                     await _unless_gone(receive, self._send_all(send))
             except TimeoutError:
                 pass  # the client asks again

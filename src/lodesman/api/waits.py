@@ -25,6 +25,7 @@ from lodesman.store import Database, Reader
 from lodesman.store.journal import Change, Command, Journal
 from lodesman.store.read.job_ends import ended_jobs, first_failed, standing, visible_parts
 from lodesman.store.read.jobs import has_submission, was_given_out
+from lodesman.store.readers import ReadsAs, shared_with
 from lodesman.store.transaction import Transaction
 
 _T = TypeVar("_T")
@@ -151,11 +152,14 @@ class Waits:
                 del self._parts[name]
             of.used = asyncio.get_running_loop().time()
 
-    async def watch(self, wanted: tuple[range, ...], may: Callable[[str, str, str], bool]) -> JobWatch:
-        """The counts of those jobs that the caller may see, as they are now. Raises NotFound if there are none of one of the
-        ranges, InvalidRequest if there are too many.
+    async def watch(
+        self, wanted: tuple[range, ...], may: Callable[[str, str, str], bool], reads: ReadsAs
+    ) -> JobWatch:
+        """The counts of those jobs that the caller may see, as they are now; `reads`: as whom what others share.
+
+        Raises NotFound if there are none of one of the ranges, InvalidRequest if there are too many.
         """
-        parts = tuple(await self._looking.read(_parts_seen, wanted, may))
+        parts = tuple(await self._looking.read(_parts_seen, wanted, may, reads))
         watch = self.followed.watches.get(parts) or self._new(parts)
         of = self._of[watch]
         of.users += 1
@@ -357,9 +361,11 @@ def _too_many(most: int, what: str) -> TooOften:
     )
 
 
-def _parts_seen(db: Reader, wanted: Sequence[range], may: Callable[[str, str, str], bool]) -> list[range]:
+def _parts_seen(
+    db: Reader, wanted: Sequence[range], may: Callable[[str, str, str], bool], reads: ReadsAs
+) -> list[range]:
     """Raises NotFound, InvalidRequest."""
-    found = visible_parts(db, wanted, may)
+    found = visible_parts(db, wanted, may, shared_with(db, reads))
     parts = [part for _, seen in found for part in seen]
     missing = [ids for ids, seen in found if not seen]
     for ids in missing:

@@ -18,6 +18,7 @@ from lodesman.commands.templates import record_of_spec, stored_job, usual_values
 from lodesman.errors import LodesmanError
 from lodesman.jobs import JobSpec, ParametricMembers, Record, Template, by_name
 from lodesman.jobs.record import text_of
+from lodesman.jobs.values import environment
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
@@ -36,6 +37,7 @@ from lodesman.store.read.task_queues import key_and_requirements
 _KEEP = 64
 # Submissions that list more than this are not read for the sake of a name.
 _MOST_BYTES = 1 << 20
+_ENVIRONMENT, _HIDDEN = "Environment", "(hidden)"
 
 
 def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
@@ -90,6 +92,19 @@ def _flat(record: Record) -> dict[str, str]:
         else:
             found[name] = text_of(value)
     return found
+
+
+def hide_environment(record: Record, found: JobDescription) -> Record:
+    """The record without what variables of the payload are set to: they may be tokens. `found` is changed likewise."""
+    for name in list(found.values):
+        if name.partition(".")[0] == _ENVIRONMENT:
+            found.values[name] = _HIDDEN
+    hidden = dict(record)
+    for name, value in record.items():
+        attribute = by_name(name)
+        if attribute is not None and attribute.name == _ENVIRONMENT:
+            hidden[name] = dict.fromkeys(environment(value), _HIDDEN)
+    return hidden
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:

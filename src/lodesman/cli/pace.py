@@ -7,7 +7,7 @@ _FIRST_SECONDS, _MOST_SECONDS, _LIFE_SECONDS = 10.0, 60.0, 600.0
 
 class Pace:
     """A line after ten seconds, the next ones at growing distances up to a minute, each only if it says something else; and
-    every ten minutes in any case, so that nobody takes it for dead. Times are of one clock, in seconds.
+    every ten minutes in any case, as a sign of life. Times are of one clock, in seconds.
     """
 
     def __init__(self, now: float) -> None:

@@ -31,6 +31,7 @@ SECTIONS = {
         "show": "jobs", "events": "jobs", "kill": "actions", "hold": "actions", "release": "actions",
         "change": "change", "wait": "wait",
         "reschedule": "actions", "delete": "actions",
+        "share": "sharing", "unshare": "sharing",
     },
     "Pilots and resources": {
         "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",

@@ -51,6 +51,7 @@ class Question:
     since: float | None = None
     until: float | None = None
     everyone: bool = False
+    shared: bool = False
     limit: int = 100
     start: bool = False
 
@@ -76,6 +77,7 @@ class Question:
             **{name: getattr(self, name) for name in texts},
             "where": list(self.where),
             "submission": self.submission or 0,
+            "shared": self.shared,
             "since": 0 if self.since is None else max(0, int(self.since)),
             "until": MOST_ID if self.until is None else max(0, int(self.until)),
         }
@@ -143,6 +145,7 @@ class Some(Generic[R]):
 @click.option(
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )
+@click.option("--shared", is_flag=True, help="Only what others share with you (lode share).")
 @limit_option(100, 1_000_000)
 @click.option("--start", is_flag=True, help="Estimate when waiting jobs start (one row for each job).")
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
@@ -192,6 +195,8 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
 
 
 def _none(question: Question) -> str:
+    if question.shared:
+        return "Nothing such is shared with you."
     return (
         "There are no jobs."
         if question.everyone
@@ -207,7 +212,7 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
         return
     shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
     if not found.count:
-        note("There is no such submission." if question.is_narrow else _none(question))
+        note(_none(question) if question.shared or not question.is_narrow else "There is no such submission.")
     if shape.is_table:
         say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
         if counts[JobState.HELD]:
@@ -217,6 +222,8 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
 
 
 def _usual_submissions(question: Question) -> Sequence[str]:
+    if question.shared:
+        return submissions.USUAL_OF_SHARED
     return submissions.USUAL_OF_ALL if question.everyone else submissions.USUAL
 
 
@@ -260,7 +267,8 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     rows = iter(found)
     first = list(islice(rows, PORTION))
     if not first:
-        note("There is no such job." if question.ranges or question.is_narrow else _none(question))
+        is_choice = (question.ranges or question.is_narrow) and not question.shared
+        note("There is no such job." if is_choice else _none(question))
     shape.show(job_columns.COLUMNS, _usual_jobs(question, first), chain(first, rows))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")
@@ -283,7 +291,7 @@ def _counts(session: Session, question: Question) -> dict[str, Counter[str]]:
 
 
 def _usual_jobs(question: Question, rows: Sequence[Job]) -> Sequence[str]:
-    owners = len({row.owner for row in rows}) > 1 or question.everyone
+    owners = len({row.owner for row in rows}) > 1 or question.everyone or question.shared
     return job_columns.usual(owners=owners, start=question.start)
 
 

@@ -87,6 +87,7 @@ def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
 
 USUAL: Final = ("submission", "jobs", "name", "age", "progress", "states", "remark")
 USUAL_OF_ALL: Final = ("submission", "owner", *USUAL[1:])
+USUAL_OF_SHARED: Final = ("submission", "owner", "shared_by", *USUAL[1:])
 COLUMNS: Final[dict[str, Column[SubmissionRow]]] = table_of(
     Column("submission", "id", lambda row: row.id),
     Column("jobs", "text", ids),
@@ -94,6 +95,7 @@ COLUMNS: Final[dict[str, Column[SubmissionRow]]] = table_of(
     Column("count", "count", lambda row: row.jobs),
     Column("name", "text", lambda row: row.name),
     Column("owner", "text", lambda row: row.owner),
+    Column("shared_by", "text", lambda row: row.shared_by),
     Column("group", "text", lambda row: row.group),
     Column("vo", "text", lambda row: row.vo),
     Column("submitted", "moment", lambda row: row.submitted_at),

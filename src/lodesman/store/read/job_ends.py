@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
 from lodesman.answers.vocabulary import JobState
@@ -19,7 +19,7 @@ _MOST_SUBMISSIONS = 100_000
 # Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
 _REACHES_IN = """s.base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0)
 AND s.base <= ? AND s.base + s.count > ?"""
-_BLOCKS = f"SELECT s.base, s.count, s.owner, s.grp, s.vo FROM submission s WHERE {_REACHES_IN} ORDER BY s.base LIMIT ?"
+_BLOCKS = f"SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo FROM submission s WHERE {_REACHES_IN} ORDER BY s.base LIMIT ?"
 _ARRAYS = f"SELECT s.id, s.base, s.count, s.created_at FROM submission s WHERE s.count > 1 AND {_REACHES_IN} ORDER BY s.base"
 _ROWS = """SELECT j.state, j.state = 'Waiting' AND q.tq_id IS NOT NULL, count(*) FROM job j
 LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id WHERE j.id BETWEEN ? AND ? GROUP BY 1, 2"""
@@ -28,22 +28,23 @@ LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id BETWEEN ? AND ? AND j.st
 
 
 def visible_parts(
-    db: Reader, wanted: Iterable[range], may: Callable[[str, str, str], bool]
+    db: Reader, wanted: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
 ) -> list[tuple[range, list[range]]]:
-    """Of each range the ids in submissions that the caller may see, as `may` says of (owner, group, vo). Submissions that
+    """Of each range the ids in submissions that the caller may see, as `may` says of (owner, group, vo), or that are
+    `shared`. Submissions that
     follow one another are one part. Raises InvalidRequest if they are too many.
     """
     found, left = [], _MOST_SUBMISSIONS
     for ids in wanted:
         parts: list[range] = []
-        for base, count, *whose in db.execute(_BLOCKS, (ids[0], ids[-1], ids[0], left + 1)):
+        for number, base, count, *whose in db.execute(_BLOCKS, (ids[0], ids[-1], ids[0], left + 1)):
             left -= 1
             if left < 0:
                 most = f"{_MOST_SUBMISSIONS:,}"
                 raise InvalidRequest(
                     f"These are jobs of more than {most} submissions.", hint="Wait for fewer jobs."
                 )
-            if not may(*whose):
+            if not (may(*whose) or number in shared):
                 continue
             part = range(max(base, ids.start), min(base + count, ids.stop))
             if parts and parts[-1].stop == part.start:

@@ -52,8 +52,8 @@ WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?"""
 _ATTEMPT = f"""SELECT a.previous, a.id, a.number, a.pilot_id, a.site, a.claimed_at, a.started_at, a.ended_at, a.outcome,
 a.cause, a.exit_code, a.signal, a.cpu_seconds, a.wall_seconds, a.max_rss_mb, a.message, {_PLACE}
 FROM attempt a {_OF_PILOT} WHERE a.id = ?"""
-_LAST_OUTPUT = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL FROM job j
-JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
+_LAST_OUTPUT = """SELECT j.state, j.attempt, s.id, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL
+FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
 _DESCRIPTION = """SELECT form, record, count, members IS NOT NULL, first_template, last_template FROM submission
 WHERE id = ?"""
 _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
@@ -96,6 +96,7 @@ class _LastOutput(Struct, frozen=True):
 
     state: JobState
     attempt: int
+    submission: int
     owner: str
     group: str
     vo: str

@@ -13,6 +13,7 @@ from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, greatest, is_like, keys, member
 from lodesman.store.read.described import described_as
+from lodesman.store.readers import ReadsAs
 
 BLOCK: Final = 4_096
 """The number of ids whose rows are counted together."""
@@ -49,13 +50,14 @@ WHERE id > ? AND id <= ?"""
 
 class Sight(NamedTuple):
     """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO, or of the `whole_vo`; all if
-    `user` is None.
+    `user` is None. `reads`: and, as whom, what others share.
     """
 
     user: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
     whole_vo: bool = False
+    reads: ReadsAs = ReadsAs()
 
 
 EVERYTHING: Final = Sight()
@@ -73,6 +75,7 @@ class _Filter(Protocol):
     job_group: str
     job_class: str
     where: list[str]
+    shared: bool
 
 
 class StoredSubmission(NamedTuple):
@@ -105,6 +108,8 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(("s.owner = ?", (asked.owner,)))
     if sight.user is not None and sight.user != asked.owner:
         found.append(_seen_by(sight))
+    if asked.shared:
+        found.append(sight.reads.condition)
     if asked.group:
         found.append(("s.grp = ?", (asked.group,)))
     if asked.name:
@@ -130,6 +135,9 @@ def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
     elif sight.shared:
         marks = ", ".join("?" * len(sight.shared))
         others, more = f" OR s.vo = ? AND s.grp IN ({marks})", (sight.vo, *sight.shared)
+    if sight.reads.names:
+        words, values = sight.reads.condition
+        others, more = f"{others} OR {words}", (*more, *values)
     return f"(s.owner = ?{others})", (sight.user, *more)
 
 

@@ -34,6 +34,8 @@ _BELONGINGS = (
     ON e.last_job IS NOT NULL AND e.job_id BETWEEN s.base AND s.base + s.count - 1 WHERE s.id IN {GIVEN} LIMIT ?)""",
     f"""DELETE FROM dependency WHERE (job_id, first, ok) IN (SELECT job_id, first, ok FROM dependency
     WHERE submission_id IN {GIVEN} LIMIT ?)""",
+    f"""DELETE FROM submission_reader WHERE (submission_id, reader) IN (SELECT submission_id, reader
+    FROM submission_reader WHERE submission_id IN {GIVEN} LIMIT ?)""",
     f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
     FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)""",
 )
