@@ -93,11 +93,13 @@ def test_usage_by_class_and_what_was_added_up_before_classes_were_kept(house):
         add_all(house)
     assert wrong_usage(house.reader) == []
     house.do(
-        Change(lambda tx: tx.write("UPDATE usage_day SET job_class = '?' WHERE job_class != ''", rows=ANY))
+        Change(
+            lambda tx: tx.write("UPDATE usage_day SET job_class = 'unknown' WHERE job_class != ''", rows=ANY)
+        )
     )
     run(house, pilot, job_class="app", variant="large", seconds=4.0)
     found = {name: sums.core_ms for (name, _), sums in used(house, "class").items()}
-    assert found == {"": 1_000, "?": 2_000, "app.large": 4_000}
+    assert found == {"": 1_000, "unknown": 2_000, "app.large": 4_000}
     add_all(house)
     assert wrong_usage(house.reader) == []
     house.do(Change(lambda tx: tx.write("UPDATE usage_day SET core_ms = core_ms - 1", rows=ANY)))

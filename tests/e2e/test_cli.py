@@ -91,6 +91,13 @@ def shell(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
     wait_until(lambda: not ours(folder), f"the end of {ours(folder)}")
 
 
+@pytest.fixture(autouse=True)
+def nothing_left(shell: Shell) -> Iterator[None]:
+    """A test that fails leaves no jobs in the way of those that follow."""
+    yield
+    shell("kill", "--state", "Waiting,Held,Matched,Running", "--yes")
+
+
 def answers(shell: Shell) -> bool:
     done = subprocess.run(
         [*PROGRAM, "whoami"],
@@ -197,7 +204,8 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     told = shell("why", last)
     assert f"\n\nJob {last}: NOT NOW. " in told
     assert "jobs are before it" in told
-    assert shell.json("status", last, "--start")["jobs"][0]["start"]["high_seconds"] > 0
+    start = wait_until(lambda: shell.json("status", last, "--start")["jobs"][0]["start"], "a foretold start")
+    assert start["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
     assert set(shell.states(jobs).values()) == {"Killed"}
     killed = shell.json("status", "--jobs", "--state", "Killed", "--limit", "5")
@@ -221,7 +229,7 @@ def test_lists_of_everything(shell: Shell) -> None:
     assert shell.json("pilot", "ls", "--all")["pilots"]
     shell("tq", "ls")
     assert "decided" in shell("director", "show")
-    assert "users" in shell("usage")
+    wait_until(lambda: "users" in shell("usage"), "what was used to be added up")
 
 
 def test_users_see_their_own_jobs_only(shell: Shell) -> None:

@@ -11,7 +11,7 @@ USAGE_BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 PilotHoursBy = Literal["queue", "site", "group", "vo"]
 PILOT_HOURS_BY: Final[tuple[PilotHoursBy, ...]] = get_args(PilotHoursBy)
 DAY_SECONDS: Final = 86_400
-UNKNOWN_CLASS: Final = "?"
+UNKNOWN_CLASS: Final = "unknown"
 """The class where it is not known: it was added up before classes were kept, or its task queue is gone."""
 OK: Final = "ok"
 """The cause of an attempt that ended Done."""
@@ -43,7 +43,7 @@ class UsageDays(NamedTuple):
 
 class UsedBy(Struct, kw_only=True):
     """What attempts used that ended in these days. `name` '': of all users that the caller may not know; by class, of jobs
-    without one, and `?` of those whose class was not kept. `vo` '': of any.
+    without one, and `unknown` of those whose class was not kept. `vo` '': of any.
 
     `jobs`: those whose first attempt ended then. `failures`: attempts that did not end Done; `waste`: their core-seconds by
     cause. `cpu_efficiency`: CPU time of the core-seconds for which it is known; None of nothing.

@@ -119,7 +119,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
         if one.body.hold and not any(notice.attribute == "Held" for notice in answer.notices):
             note(f"{one.label}: Held until released: lode release {ids}")
         elif answer.held:
-            few = f"{answer.held:,} of {answer.count:,} jobs {'is' if answer.held == 1 else 'are'}"
+            few = f"{answer.held:,} of {counted(answer.count, 'job')} {'is' if answer.held == 1 else 'are'}"
             what = "It is" if answer.count == 1 else few
             note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
 

@@ -16,7 +16,6 @@ from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcome
 from lodesman.answers.shares import ShareCorrection
 from lodesman.answers.usage import (
     PILOT_HOURS_BY,
-    UNKNOWN_CLASS,
     USAGE_BY,
     HeldBy,
     HeldOfDays,
@@ -126,9 +125,7 @@ def _show_used(found: UsageOfDays) -> None:
 
 
 def _name(by: UsageBy, name: str) -> str:
-    if by == "class":
-        return {"": "no class", UNKNOWN_CLASS: "not known"}.get(name, name)
-    return name or "others"
+    return name or ("no class" if by == "class" else "others")
 
 
 def _has_vos(found: UsageOfDays) -> bool:

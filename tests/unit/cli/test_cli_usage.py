@@ -62,13 +62,13 @@ def test_vos_are_shown_where_there_are_several_and_unnamed_users_are_others(at, 
 
 
 def test_jobs_without_a_class_and_of_an_unknown_one_are_named(at, server):
-    server.on("GET", "/v1/usage/days", answer(used("app.large"), used(""), used("?"), by="class"))
+    server.on("GET", "/v1/usage/days", answer(used("app.large"), used(""), used("unknown"), by="class"))
     lines = at("usage", "--by", "class").out.splitlines()
     assert [line.split("   ")[0].strip() for line in lines] == [
         "CLASS",
         "app.large",
         "no class",
-        "not known",
+        "unknown",
         "all",
     ]
     assert server.asked[-1].query == {"by": "class"}

@@ -1,4 +1,4 @@
--- Usage by job class, too: class.variant, '' without one, '?' of what was added up before this was kept.
+-- Usage by job class, too: class.variant, '' without one, 'unknown' of what was added up before this was kept.
 CREATE TABLE usage_day_by_class (
     day      INTEGER NOT NULL,
     owner    TEXT NOT NULL,
@@ -16,6 +16,6 @@ CREATE TABLE usage_day_by_class (
     PRIMARY KEY (day, owner, grp, vo, site, cause, job_class)
 ) WITHOUT ROWID;
 INSERT INTO usage_day_by_class
-SELECT day, owner, grp, vo, site, cause, '?', attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms FROM usage_day;
+SELECT day, owner, grp, vo, site, cause, 'unknown', attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms FROM usage_day;
 DROP TABLE usage_day;
 ALTER TABLE usage_day_by_class RENAME TO usage_day;

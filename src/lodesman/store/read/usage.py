@@ -269,15 +269,15 @@ def pilot_hours(
         (first,) = db.only(_FIRST_BEGAN, of_days)
         used = _used_of_held(db, by, first, (now, until, since, *of_days))
         (purged,) = db.only("SELECT pilots_purged FROM usage_fold")
-    rows = [_held_by(who, tuple(map(int, sums)), used[who]) for who, sums in held.items()]
+    rows = [_held_by(*who, tuple(map(int, sums)), used[who]) for who, sums in held.items()]
     return sorted(rows, key=lambda one: (-one.held_core_seconds, one.name, one.vo)), purged
 
 
-def _held_by(who: tuple[str, str], sums: tuple[int, ...], used_ms: int) -> HeldBy:
+def _held_by(name: str, vo: str, sums: Sequence[int], used_ms: int) -> HeldBy:
     pilots, live, held_ms, unknown_starts, unknown_ends = sums
     used_ms = min(used_ms, held_ms)  # each time is rounded by itself
     return HeldBy(
-        name=who[0], vo=who[1], pilots=pilots, live=live, held_core_seconds=held_ms / 1_000,
+        name=name, vo=vo, pilots=pilots, live=live, held_core_seconds=held_ms / 1_000,
         used_core_seconds=used_ms / 1_000, idle_core_seconds=(held_ms - used_ms) / 1_000,
         unknown_starts=unknown_starts, unknown_ends=unknown_ends,
     )  # fmt: skip
