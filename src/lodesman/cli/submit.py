@@ -22,6 +22,7 @@ from lodesman.cli.job_command import JobCommand
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
 from lodesman.cli.taken_files import scratch_folder
+from lodesman.cli.words import counted
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 
