@@ -71,6 +71,15 @@ def test_a_reader_may_make_each_reading_call_until_it_is_shared_no_more(shop):
     assert set(seen(shop, "bob").values()) == {404}
 
 
+def test_a_reader_who_was_removed_reads_nothing_under_the_same_name(shop):
+    share(shop, "bob", "@bio")
+    for name in ("bob", "@bio"):
+        assert shop.call("POST", "/v1/users/remove", {"name": name}, token="admin").status == 200
+    assert [one["reader"] for one in shop.get("/v1/submissions/1/readers", "ann")["readers"]] == ["@bio"]
+    shop.user("bob", "physics")
+    assert set(seen(shop, "bob").values()) == {404}
+
+
 def test_a_reader_changes_nothing(shop):
     share(shop, "bob", "@bio")
     before = shop.get("/v1/jobs?first=1"), shop.get("/v1/submissions/1/readers")

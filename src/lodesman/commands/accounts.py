@@ -31,6 +31,7 @@ from lodesman.store import accounts
 from lodesman.store.accounts import RevokedTokens, principal_of, remains_of
 from lodesman.store.groups import note_members
 from lodesman.store.read.usage import count_jobs
+from lodesman.store.readers import forget_reader
 from lodesman.store.transaction import Transaction
 
 # The kind of a pilot that has not joined yet, known by its join token.
@@ -213,6 +214,8 @@ def remove_user(
     if not dry_run:
         note_members(tx, name, user.groups, [], by=by, reason="removed")
         tokens = accounts.delete_user(tx, name)
+        if not name.startswith("@"):  # that is how the group of the name reads
+            forget_reader(tx, name)
     return UserRemoved(
         name=name, tokens=tokens, live=dict(live), jobs=ended, files=left.files, dry_run=dry_run
     )

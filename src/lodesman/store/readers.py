@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lodesman.answers.readers import SubmissionReader
 from lodesman.store import Reader
-from lodesman.store.statement import ONE
+from lodesman.store.statement import ANY, ONE
 from lodesman.store.transaction import Transaction
 
 _READERS = "SELECT reader, at, by FROM submission_reader WHERE submission_id = ?"
@@ -16,6 +16,7 @@ _SHARED = """SELECT r.submission_id, r.by FROM submission_reader r JOIN submissi
 WHERE s.vo = ? AND r.reader IN ({}) ORDER BY r.at DESC, r.by"""
 _INSERT = "INSERT INTO submission_reader (submission_id, reader, at, by) VALUES (?,?,?,?)"
 _DELETE = "DELETE FROM submission_reader WHERE submission_id = ? AND reader = ?"
+_FORGET = "DELETE FROM submission_reader WHERE reader = ?"
 
 
 class ReadsAs(NamedTuple):
@@ -66,6 +67,11 @@ def insert_readers(tx: Transaction, submission: int, names: Iterable[str], *, by
     """Let some read a submission who do not yet."""
     for name in names:
         tx.write(_INSERT, (submission, name, tx.now, by), rows=ONE)
+
+
+def forget_reader(tx: Transaction, name: str) -> None:
+    """Let one who is removed read nothing of others, also if the name is given again."""
+    tx.write(_FORGET, (name,), rows=ANY)
 
 
 def delete_readers(tx: Transaction, submission: int, names: Iterable[str]) -> None:
