@@ -44,8 +44,9 @@ AD_STEPS: Final = 20_000
 """Steps in which all that the ad of a site says is evaluated."""
 MOST_ASKED: Final = 5_000
 """Attributes that clauses of an ad ask for, each with all that these ask for: gates go through them clause by clause."""
-# For texts without space at their end: there it would be looked through again from each of its characters.
-_WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*"|\w++|[^\w\s])', re.DOTALL)
+# For texts without space at their end: there it would be looked through again from each of its characters. So would what
+# follows a quote that is never closed: it is one word.
+_WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|\w++|[^\w\s])', re.DOTALL)
 
 _CLOCK_S: Final = 60.0
 _FAR: Final = 2
@@ -146,9 +147,8 @@ def _check_text(text: str) -> None:
     """Raises SyntaxFault for what no database stores, and for what would take long to read."""
     if "\0" in text:
         raise fault_at(text, text.index("\0"), "a character that no text may have")
-    whole = text.rstrip()
-    if len(_WORD.findall(whole)) > MOST_WORDS:
-        word = next(islice(_WORD.finditer(whole), MOST_WORDS, None))
+    word = next(islice(_WORD.finditer(text.rstrip()), MOST_WORDS, None), None)
+    if word is not None:
         raise fault_at(text, word.start(1), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lodesman.classad.ads import EMPTY, SIDES, Ad, AdAttribute, Closure, Frame, Run, TooDear
 from lodesman.classad.contexts import CONTEXTS, Evaluator
-from lodesman.classad.functions import FUNCTIONS, LAZY
+from lodesman.classad.functions import FUNCTIONS, LAZY, steps_of_expression
 from lodesman.classad.nodes import (
     SCOPE_WORDS,
     AdLiteral,
@@ -29,7 +29,6 @@ from lodesman.classad.nodes import (
     Subscript,
     Unary,
     constant_of,
-    walk,
 )
 from lodesman.classad.parse import entries_of
 from lodesman.classad.values import (
@@ -106,7 +105,7 @@ def look_up(frame: Frame, ad: Ad, key: str) -> Value:
 
 def _closure_of(entry: AdAttribute) -> Closure:
     if entry.closure is None:
-        entry.steps = _A_NAME + sum(1 for _ in walk(entry.node))
+        entry.steps = steps_of_expression(entry.node)
         entry.closure = compiled(entry.node)
     return entry.closure
 
@@ -207,8 +206,6 @@ def _side(side: str, key: str) -> Closure:
     return of_target
 
 
-_A_NAME: Final = 12
-"""Steps to find an attribute and to begin with it."""
 _LONG: Final = 64
 """Characters of a text that cost nothing beside what is done with it."""
 
@@ -287,7 +284,7 @@ def _strict(name: str, left: Closure, right: Closure) -> Closure:
 
         def identity(frame: Frame) -> Value:
             one = left(frame)
-            if type(one) is str and len(one) > _LONG:
+            if type(one) is str and (len(one) > _LONG or not one.isascii()):
                 frame.run.spend(steps_of(one))
             return operation(one, right(frame))
 
@@ -319,7 +316,7 @@ def _against(name: str, left: Closure, right: Value) -> Closure:
     def against(frame: Frame) -> Value:
         one = left(frame)
         if type(one) is kind:
-            if kind is str and len(one) > _LONG:  # type: ignore[arg-type]  # a text then
+            if type(one) is str and (len(one) > _LONG or not one.isascii()):
                 frame.run.spend(steps_of(one))
             return plain(lower(one) if kind is str else one, bare)  # type: ignore[arg-type]  # a text then
         return operation(one, right)

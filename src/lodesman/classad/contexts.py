@@ -14,6 +14,7 @@ from lodesman.classad.write import write_expression
 from lodesman.errors import SyntaxFault
 
 _TO_READ: Final = 4
+_TO_WRITE: Final = 4
 """Steps for a character of a text that is read as an expression."""
 
 
@@ -107,7 +108,7 @@ def _unparse(node: FunctionCall, _: Evaluator) -> Closure:
         entry = frame.ad.entries.get(asked.key) if isinstance(asked, Name) else None
         if entry is None:
             return ""
-        frame.run.spend(sum(1 for _ in walk(entry.node)))
+        frame.run.spend(_TO_WRITE * sum(1 for _ in walk(entry.node)))
         text = write_expression(entry.node)
         frame.run.spend(steps_of(text))
         return text
@@ -124,7 +125,7 @@ def _eval(node: FunctionCall, how: Evaluator) -> Closure:
             return ERROR
         frame.run.spend_on(value)
         text = printed(value)
-        frame.run.spend(_TO_READ * len(text))
+        frame.run.spend(_TO_READ * (8 + len(text)))
         try:
             read = parse_expression(text)
         except SyntaxFault:

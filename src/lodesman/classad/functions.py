@@ -52,6 +52,11 @@ _COMPARISONS: Final = {
     "isnt": STRICT["=!="],
 }
 _Real = int | float
+_A_NAME: Final = 12
+"""Steps to find an attribute and to begin with it."""
+_A_CALL: Final = 8
+_A_DEAR_CALL: Final = 32
+"""Steps: one that takes texts, times or patterns apart, whatever it is given."""
 _LONG: Final = 64
 """Characters of a text that cost nothing beside what is done with it."""
 
@@ -133,10 +138,11 @@ def _cost_of_items(run: Run, values: list[Value]) -> None:
         if isinstance(one, tuple):
             items += len(one)
             try:
-                texts += sum(map(len, one))  # type: ignore[arg-type]  # then they are no texts
+                letters = sum(map(len, one))  # type: ignore[arg-type]  # then they are no texts
+                texts += letters if all(map(str.isascii, one)) else 8 * letters  # type: ignore[arg-type]
             except TypeError:
-                texts += sum([len(item) for item in one if isinstance(item, str)])
-        elif isinstance(one, str) and len(one) > _LONG:
+                texts += sum([8 * len(item) for item in one if isinstance(item, str)])
+        elif isinstance(one, str) and (len(one) > _LONG or not one.isascii()):
             longs += steps_of(one)
     run.spend(items + items * longs + (texts >> 4))
 
@@ -299,6 +305,19 @@ def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
     for part in walk(node):
         if isinstance(part, FunctionCall) and (why := mistake_of(part, run) or _BARRED.get(part.key)):
             yield part, why
+
+
+def steps_of_expression(node: Node) -> int:
+    """What an attribute costs each time that it is asked for, without what it asks for itself."""
+    return _A_NAME + sum(_steps_of_call(part) if isinstance(part, FunctionCall) else 1 for part in walk(node))
+
+
+def _steps_of_call(call: FunctionCall) -> int:
+    function = FUNCTIONS.get(call.key)
+    is_dear = call.key in CONTEXTS or (
+        function and (function.needs_run or function.cost is cost_by_character)
+    )
+    return _A_DEAR_CALL if is_dear else _A_CALL
 
 
 def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:

@@ -20,6 +20,7 @@ from lodesman.classad.marks import BOUNDS, MarkReader
 MOST_STATES: Final = 2_000
 _MOST_DEPTH: Final = 32
 _RANGES_OF_A_STEP: Final = 4
+_WAYS_OF_A_STEP: Final = 2
 # Steps that reading takes: of a letter, an atom, what is around others, and of making a state.
 _LETTER: Final = 1
 _ATOM: Final = 20
@@ -154,8 +155,15 @@ class PatternReader(MarkReader):
         if len(branches) == 1:
             return branches[0]
         longest = [one.most for one in branches]
+
+        def build(after: int) -> int:
+            # Empty branches are one.
+            starts = tuple(dict.fromkeys([one.build(after) for one in branches]))
+            self.ranges += len(starts) // _WAYS_OF_A_STEP
+            return self._add(PatternState(after=starts))
+
         return _Piece(
-            lambda after: self._add(PatternState(after=tuple([one.build(after) for one in branches]))),
+            build,
             min(one.least for one in branches),
             None if None in longest else max(one for one in longest if one is not None),
         )

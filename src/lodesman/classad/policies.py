@@ -12,6 +12,8 @@ from lodesman.classad.ads import Run
 from lodesman.classad.texts import plain_number
 from lodesman.classad.values import ERROR, UNDEFINED, Value, number
 
+_TO_DRAW: Final = 30
+"""Steps."""
 _NOTHING: Final = 1e-8
 """A step of at most this size rounds nothing."""
 
@@ -81,8 +83,8 @@ def _interval(value: Value) -> Value:
 
 def _random(run: Run, most: Value = 1.0) -> Value:
     """Less than that; the same at the same moment of the same evaluation."""
+    run.spend(_TO_DRAW)
     draw = random.Random(f"{run.now}:{run.steps}")
-    run.spend(1)
     if isinstance(most, bool) or not isinstance(most, (int, float)) or most <= 0:
         return ERROR
     return draw.randrange(most) if isinstance(most, int) else draw.random() * most

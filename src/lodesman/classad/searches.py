@@ -72,7 +72,7 @@ def _text_list_member(
         return ERROR
     if not (isinstance(marks, str) and isinstance(options, str)):
         return ERROR
-    run.spend(len(text) >> 2)
+    run.spend((len(text) + len(marks)) >> 2)
     items, read = items_of(text, marks), read_pattern(run, pattern, options.lower()).regexp
     if not items:
         return UNDEFINED

@@ -117,9 +117,9 @@ def _split(value: Value, marks: Value = " ,\t") -> Value:
     if not isinstance(value, str) or not isinstance(marks, str):
         return ERROR
     found: list[str] = []
-    begin, last = 0, ""
+    begin, last, ends = 0, "", frozenset(marks)
     for at, mark in enumerate(value):
-        if mark not in marks:
+        if mark not in ends:
             continue
         if at > begin:
             found.append(value[begin:at])
@@ -205,7 +205,9 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
 
 def items_of(text: str, marks: str) -> list[str]:
     """What stands between any of the marks, without blanks around it; what is empty does not count."""
-    parts = re.split(f"[{re.escape(marks)}]", text) if marks else [text]
+    first = marks[:1]
+    one = text.translate(dict.fromkeys(map(ord, marks), first)) if len(marks) > 1 else text
+    parts = one.split(first) if marks else [text]
     return [item for part in parts if (item := part.strip())]
 
 

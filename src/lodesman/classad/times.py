@@ -14,13 +14,13 @@ from lodesman.classad.ads import Ad, Run, ad_of
 from lodesman.classad.values import ERROR, UNDEFINED, AbsTime, RelTime, Special, Value, number
 
 _MOMENT: Final = re.compile(
-    r"\s*(\d{4})-?(\d\d)-?(\d\d)(?:[T ](\d\d):?(\d\d):?(\d\d))?\s*(?:Z|([+-])(\d\d):?(\d\d))?\s*", re.ASCII
+    r"\s*+(\d{4})-?(\d\d)-?(\d\d)(?:[T ](\d\d):?(\d\d):?(\d\d))?\s*+(?:Z|([+-])(\d\d):?(\d\d))?\s*+", re.ASCII
 )
 _SPAN: Final = re.compile(
-    r"\s*(-)?(?:(\d{1,9})\+)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,12}(?:\.\d{1,9})?)s?\s*", re.ASCII
+    r"\s*+(-)?(?:(\d{1,9})\+)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,12}(?:\.\d{1,9})?)s?\s*+", re.ASCII
 )
 _UNITS: Final = re.compile(
-    r"\s*(-)?(?=\d)(?:(\d{1,9})[dD])?(?:(\d{1,9})[hH])?(?:(\d{1,9})[mM])?(?:(\d{1,12}(?:\.\d{1,9})?)[sS])?\s*",
+    r"\s*+(-)?(?=\d)(?:(\d{1,9})[dD])?(?:(\d{1,9})[hH])?(?:(\d{1,9})[mM])?(?:(\d{1,12}(?:\.\d{1,9})?)[sS])?\s*+",
     re.ASCII,
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -75,7 +75,7 @@ def steps_of(value: Value) -> int:
     """What it costs to go through a text; nothing else costs anything here. Case of letters beyond ASCII is dear."""
     if not isinstance(value, str):
         return 0
-    return len(value) >> (5 if value.isascii() else 3)
+    return len(value) >> (5 if value.isascii() else 2)
 
 
 def truth(value: Value) -> bool | Special:

@@ -122,6 +122,25 @@ def seconds_of(act, *given):
     return least
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "expression",
+    [
+        '"' + '\\"' * 8_000,
+        'absTime("20200101' + " " * 20_000 + 'x")',
+        f'split("{"A" * 30_000}", "{chr(0x141) * 10_000}")',
+        'regexp("(?:' + "|" * 450 + '){90}x", "' + "".join(map(chr, range(0x141, 0x200))) + '")',
+        " || ".join([f'member("{chr(0x141) * 64}", L)'] * 8),
+        " || ".join(f'stringListSize("a,b", "{chr(0x141 + n)},;.{n}") == 9' for n in range(150)),
+    ],
+)
+def test_no_text_is_gone_through_again_from_each_of_its_places(expression):
+    items = ", ".join([f'"{chr(0x15A) * 30}"'] * 900)
+    text = f'Name = "North"\nUpdateSequenceNumber = 1\nL = {{{items}}}\nX = {expression}'
+    with untraced():
+        assert seconds_of(read, text) < CPU_SECONDS * slowness()
+
+
 def spent_on(text):
     """Seconds by what is done with an ad."""
     ad = read(text)

@@ -191,6 +191,22 @@ def test_a_pattern_that_an_evaluation_makes_costs_as_much_as_it_takes(search):
     assert over == {}
 
 
+OTHERS = (
+    "splitTime(5)", "unparse(T)", 'stringListSum("1,2,3")', 'stringListSize("a;b", ";|,.:")', 'subset("a", "a,b")',
+    "random() > 2", 'eval("1 + 1")', 'mergeEnvironment("A=1", "B=2")', 'formatTime(5, "%c")', 'absTime("20200101")',
+    'relTime("1+02:03:04")', "string(absTime(0))", "quantize(5, {3, 4, 9})", 'join(",", {1, 2, 3})', "interval(99999)",
+    'versioncmp("1.2.3", "1.2.4")', "countMatches(a > 1, {[a = 1], [a = 2]})", 'listToArgs({"a", "b c"})', "round(2.5)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", OTHERS)
+def test_a_call_costs_as_much_as_it_takes(call):
+    """Also one with short texts: an attribute may be asked for again and again."""
+    ad, run = parse_ad(f"T = a + b\nMany = {' || '.join([f'(isError({call}) && false)'] * 20)}"), Run()
+    calls = calls_of(lambda: evaluate(parse_expression("Many || Many || Many"), ad, run=run))
+    assert 0 < calls <= 2 * MOST_CALLS * run.steps
+
+
 def test_a_long_list_of_names_is_cheap_enough_for_an_ad():
     names = "|".join(f"user{n}" for n in range(120))
     run = Run(most=20_000)
