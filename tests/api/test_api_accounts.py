@@ -313,6 +313,32 @@ def test_a_user_who_left_has_no_token_and_the_history_stays(house):
     assert remove(house).status == 404
 
 
+def test_an_administrator_of_a_vo_gives_nobody_what_a_user_of_another_vo_left(house):
+    house.user("vad", vo_admin=True)
+    house.user("zed", "guests", vo="other")
+    house.user("lou")
+    for name in ("zed", "lou"):
+        job = house.submitted({"CPUTime": 500}, token=name)
+        house.call("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[job, job]]}, token="admin")
+        assert remove(house, name).status == 200
+    asked = {"vo": "lab", "groups": ["physics"], "same_person": True}
+    answer = house.call("POST", "/v1/users", {"name": "zed", **asked}, token="vad")
+    assert (answer.status, "Not all of that is of VO lab" in answer.json["error"]["hint"]) == (409, True)
+    assert house.call("POST", "/v1/users", {"name": "lou", **asked}, token="vad").status == 200
+
+
+def test_the_only_administrator_stays_one(house):
+    plain = {"name": "admin", "vo": "lab", "groups": ["physics"]}
+    for call in (
+        lambda: house.call("POST", "/v1/users", plain, token="admin"),
+        lambda: bring(house, plain, update=True),
+    ):
+        answer = call()
+        assert (answer.status, answer.json["error"]["message"]) == (409, "admin is the only administrator.")
+    house.user("other", admin=True)
+    assert house.call("POST", "/v1/users", plain, token="admin").status == 200
+
+
 @pytest.mark.stores
 def test_a_name_is_not_given_to_another_while_jobs_or_files_are_there(house):
     house.user("eve")
@@ -321,7 +347,7 @@ def test_a_name_is_not_given_to_another_while_jobs_or_files_are_there(house):
     assert remove(house).status == 200
     answer = add(house)
     assert (answer.status, answer.json["error"]["message"]) == (
-        409, "There was a user eve before, of whom 1 submission and 0 input files are still there.",
+        409, "There was a user eve before, of whom there is still: 1 submission.",
     )  # fmt: skip
     assert bring(house, {"name": "eve"}).status == 409
     body = {"name": "eve", "vo": "lab", "groups": ["physics"], "same_person": True}

@@ -351,6 +351,9 @@ def users_and_the_end(house):
         {"group": "bio", "users": ["ann"], "how": "add", "reason": "x"},
         "admin",
     )
+    ok(house, "POST", "/v1/submissions/readers", {"submission": 1, "readers": ["bob"]})
+    ok(house, "GET", "/v1/submissions/1/readers")
+    ok(house, "GET", "/v1/usage/pilots", token="admin")
     ok(house, "GET", "/v1/groups")
     ok(house, "GET", "/v1/groups/bio", token="admin")
     kim = {"name": "kim", "vo": "lab", "groups": ["physics"]}
@@ -429,6 +432,7 @@ def test_parameters_have_their_types():
         "newest",
         "origin",
         "own",
+        "shared",
         "start",
     }
     assert {name for name, kind in kinds.items() if kind == "integer"} == {

@@ -139,3 +139,19 @@ def test_actions_choose_members_rows_and_single_jobs(varied):
     body = {"action": "kill", "selection": {"where": ["JobName=last"]}}
     assert varied.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 1
     assert varied.get("/v1/jobs/6")["state"] == "Killed"
+
+
+def test_a_search_tells_nothing_that_is_not_shown(varied):
+    varied.user("vad", vo_admin=True)
+    share = {"submission": 1, "readers": ["bob"]}
+    assert varied.call("POST", "/v1/submissions/readers", share, token="ann").status == 200
+    for where, seen in (("Environment=MODE=f*", set()), ("Arguments=*5*", {"bob"}), ("JobName=fit", {"bob"})):
+        for who in ("bob", "vad"):
+            for path in ("jobs?first=1&all=true", "submissions?all=true", "jobs?owner=ann"):
+                answer = varied.get(f"/v1/{path}&where={quote(where)}", who)
+                found = answer["jobs" if path.startswith("jobs") else "submissions"]
+                assert bool(found) is (who in seen), (where, who, path)
+    selection = {"owner": "ann", "where": ["Environment=MODE=f*"]}
+    body = {"action": "kill", "ranges": [], "selection": selection, "dry_run": True}
+    assert varied.call("POST", "/v1/jobs/control", body, token="vad").status == 403
+    assert listed(varied, "Environment=MODE=f*") == [1]

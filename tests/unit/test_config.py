@@ -235,13 +235,13 @@ def test_an_override_of_what_is_no_section(write, text):
 # --- TLS ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "127.1", "::1", "localhost"])
 def test_loopback_needs_no_tls(host):
     assert load_config(None, overrides={"server": {"host": host}}).server.host == host
 
 
 @pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "localhost.example.org", "127.1"]
+    "host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "localhost.example.org", "128.1"]
 )
 def test_elsewhere_the_server_does_not_listen_without_tls(host):
     wrong = refused(None, server={"host": host})

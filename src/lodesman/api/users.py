@@ -44,7 +44,7 @@ from lodesman.commands.missing_jobs import name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.resolving import TakesLong
 from lodesman.commands.submit import PreparedSubmission, Submit
-from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound, Unavailable, counted
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, NotFound, Unavailable, counted
 from lodesman.jobs import JobSpec
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change, Command
@@ -159,6 +159,14 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verifi
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
     choice = None if body.selection is None else Choice.of(body.selection, who.name)
+    if (
+        body.selection is not None
+        and body.selection.where
+        and choice
+        and choice.owner != who.name
+        and not sees_all(who)
+    ):
+        raise Forbidden("Jobs of others are not chosen by attributes: their descriptions are not shown.")
     ranges = _ranges(body.ranges)
     if not ranges:
         if choice is None:

@@ -273,7 +273,7 @@ class MainReasons:
             if len(self._gates) > _GATES_KEPT:
                 self._gates.clear()
             gates: Counter[str] = Counter()
-            for gate, queues in iteration.capacity(found.config).gates(found.eligible, closings):
+            for gate, queues in iteration.capacity(found.config).gates(found.eligible, closings, self._now):
                 gates[gate.name] += queues.bit_count()
             known = self._gates[about] = gates.most_common(1)[0][0]
         return known

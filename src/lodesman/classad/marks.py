@@ -14,7 +14,7 @@ BOUNDS: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _UNSURE: Final = re.compile(r"\{[ \t]*(?:[0-9]+[ \t]*(?:,[ \t]*[0-9]*[ \t]*)?|,[ \t]*[0-9]+[ \t]*)\}")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "e": "\x1b", "a": "\a"}
 _CODE: Final = re.compile(
-    r"x\{(?P<wide>[0-9A-Fa-f]{1,6})\}|x(?P<hex>[0-9A-Fa-f]{0,2})|o\{(?P<octal>[0-7]{1,7})\}|(?P<plain>0[0-7]{0,2}|[1-3][0-7]{2})"
+    r"x\{(?P<wide>[0-9A-Fa-f]{1,6})\}|x(?!\{)(?P<hex>[0-9A-Fa-f]{0,2})|o\{(?P<octal>[0-7]{1,7})\}|(?P<plain>0[0-7]{0,2}|[1-3][0-7]{2})"
 )
 _CODE_IN_SET: Final = re.compile(r"(?P<plain>[0-7]{1,3})")
 _NAMED_SET: Final = re.compile(r"\[([:.=])([^\]\\]*?)\1\]")

@@ -12,7 +12,16 @@ from lodesman.answers import calls
 from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli.arguments import JOB_RANGES, Range, merged, several, states_option, total, where_option
+from lodesman.cli.arguments import (
+    JOB_RANGES,
+    Range,
+    filled,
+    merged,
+    several,
+    states_option,
+    total,
+    where_option,
+)
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.status import Question, fetch_submissions
@@ -34,14 +43,21 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.command(action, help=description + _CHOICE_HELP)
     @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
     @states_option("Jobs in this state")
-    @click.option("--name", default="", help="Jobs with this name; * and ? for any text or letter.")
     @click.option(
-        "--job-group", default="", metavar="NAME", help="Jobs with this JobGroup; * and ? as in a name."
+        "--name", default="", callback=filled, help="Jobs with this name; * and ? for any text or letter."
+    )
+    @click.option(
+        "--job-group",
+        default="",
+        callback=filled,
+        metavar="NAME",
+        help="Jobs with this JobGroup; * and ? as in a name.",
     )
     @click.option(
         "--class",
         "job_class",
         default="",
+        callback=filled,
         metavar="NAME",
         help="Jobs of this class, or CLASS.VARIANT; * and ?.",
     )
@@ -49,7 +65,9 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
     )
-    @click.option("--owner", default="", metavar="NAME", help="Jobs of this user (administrators).")
+    @click.option(
+        "--owner", default="", callback=filled, metavar="NAME", help="Jobs of this user (administrators)."
+    )
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
     @click.option("--dry-run", is_flag=True, help="Change nothing; say how many jobs are meant.")
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from lodesman.cli.words import ELSEWHERE, STATES
 from lodesman.errors import InvalidRequest, LodesmanError
@@ -39,6 +40,14 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A filter that is given has a text: an empty one, as of a variable that is not set, would choose all."""
+    is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    if is_given and not value.strip():
+        raise click.BadParameter("It is empty, and would choose all. Leave it out, or say which.")
+    return value
 
 
 def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...]:

@@ -66,7 +66,7 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
     if answer.endless is not UNSET and answer.endless:
         queues = counted(answer.endless, "queue")
         note(
-            f"{queues} get no pilots from now on: no end of these is known (WallTime, life_seconds of [pilots])."
+            f"No pilots for {queues} from now on: no end of these is known (WallTime, life_seconds of [pilots])."
         )
 
 

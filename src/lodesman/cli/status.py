@@ -18,7 +18,15 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.cli import job_columns, submissions
-from lodesman.cli.arguments import JOB_RANGES, Range, limit_option, merged, states_option, where_option
+from lodesman.cli.arguments import (
+    JOB_RANGES,
+    Range,
+    filled,
+    limit_option,
+    merged,
+    states_option,
+    where_option,
+)
 from lodesman.cli.columns import ListShape, shaped
 from lodesman.cli.moments import PAST
 from lodesman.cli.session import Session, with_session
@@ -119,17 +127,39 @@ class Some(Generic[R]):
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
 @click.option("--jobs", "each", is_flag=True, help="One row for each job.")
 @states_option("With jobs in this state")
-@click.option("--name", default="", help="With this name in the description; * and ? for any text or letter.")
-@click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
-@click.option("--owner", default="", metavar="NAME", help="Of this user, if you may see them.")
-@click.option("--group", default="", metavar="NAME", help="Of this group.")
-@click.option("--job-group", default="", metavar="NAME", help="With this JobGroup; * and ? as in a name.")
 @click.option(
-    "--class", "job_class", default="", metavar="NAME", help="Of this class, or CLASS.VARIANT; * and ?."
+    "--name",
+    default="",
+    callback=filled,
+    help="With this name in the description; * and ? for any text or letter.",
+)
+@click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
+@click.option(
+    "--owner", default="", callback=filled, metavar="NAME", help="Of this user, if you may see them."
+)
+@click.option("--group", default="", callback=filled, metavar="NAME", help="Of this group.")
+@click.option(
+    "--job-group",
+    default="",
+    callback=filled,
+    metavar="NAME",
+    help="With this JobGroup; * and ? as in a name.",
+)
+@click.option(
+    "--class",
+    "job_class",
+    default="",
+    callback=filled,
+    metavar="NAME",
+    help="Of this class, or CLASS.VARIANT; * and ?.",
 )
 @where_option("With this attribute")
-@click.option("--site", default="", metavar="NAME", help="Whose last attempt was at this site.")
-@click.option("--cause", default="", metavar="WORD", help="Whose last attempt failed by this cause.")
+@click.option(
+    "--site", default="", callback=filled, metavar="NAME", help="Whose last attempt was at this site."
+)
+@click.option(
+    "--cause", default="", callback=filled, metavar="WORD", help="Whose last attempt failed by this cause."
+)
 @click.option(
     "--reason", type=click.Choice([one.value for one in MainReason]), metavar="WORD",
     callback=lambda _context, _option, word: word or "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from collections import Counter
@@ -69,10 +70,14 @@ def _json_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(text.splitlines())
+    reader = csv.reader(io.StringIO(text, newline=""))
     names: list[str] = []
     for cells in reader:
         row = [cell.strip() for cell in cells]
+        if any("\n" in cell or "\r" in cell for cell in row):
+            raise InvalidRequest(
+                f"Line {reader.line_num}: a cell has more than one line.", line=reader.line_num
+            )
         if not any(row) or row[0].startswith("#"):
             continue
         if not names:

@@ -73,22 +73,34 @@ def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
         raise Forbidden(f"User {name} is one of another VO.", hint="Choose another name.")
     if before is not None:
         check_reach(before, reach)
-    elif not one.same_person:
-        _check_name_is_free(tx, name)
+    else:
+        _check_name_is_free(tx, one, reach)
     return before
 
 
-def _check_name_is_free(tx: Transaction, name: str) -> None:
-    left = remains_of(tx.reader(), name)
-    if any(left):
-        things = f"{counted(left.submissions, 'submission')} and {counted(left.files, 'input file')}"
-        raise Conflict(
-            f"There was a user {name} before, of whom {things} are still there.",
-            hint="Choose another name, or wait until they are forgotten. The same person gets them back: --same-person.",
-        )
+def _check_name_is_free(tx: Transaction, one: AccountBody, reach: Reach) -> None:
+    left = remains_of(tx.reader(), one.name)
+    if not left.is_anything:
+        return
+    # Of which VO files are that no submission has is not known.
+    if one.same_person and (not reach.vo or left.vos == {reach.vo}):
+        return
+    counts = {"submission": left.submissions, "input file": left.files, "job class text": left.classes}
+    things = ", ".join(counted(count, noun) for noun, count in counts.items() if count)
+    hint = "Choose another name, or wait until they are forgotten. The same person gets them back: --same-person."
+    if one.same_person:
+        hint = f"Not all of that is of VO {reach.vo}: an administrator of the server can give it back."
+    raise Conflict(f"There was a user {one.name} before, of whom there is still: {things}.", hint=hint)
 
 
 def _put_user(tx: Transaction, one: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
+    if before is not None and before.admin and not one.admin:
+        others = [user for user in accounts.list_users(tx.reader()) if user.admin and user.name != one.name]
+        if all(user.disabled_at is not None for user in others):
+            raise Conflict(
+                f"{one.name} is the only administrator.",
+                hint="Make another one first: lode user add NAME --admin",
+            )
     # Who administers a VO stays who they are.
     vo_admin = one.vo_admin or (bool(reach.vo) and one.name == reach.user)
     accounts.put_user(tx, one.name, one.vo, one.groups, admin=one.admin, vo_admin=vo_admin)

@@ -131,7 +131,7 @@ _COUNT_TOKENS = """SELECT count(*) FROM token t WHERE account = ? AND kind = 'us
 AND (CAST(? AS REAL) IS NULL OR expires_at IS NULL OR expires_at >= ?
 OR EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash))"""
 _REMAINS = """SELECT (SELECT count(*) FROM submission WHERE owner = ?),
-(SELECT count(*) FROM sandbox WHERE owner = ?)"""
+(SELECT count(*) FROM sandbox WHERE owner = ?), (SELECT count(*) FROM job_class WHERE changed_by = ?)"""
 _MOST_AT_ONCE = 1_000
 _HASH_DIGITS = 64
 
@@ -190,15 +190,24 @@ def delete_user(tx: Transaction, name: str) -> int:
 
 
 class Remains(NamedTuple):
-    """What is stored under the name of a user."""
+    """What is stored under the name of a user. `classes`: the job classes that the user wrote. `vos`: of the submissions."""
 
     submissions: int
     files: int
+    classes: int
+    vos: frozenset[str]
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is something."""
+        return self.submissions + self.files + self.classes > 0
 
 
 def remains_of(db: Reader, name: str) -> Remains:
-    """The submissions and the input files of a user, who may have been removed."""
-    return Remains(*db.only(_REMAINS, (name, name)))
+    """What there is of a user, who may have been removed."""
+    vos = frozenset(vo for (vo,) in db.execute("SELECT DISTINCT vo FROM submission WHERE owner = ?", (name,)))
+    submissions, files, classes = db.only(_REMAINS, (name, name, name))
+    return Remains(submissions, files, classes, vos)
 
 
 def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:

@@ -83,12 +83,14 @@ class Capacity(Struct, frozen=True, kw_only=True):
         """When the oldest load of these queues was observed, and by which source; None if none is known."""
         return next(((at, source) for at, source, found in self.loads if found & queues), None)
 
-    def gates(self, eligible: int, closings: Iterable[tuple[Closing, int]]) -> list[tuple[Gate, int]]:
+    def gates(
+        self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
+    ) -> list[tuple[Gate, int]]:
         """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
         gates: Counter[Gate] = Counter()
         left = eligible
         for closing, mask in closings:
-            gates[Gate(ClampName.CLOSED.value, closing.text)] |= mask & left
+            gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
             left &= ~mask
         for gate, mask in self.closed.items():
             gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left

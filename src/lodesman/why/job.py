@@ -331,7 +331,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         return f"{queues}, and it {facts.waits_for}{facts.start_text and f'; {facts.start_text}'}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
-        closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
+        closings="; ".join(f"{one.node} is {one.text_at(facts.now)}" for one, _ in facts.closings[:2]),
         gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
         refusals=facts.refusals_text,
         failing=facts.failing_text,

@@ -155,7 +155,7 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def gates(self) -> list[tuple[Gate, int]]:
         """What leaves eligible queues no free capacity, with these queues; most queues first."""
-        return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
+        return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings, self.now)
 
     @property
     def openers(self) -> Iterator[str]:

@@ -104,6 +104,8 @@ UNREADABLE = {
     "(?<=a|bc+)": "a lookbehind needs branches of one length each",
     r"(?=\K)a": "stands in a lookahead or lookbehind",
     r"\p{L}": r"properties \p{...} are not known here",
+    r"\x{4G}": r"\x is not known",
+    r"[\x{}]": r"\x is not known",
     r"\X": r"\X are not known here",
     r"\C": r"single bytes \C are not known here",
     r"\xe9": r"\xe9 is beyond ASCII: write the character itself",

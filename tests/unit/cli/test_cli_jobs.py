@@ -638,3 +638,13 @@ def test_an_unknown_outcome_is_reported_as_unknown(at, server):
     result = at("kill", "5", "--json")
     assert result.code == 5
     assert json.loads(result.err)["error"]["code"] == "unavailable"
+
+
+@pytest.mark.parametrize("option", ["--name", "--class", "--job-group", "--owner"])
+@pytest.mark.parametrize("command", ["kill", "status"])
+def test_a_filter_that_is_empty_chooses_nothing(at, command, option):
+    """As of a variable of a script that is not set: it would choose all."""
+    result = at(command, option, "")
+    assert result.code == 2
+    assert f"'{option}'" in result.err
+    assert "would choose all" in result.err

@@ -107,6 +107,7 @@ def test_fetching_outputs_says_how_far_it_is(at, server, now):
     assert "fetching" not in at("output", "12-13", "--json").err
 
 
+@pytest.mark.slow
 def test_a_test_of_a_site_says_what_it_does(at, server, now, monkeypatch):
     monkeypatch.setattr(site_tests.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     begun = now[0]

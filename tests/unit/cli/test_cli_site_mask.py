@@ -107,7 +107,7 @@ def test_what_is_announced_is_said_with_queues_that_get_no_pilots(at, server):
     assert done.out.startswith(
         f"North is to be closed from {utc(begins)} until {utc(begins + 60.0)}: 3 queues."
     )
-    assert "2 queues get no pilots from now on" in done.err
+    assert "No pilots for 2 queues from now on" in done.err
     server.on("POST", "/v1/sites/open", {**row(begins=begins), "queues": 3, "still_closed": [], "staying": 0})
     assert at("site", "open", "North").out == "North is open after all: 3 queues.\n"
 

@@ -32,7 +32,7 @@ def closing(site="North", ce="", queue="", **more):
 
 
 def gates(closings, eligible, closed=None, is_open=0):
-    return Capacity(open=is_open, by_pilots={}, closed=closed or {}).gates(eligible, closings)
+    return Capacity(open=is_open, by_pilots={}, closed=closed or {}).gates(eligible, closings, 0.0)
 
 
 def test_what_is_closed_now_counts_whatever_the_director_knew():

@@ -58,8 +58,8 @@ def test_masks_agree_with_each_queue(world, found, mask):
         if not masks.open >> n & 1:
             gate = iteration.gate(queue(n))
             shut[gate] = shut.get(gate, 0) | 1 << n
-    assert dict(masks.gates(mask, [])) == shut
-    sizes = [one.bit_count() for _, one in masks.gates(mask, [])]
+    assert dict(masks.gates(mask, [], 0.0)) == shut
+    sizes = [one.bit_count() for _, one in masks.gates(mask, [], 0.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert iteration.capacity(world) is masks
 
@@ -119,11 +119,11 @@ def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_
     told = {str(QueueId(*W)): {"wanted": 3, "room": 3, "clamps": []}}
     iteration = RecordedIteration(1, 5.0, record(told))
     found = iteration.capacity(policy.vo_config("lab"))
-    assert (found.open, found.pilots(1), found.gates(1, [])) == (
+    assert (found.open, found.pilots(1), found.gates(1, [], 0.0)) == (
         (1, 3, []) if gate is None else (0, 0, [(gate, 1)])
     )
     other = iteration.capacity(policy.vo_config("other"))
-    assert (other.open, other.pilots(1), other.gates(1, [])) == (1, 3, [])
+    assert (other.open, other.pilots(1), other.gates(1, [], 0.0)) == (1, 3, [])
     assert set(_GATES) == set(CAUSES)
 
 

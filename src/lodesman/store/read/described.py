@@ -118,6 +118,11 @@ class _MetRows:
         return not self._tests or self._met[number]
 
 
+def asks_hidden(where: Sequence[str]) -> bool:
+    """Whether it asks for values that readers of a shared submission are not shown. Raises InvalidRequest."""
+    return any(one.attribute.field == "environment" for one in map(read_wanted, where))
+
+
 def described_as(asked: _Asked) -> Described:
     """Raises InvalidRequest, which names the parameter."""
     queue, template = list[_Test](), list[_Test]()

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from lodesman.answers.requests import MOST_ID
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, by_index, greatest, is_like, keys, member
-from lodesman.store.read.described import described_as
+from lodesman.store.read.described import asks_hidden, described_as
 from lodesman.store.readers import ReadsAs
 
 BLOCK: Final = 4_096
@@ -108,6 +108,7 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(("s.owner = ?", (asked.owner,)))
     if sight.user is not None and sight.user != asked.owner:
         found.append(_seen_by(sight))
+        found += [_seen_by(_shown(sight, asked.where))] if asked.where else []
     if asked.shared:
         found.append(sight.reads.condition)
     if asked.group:
@@ -125,6 +126,11 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(("s.id = ?", (asked.submission,)))
     text = "".join(f" AND {words}" for words, _ in found)
     return text, tuple(value for _, values in found for value in values)
+
+
+def _shown(sight: Sight, where: Sequence[str]) -> Sight:
+    """Whose descriptions are shown whole: what a search answers tells of what it is in."""
+    return sight._replace(whole_vo=False, reads=ReadsAs() if asks_hidden(where) else sight.reads)
 
 
 def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
