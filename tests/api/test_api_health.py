@@ -396,10 +396,10 @@ def test_health_names_what_is_left_out_but_no_site_to_strangers(house):
         "What the server cannot handle now, and leaves out: a CE queue (lode why names it), a site (lode why names it), "
         f"{', '.join(f'job {n}' for n in range(8))}, and 2 more."
     )
-    body = {"failing": {}, "damaged": ["entry.json of pilot s1-1, which was ended"]}
+    body = {"failing": {}, "damaged": ["entry.json of pilot s1-1"]}
     assert house.call("POST", "/v1/service/alive", body, token="service").status == 200
     assert house.get("/health", token=None)["faults"] == [
-        "Files were damaged, as by a power cut: entry.json of pilot s1-1, which was ended."
+        "Files were damaged, as by a power cut: entry.json of pilot s1-1."
     ]
     alive(house)
     assert house.get("/health", token=None)["faults"] == []

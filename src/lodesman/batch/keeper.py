@@ -15,7 +15,7 @@ order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.
-# ruff: noqa: PTH105, PTH109, PTH110, PTH123
+# ruff: noqa: PTH105, PTH109, PTH110, PTH119, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ import select
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -102,19 +103,53 @@ def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
         remove_cgroup(cgroup)
 
 
+def sealed(value: dict[str, Any]) -> bytes:
+    """A record as its file has it: with a check sum of all the rest."""
+    return json.dumps({**value, "crc32": zlib.crc32(json.dumps(value).encode())}).encode()
+
+
 def write_json(name: str, value: dict[str, Any]) -> None:
-    """Write a private file atomically: readers see the old one or the whole new one. Raises OSError."""
+    """Write a private record beside its place, see it on the disk, and put it there. Raises OSError.
+
+    What `durable` does, without its imports.
+    """
     draft = f"{name}.{os.getpid()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(value, file)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(sealed(value))
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(draft, name)
+    folder = os.open(os.path.dirname(name) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_json(name: str) -> dict[str, Any]:
+    """A record that is whole; earlier releases wrote it without a check sum.
+
+    Raises FileNotFoundError, OSError; ValueError for a file that is empty, cut or changed.
+    """
+    try:
+        with open(name, "rb") as file:
+            value = json.loads(file.read())
+    except RecursionError as fault:
+        raise ValueError(f"{name} is damaged") from fault
+    whole = isinstance(value, dict)
+    if whole and "crc32" in value:
+        whole = value.pop("crc32") == zlib.crc32(json.dumps(value).encode())
+    if not whole:
+        raise ValueError(f"{name} is damaged")
+    return dict(value)
 
 
 def _write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
     """Write `ended.json`; `code` is negative for an end by signal. Raises OSError on a full disk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     end = {"cause": cause, "exit_code": code, "started_at": started_at, "ended_at": time.time()}
-    write_json("ended.json", {**end, "cpu_seconds": used.ru_utime + used.ru_stime, "message": message})
+    end |= {"cpu_seconds": used.ru_utime + used.ru_stime, "message": message}
+    write_json("ended.json", {"stamp": os.path.basename(os.getcwd()), **end})
 
 
 class _Output:
@@ -164,7 +199,10 @@ class _Keeper:
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         for signum in (*_STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
-        self.record = {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
+        self.record = {
+            name: self.entry[name] for name in ("stamp", "queue")
+        }  # if entry.json is damaged later
+        self.record |= {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
         with open("/proc/sys/kernel/random/boot_id") as file:
             self.record |= {"cgroup": self.cgroup, "certain": self.plan["certain"], "boot": file.read()}
         write_json("keeper.json", self.record)
@@ -212,7 +250,8 @@ class _Keeper:
             os.close(output.target)
         process = read_process(self.pilot)
         self.record["pilot"] = process[:3:2] if process else None
-        write_json("keeper.json", self.record)
+        with contextlib.suppress(OSError):  # a full disk ends no pilot
+            write_json("keeper.json", self.record)
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
 
     def join_cgroup(self) -> None:
@@ -314,8 +353,7 @@ def main(directory: str, lock: str, cgroup: str | None, plan: str) -> int:
     inner = read_process(os.getpid())
     if outer is None or inner is None:
         return _NOT_STARTED
-    with open("entry.json") as file:
-        _Keeper(json.load(file), cgroup, json.loads(plan)).run(outer, inner)
+    _Keeper(read_json("entry.json"), cgroup, json.loads(plan)).run(outer, inner)
     return 0
 
 

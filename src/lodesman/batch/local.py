@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import signal
 import sys
@@ -25,8 +24,7 @@ from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, Sub
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.pilot_directory import ENTRY, STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.process_tree import signal_process
-from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
-from lodesman.durable import sync_directory, write_durably
+from lodesman.batch.processes import MARK, keep_program, launch, limit_open_files, stop_kept, sweep
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 
@@ -93,7 +91,7 @@ class LocalBackend:
         refused: dict[str, SubmitRefusal] = {}
         try:
             with self._exclusive():
-                program = self._kept(spec.program)
+                program = self._program(spec.program)
                 for number, stamp in stamps.items():
                     fault = self._store(spec, number, program)
                     if fault is None:
@@ -246,38 +244,42 @@ class LocalBackend:
         self._ended.discard(pilot.stamp)
 
     def _pilots(self) -> Iterator[tuple[PilotDirectory, Entry]]:
-        """The pilots that have not ended, with what was submitted."""
+        """The pilots that have not ended, with what was submitted, or with their queue alone if that is damaged."""
         for stamp in sorted(self._stamps() - self._ended):
             pilot = PilotDirectory(self.root / stamp)
+            if stamp not in self._entries:
+                self._name_damaged(pilot)
             if pilot.is_ended():
-                if pilot.is_uncertain():
-                    self._lost[stamp] = pilot.entry().queue
+                if pilot.is_uncertain() and (entry := pilot.known()):
+                    self._lost[stamp] = entry.queue
                 self._ended.add(stamp)
                 self._entries.pop(stamp, None)
                 self._launches.pop(stamp, None)
-                continue
-            try:
-                entry = self._entries[stamp] = self._entries.get(stamp) or pilot.entry()
-            except (FileNotFoundError, ValueError):  # a power cut left it half written
-                with contextlib.suppress(FileNotFoundError):  # purged meanwhile
-                    pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {stamp}")
-                    self.damaged.append(f"{ENTRY} of pilot {stamp}, which was ended")
-            else:
+            elif entry := self._entries.get(stamp) or pilot.known():
+                self._entries[stamp] = entry
                 yield pilot, entry
+            else:
+                self._end_unknown(pilot)
 
-    def _kept(self, program: bytes) -> Path:
-        """The file of a zipapp. Pilots that waited for long may begin with one of an earlier server. Raises OSError."""
-        digest = hashlib.sha256(program).hexdigest()[:16]
-        folder = (self.programs or self.root / ".programs").absolute() / digest
-        path = folder / "pilot.pyz"
-        if not _is_whole(path, program):  # or a power cut, or a hand, left another one
-            folder.mkdir(parents=True, exist_ok=True)
-            for one in (folder.parent, folder):
-                one.chmod(0o755)
-                sync_directory(one.parent)
-            if path.exists():
-                self.damaged.append(f"{path.name} of local pilots, which was written again")
-            write_durably(path, program, mode=0o755)
+    def _end_unknown(self, pilot: PilotDirectory) -> None:
+        """End one of which no file knows what was submitted, unless it runs. Raises OSError."""
+        if not pilot.kept() and not (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS)):
+            with contextlib.suppress(FileNotFoundError):  # purged meanwhile
+                pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {pilot.stamp}")
+
+    def _name_damaged(self, pilot: PilotDirectory) -> None:
+        if names := pilot.damaged():
+            self._name(f"{', '.join(names)} of pilot {pilot.stamp}")
+
+    def _name(self, damaged: str) -> None:
+        if damaged not in self.damaged:
+            self.damaged.append(damaged)
+
+    def _program(self, program: bytes) -> Path:
+        """The file of a zipapp. Raises OSError."""
+        path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
+        if was_damaged:
+            self._name(f"{path.name} of local pilots, which was written again")
         return path
 
     def _store(self, spec: backend.PilotSpec, number: int, program: Path) -> SubmitRefusal | None:
@@ -316,8 +318,7 @@ class LocalBackend:
             if state is NativeState.WAITING:
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
-            # A keeper reads this order before it starts the pilot.
-            (pilot.path / "cancel").touch(mode=0o600)
+            pilot.order_end()
         except OSError:
             return CancelOutcome.FAILED
         for process in pilot.processes()[:1]:
@@ -337,11 +338,10 @@ class LocalBackend:
         left = sweep(lost, timeout=_SWEEP_SECONDS) if lost else set()
         clean = [pilot for pilot in lost if pilot.stamp not in left]
         for pilot in clean:
-            if pilot.ends_for_certain():
-                pilot.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
-            else:
-                pilot.write_uncertain_end()
-                self._lost[pilot.stamp] = pilot.entry().queue
+            self._name_damaged(pilot)
+            pilot.write_swept_end()
+            if pilot.is_uncertain() and (entry := pilot.known()):
+                self._lost[pilot.stamp] = entry.queue
         return {pilot.stamp for pilot in clean if not pilot.is_uncertain()}
 
     def _uncertain(self) -> Counter[QueueId]:
@@ -355,7 +355,11 @@ class LocalBackend:
         if self._launches[pilot.stamp] >= _LAUNCHES:
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False
-        pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
+        try:
+            pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
+        except ValueError:
+            del self._entries[pilot.stamp]  # it is read again, and then named
+            return False
         if pid is not None:
             limit_open_files(pid, self.open_files)
             self._launches[pilot.stamp] += 1
@@ -371,13 +375,6 @@ class LocalBackend:
                 ended = pid
             if ended:
                 self._keepers.discard(pid)
-
-
-def _is_whole(path: Path, program: bytes) -> bool:
-    """Whether the file is this program. Raises OSError if it cannot be read."""
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_bytes() == program
-    return False
 
 
 @contextlib.contextmanager

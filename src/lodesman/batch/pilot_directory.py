@@ -10,6 +10,10 @@ All state of a pilot is in its directory, so that a backend that was killed find
 * `uncertain`: it ended, but processes of it may be left, and its slot stays taken until an administrator removes this
   file, or until the machine was started anew, which the file's text shows.
 
+Each is on the disk before anything follows from it, and says nothing if it is damaged: then what another file knows counts.
+`entry.json` and `keeper.json` both know the queue and the start of the machine. A pilot that may have started and whose
+`ended.json` is damaged is swept, and ended again.
+
 The pilot has `work` to itself, with its own file in it; it may see nothing else of this.
 """
 
@@ -18,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -28,23 +31,30 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from lodesman import kernel
 from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.batch.keeper import write_json
+from lodesman.batch.keeper import read_json, sealed, write_json
 from lodesman.batch.process_tree import Process, read_process
+from lodesman.durable import sync_directory, write_durably
 from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
+_START, _END, _UNCERTAIN = "keeper.json", "ended.json", "uncertain"
+_BOOT: Final = re.compile(r"[0-9a-f-]{36}\n?")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What was submitted. `order` rises with each submission: the lowest of a queue starts first."""
+    """What was submitted. `order` rises with each submission: the lowest of a queue starts first.
+
+    `boot` names the start of the machine in which it was stored, or its keeper began.
+    """
 
     stamp: str
     queue: QueueId
@@ -54,6 +64,29 @@ class Entry(Struct, frozen=True, kw_only=True):
     wall_seconds: int
     grace_seconds: float
     output_cap: int
+    boot: str = ""
+
+
+class _Start(Struct, frozen=True, kw_only=True):
+    """What a keeper records; those of earlier releases did not name pilot and queue."""
+
+    keeper: tuple[int, int]
+    guard: tuple[int, int]
+    boot: str
+    certain: bool
+    started_at: float
+    cgroup: str | None = None
+    pilot: tuple[int, int] | None = None
+    queue: QueueId | None = None
+
+
+class _End(Struct, frozen=True, kw_only=True):
+    """What is recorded of an end; `exit_code` is negative for one by signal."""
+
+    cause: str
+    ended_at: float
+    exit_code: int | None = None
+    message: str = ""
 
 
 class PilotDirectory(Struct, frozen=True):
@@ -77,19 +110,42 @@ class PilotDirectory(Struct, frozen=True):
             (draft / "work").mkdir(mode=0o700)
             (draft / "lock").touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
-            _write_new(draft / ENTRY, json.dumps(asdict(entry)).encode())
+            _write_new(draft / ENTRY, sealed(asdict(msgspec.structs.replace(entry, boot=_this_boot()))))
+            sync_directory(draft)
             draft.rename(self.path)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             raise
 
     def entry(self) -> Entry:
-        """What was submitted. Raises OSError; ValueError for a file that a power cut left half written."""
-        values = json.loads((self.path / ENTRY).read_bytes())
-        try:
-            return Entry(queue=QueueId(*values.pop("queue")), argv=tuple(values.pop("argv")), **values)
-        except (AttributeError, KeyError, TypeError) as fault:
-            raise ValueError(f"{self.path / ENTRY} is damaged") from fault
+        """What was submitted. Raises OSError; ValueError for a file that is damaged."""
+        return msgspec.convert(self._whole(ENTRY, Entry), Entry)
+
+    def known(self) -> Entry | None:
+        """What was submitted, or if that is damaged its queue by the record of its start; None if no file knows it.
+
+        Raises OSError.
+        """
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return self.entry()
+        found = self.record()
+        if (queue := found.get("queue")) is None:
+            return None
+        return Entry(
+            stamp=self.stamp, queue=QueueId(*queue), order=0, argv=(), environment={},
+            wall_seconds=0, grace_seconds=0.0, output_cap=0, boot=found["boot"],
+        )  # fmt: skip
+
+    def damaged(self) -> list[str]:
+        """The names of its files that are not whole, or are missing. Raises OSError."""
+        found = [] if self._uncertain_since() != "" else [_UNCERTAIN]
+        for name, kind in _RECORDS.items():
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    self._whole(name, kind)
+                except ValueError:
+                    found.append(name)
+        return found + [name for name in (ENTRY, "lock") if not (self.path / name).exists()]
 
     # --- where it stands ---------------------------------------------------------------------------
 
@@ -101,7 +157,7 @@ class PilotDirectory(Struct, frozen=True):
             return NativeState.ENDED
         if kept:
             return NativeState.RUNNING
-        waits = (self.path / "lock").exists() and not self.was_started()
+        waits = not self.was_started() and (self.path / "lock").exists() and not (self.path / _END).exists()
         return NativeState.WAITING if waits else NativeState.UNKNOWN
 
     def status(self, now: float) -> NativeStatus:
@@ -134,17 +190,17 @@ class PilotDirectory(Struct, frozen=True):
         return False
 
     def is_ended(self) -> bool:
-        """Whether no process of it is left and none will ever start."""
-        return (self.path / "ended.json").exists()
+        """Whether no process of it is left and none will ever start: a record that is whole says so."""
+        return bool(self.end())
 
     def was_started(self) -> bool:
         """Whether the pilot may have been started."""
-        return (self.path / "keeper.json").exists()
+        return (self.path / _START).exists()
 
     def started_at(self) -> float | None:
         """When its keeper started it, in UNIX seconds; None if none did."""
         with contextlib.suppress(OSError):
-            return (self.path / "keeper.json").stat().st_mtime
+            return (self.path / _START).stat().st_mtime
         return None
 
     def output(self, most: int) -> bytes | None:
@@ -155,12 +211,12 @@ class PilotDirectory(Struct, frozen=True):
         return b"".join(parts)[-most:]
 
     def end(self) -> dict[str, Any]:
-        """The record of the end; empty if there is none."""
-        return self._read("ended.json")
+        """The record of the end; empty if there is none that is whole."""
+        return self._read(_END)
 
     def record(self) -> dict[str, Any]:
-        """The record of the start: keeper, guard and pilot as [pid, start]; empty if there is none."""
-        return self._read("keeper.json")
+        """The record of the start: keeper, guard and pilot as [pid, start]; empty if there is none that is whole."""
+        return self._read(_START)
 
     def processes(self) -> list[Process]:
         """Keeper and guard, as far as these very processes live."""
@@ -175,10 +231,28 @@ class PilotDirectory(Struct, frozen=True):
 
     def _read(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError, ValueError):
-            value = json.loads((self.path / name).read_bytes())
-            if isinstance(value, dict):
-                return value
+            return self._whole(name, _RECORDS[name])
         return {}
+
+    def _whole(self, name: str, kind: type[Struct]) -> dict[str, Any]:
+        """A record that is whole, has these members, and is of this pilot. Raises OSError, ValueError."""
+        with _as_damage():
+            value = read_json(str(self.path / name))
+        msgspec.convert(value, kind)
+        if value.get("stamp", self.stamp) != self.stamp:
+            raise ValueError(f"{self.path / name} is of another pilot")
+        return value
+
+    def _uncertain_since(self) -> str | None:
+        """The start of the machine that `uncertain` names; '' if it is damaged, None if there is none. Raises OSError."""
+        try:
+            with _as_damage():
+                text = (self.path / _UNCERTAIN).read_text()
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            return ""
+        return text if _BOOT.fullmatch(text) else ""
 
     # --- changes; the backend's lock is held ---------------------------------------------------------
 
@@ -198,28 +272,53 @@ class PilotDirectory(Struct, frozen=True):
         finally:
             os.close(lock)
 
+    def boot(self) -> str:
+        """The start of the machine in which it was started, or stored since; '' if no file says it."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return str(self.record().get("boot") or self.entry().boot)
+        return ""
+
+    def is_of_this_boot(self) -> bool:
+        """Whether processes of it may live: no file shows that the machine was started anew."""
+        return (self.boot() or _this_boot()) == _this_boot()
+
     def is_uncertain(self) -> bool:
-        """Whether processes of it may be left since the machine was started."""
-        with contextlib.suppress(OSError):
-            return (self.path / "uncertain").read_text() == _this_boot()
-        return False
+        """Whether processes of it may be left since the machine was started. Raises OSError."""
+        since = self._uncertain_since()
+        return self.is_of_this_boot() if since == "" else since == _this_boot()
 
     def ends_for_certain(self) -> bool:
         """Whether nothing of it outlives keeper and guard: they said so, or the machine was started anew."""
-        record = self.record()
-        return bool(record.get("certain")) or record.get("boot", _this_boot()) != _this_boot()
+        return bool(self.record().get("certain")) or not self.is_of_this_boot()
 
-    def write_uncertain_end(self) -> None:
-        """Record that keeper and guard were killed where no PID namespace ended what they kept."""
-        with contextlib.suppress(FileExistsError):
-            _write_new(self.path / "uncertain", _this_boot().encode())
-        remedy = f"end what is left of it, then remove {self.path / 'uncertain'}"
-        self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
+    def begin(self) -> None:
+        """Before a keeper runs: it is stored in which start of the machine. Raises OSError, and ValueError as `entry`."""
+        entry = self.entry()
+        if entry.boot != _this_boot():
+            write_json(str(self.path / ENTRY), asdict(msgspec.structs.replace(entry, boot=_this_boot())))
+
+    def order_end(self) -> None:
+        """Order a keeper that starts just now not to start the pilot. Raises OSError."""
+        (self.path / "cancel").touch(mode=0o600)
+        sync_directory(self.path)
+
+    def write_swept_end(self) -> None:
+        """Record the end of one that was swept; uncertain if no PID namespace ended what it left. Raises OSError."""
+        if not self.was_started():
+            self.write_end("not-started", "it never started")
+        elif self.ends_for_certain():
+            self.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
+        else:
+            write_durably(self.path / _UNCERTAIN, _this_boot().encode())
+            remedy = f"end what is left of it, then remove {self.path / _UNCERTAIN}"
+            self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
 
     def write_end(self, cause: str, message: str = "") -> None:
-        """Record an end that no keeper can record."""
-        end = {"cause": cause, "exit_code": None, "ended_at": time.time(), "message": message}
-        write_json(str(self.path / "ended.json"), end)
+        """Record an end that no keeper can record, and which files of it are damaged. Raises OSError."""
+        if broken := self.damaged():
+            message = f"{message or _CAUSE.get(cause, cause)}; damaged: {', '.join(broken)}"
+        end = {"stamp": self.stamp, "cause": cause, "exit_code": None, "ended_at": time.time()}
+        write_json(str(self.path / _END), {**end, "message": message})
 
     def remove(self) -> None:
         """Remove the directory, atomically for its readers, whatever modes payloads gave its parts."""
@@ -227,6 +326,8 @@ class PilotDirectory(Struct, frozen=True):
         self.path.rename(gone)
         remove_tree(gone)
 
+
+_RECORDS: Final[Mapping[str, type[Struct]]] = {ENTRY: Entry, _START: _Start, _END: _End}
 
 _DETAIL: Final = {
     NativeState.WAITING: "waits for a slot of its queue",
@@ -241,6 +342,17 @@ _CAUSE: Final = {
     "wall": "stopped at the wall clock limit of its queue",
     "cancelled": "cancelled before it started",
 }
+
+
+@contextlib.contextmanager
+def _as_damage() -> Iterator[None]:
+    """What the disk cannot read is damaged; any other fault of the system says nothing about a file. Raises ValueError."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.EIO, errno.EISDIR, errno.EUCLEAN):
+            raise
+        raise ValueError(f"{fault.filename} cannot be read") from fault
 
 
 def _this_boot() -> str:

@@ -24,6 +24,7 @@ from lodesman.batch import keeper, process_tree
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.batch.process_tree import Process, descendants, process_table, signal_process
+from lodesman.durable import sync_directory, write_durably
 
 MARK: Final = "LODESMAN_STAMP"
 _LOCK_NUMBER: Final = 3
@@ -32,16 +33,37 @@ _CHECK_AGAIN_SECONDS: Final = 0.02
 _SWEEP_SECONDS: Final = 5.0
 
 
+def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
+    """The file of a zipapp in this folder, written if it is not there or damaged; whether it was. Raises OSError.
+
+    Each has a name of its own: pilots that waited for long may begin with one of an earlier server.
+    """
+    folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
+    path = folder / "pilot.pyz"
+    found: bytes | None = None
+    with contextlib.suppress(FileNotFoundError):
+        found = path.read_bytes()
+    if found != program:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in (folder.parent, folder):
+            one.chmod(0o755)
+            sync_directory(one.parent)
+        write_durably(path, program, mode=0o755)
+    return path, found is not None and found != program
+
+
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
     """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
 
-    The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError.
+    The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
+    ValueError if what was submitted is damaged.
     """
     # Unique even if another server on this machine has a pilot of the same stamp.
     digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
     with directory.locked() as lock:
         if lock is None or directory.was_started():
             return None
+        directory.begin()
         cgroup = make_cgroup(f"lodesman-{directory.stamp}-{digest}") if cgroups else None
         try:
             plan = isolation.plan(directory.path / "work")

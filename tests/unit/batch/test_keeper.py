@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.batch import keeper, namespaces, process_tree
-from lodesman.batch.keeper import _chase_children, _Output, write_json
+from lodesman.batch.keeper import _chase_children, _Output, read_json, write_json
 from lodesman.batch.process_tree import (
     Process,
     _freeze,
@@ -235,9 +235,36 @@ def test_a_record_is_written_at_one_stroke(tmp_path):
     name = str(tmp_path / "record.json")
     write_json(name, {"a": 1})
     write_json(name, {"a": 2})
-    assert json.loads(Path(name).read_text()) == {"a": 2}
+    assert read_json(name) == {"a": 2}
     assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_record_is_on_the_disk_before_and_after_it_is_put_in_its_place(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        os, "fsync", lambda number: done.append(Path(f"/proc/self/fd/{number}").readlink().name)
+    )
+    real = os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: done.append("replace") or real(old, new))
+    write_json(str(tmp_path / "record.json"), {"a": 1})
+    assert done == [f"record.json.{os.getpid()}", "replace", tmp_path.name]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: b"", lambda text: text[:-1], lambda text: text.replace(b"1", b"2", 1)]
+)
+def test_a_record_that_is_not_whole_is_refused(tmp_path, change):
+    path = tmp_path / "record.json"
+    write_json(str(path), {"a": 1})
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"damaged|Expecting"):
+        read_json(str(path))
+
+
+def test_a_record_of_an_earlier_release_is_read(tmp_path):
+    (tmp_path / "record.json").write_text('{"a": 1}')
+    assert read_json(str(tmp_path / "record.json")) == {"a": 1}
 
 
 def test_output_keeps_the_end_and_is_bounded(tmp_path, monkeypatch):

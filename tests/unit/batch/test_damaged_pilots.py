@@ -1,0 +1,204 @@
+"""Files of a local pilot that a power cut, a disk or a hand damaged: its slot, what is named, what is repaired."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.kits.shell_pilots import same, send
+from tests.kits.table import hold_all
+
+from lodesman.batch import local, pilot_directory, processes
+from lodesman.batch.backend import CancelOutcome, NativeState
+from lodesman.batch.isolation import Isolation
+from lodesman.batch.keeper import write_json
+from lodesman.batch.local import LocalBackend
+from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.resources import QueueId
+
+QUEUE = QueueId("LCG.One.de", "ce.one.de", "long")
+HERE = "11111111-2222-3333-4444-555555555555\n"
+ANOTHER = "99999999-2222-3333-4444-555555555555\n"
+
+
+def foreign(whole: bytes) -> bytes:
+    """The file of another pilot, or in `uncertain` of nothing."""
+    return whole.replace(b"lost-1", b"else-1") if b"lost-1" in whole else b"else-1"
+
+
+def cut(whole: bytes) -> bytes:
+    return whole[: len(whole) // 2]
+
+
+DAMAGE = {
+    "empty": lambda whole: b"",
+    "cut": cut,
+    "cut by a byte or two": lambda whole: whole[:-2],
+    "zeros": lambda whole: bytes(len(whole)),
+    "garbage": lambda whole: b"\xff\xfe{" + whole,
+    "deep": lambda whole: b"[" * 100_000,
+    "of another kind": lambda whole: b"{}",
+    "foreign": foreign,
+    "a changed byte": lambda whole: whole.replace(b"1.5", b"7.5") if b"1.5" in whole else whole[1:],
+    "not readable": None,
+}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """The start of the machine, by `now`; what is started is only counted."""
+    boot = {"now": HERE}
+    monkeypatch.setattr(pilot_directory, "_this_boot", lambda: boot["now"])
+    monkeypatch.setattr(local, "sweep", lambda pilots, timeout: set())
+    monkeypatch.setattr(local, "launch", lambda directory, **_: None)
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    return boot
+
+
+def lost(root: Path, *, certain=False) -> PilotDirectory:
+    """A pilot whose keeper ended without a word, beside another that waits."""
+    send(LocalBackend(root, {QUEUE: 0}), QUEUE, "lost-1", "next-1")
+    pilot = PilotDirectory(root / "lost-1")
+    record = {
+        "stamp": "lost-1", "queue": list(QUEUE), "keeper": [2**22 + 1, 5], "guard": [2**22 + 2, 5],
+        "boot": HERE, "certain": certain, "cgroup": None, "started_at": 1.5,
+    }  # fmt: skip
+    write_json(str(pilot.path / "keeper.json"), record)
+    return pilot
+
+
+def end(pilot: PilotDirectory) -> None:
+    values = {"stamp": "lost-1", "cause": "keeper-lost", "exit_code": None, "message": "", "ended_at": 1.5}
+    write_json(str(pilot.path / "ended.json"), values)
+
+
+def plant(path: Path, damage: str) -> None:
+    whole, change = path.read_bytes(), DAMAGE[damage]
+    if change:
+        path.write_bytes(change(whole))
+        assert path.read_bytes() != whole
+    else:
+        path.unlink()
+        path.mkdir()
+        (path / "kept").touch()
+
+
+@pytest.mark.parametrize("boot", [HERE, ANOTHER])
+@pytest.mark.parametrize("name", ["entry.json", "keeper.json", "ended.json", "uncertain"])
+def test_a_damaged_file_is_named_and_frees_the_slot_after_a_start_of_the_machine_alone(
+    tmp_path, machine, name, boot
+):
+    def check(damage):
+        root = tmp_path / damage
+        machine["now"] = HERE
+        pilot = lost(root)
+        if name in {"ended.json", "uncertain"}:
+            end(pilot)
+        if name == "uncertain":
+            (pilot.path / name).write_text(HERE)
+        plant(pilot.path / name, damage)
+        machine["now"] = boot
+        for server in range(2):  # and one that begins later
+            backend = LocalBackend(root, {QUEUE: 1})
+            backend.tick()
+            load = backend.loads([QUEUE])[QUEUE]
+            assert (load.waiting, load.running) == (1, int(boot == HERE))
+            assert backend.tick() == (() if boot == HERE else ("next-1",))
+            if server == 0:
+                assert backend.damaged == [f"{name} of pilot lost-1"]
+        if name == "uncertain" or damage == "not readable":
+            return
+        found = PilotDirectory(root / "lost-1").status(2.0)
+        assert found.state is NativeState.ENDED
+        assert name in found.detail
+
+    # A folder in the place of a file cannot be replaced by one: an end cannot be recorded there.
+    hold_all([one for one in DAMAGE if (one, name) != ("not readable", "ended.json")], check)
+
+
+def test_records_of_two_pilots_that_a_power_cut_emptied_take_no_slots(tmp_path, machine):
+    send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "a-1", "b-1", "c-1", "d-1")
+    for stamp in ("a-1", "b-1"):
+        (tmp_path / stamp / "keeper.json").touch()
+    machine["now"] = ANOTHER
+    assert LocalBackend(tmp_path, {QUEUE: 2}).tick() == ("c-1", "d-1")
+
+
+def test_an_end_that_is_damaged_is_recorded_again(tmp_path, machine):
+    pilot = lost(tmp_path, certain=True)
+    end(pilot)
+    (pilot.path / "ended.json").write_bytes(b"")
+    assert LocalBackend(tmp_path, {QUEUE: 1}).tick() == ("next-1",), "its keeper left nothing"
+    assert pilot.is_ended()
+    again = LocalBackend(tmp_path, {QUEUE: 1})
+    again.tick()
+    assert again.damaged == []
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "foreign"])
+def test_a_cancelled_pilot_never_starts_even_if_its_end_is_damaged(tmp_path, machine, damage):
+    backend = LocalBackend(tmp_path, {QUEUE: 0})
+    send(backend, QUEUE, "lost-1", "next-1")
+    assert backend.cancel(same("lost-1")) == {"lost-1": CancelOutcome.REMOVED}
+    plant(tmp_path / "lost-1" / "ended.json", damage)
+    again = LocalBackend(tmp_path, {QUEUE: 2})
+    assert again.tick() == ("next-1",)
+    assert again.damaged == ["ended.json of pilot lost-1"]
+    assert "ended.json" in again.status(same("lost-1"))["lost-1"].detail
+
+
+def test_one_without_its_lock_never_starts_and_takes_no_slot(tmp_path, machine):
+    send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "lost-1", "next-1")
+    (tmp_path / "lost-1" / "lock").unlink()
+    backend = LocalBackend(tmp_path, {QUEUE: 1})
+    assert backend.tick() == ("next-1",)
+    assert backend.damaged == ["lock of pilot lost-1"]
+
+
+def test_one_that_runs_is_not_ended_because_its_submission_is_damaged(tmp_path, machine):
+    pilot = lost(tmp_path)
+    (pilot.path / "entry.json").write_bytes(b"")
+    with pilot.locked():
+        backend = LocalBackend(tmp_path, {QUEUE: 1})
+        assert backend.tick() == ()
+        assert backend.loads([QUEUE])[QUEUE].running == 1
+        assert backend.status(same("lost-1"))["lost-1"].state is NativeState.RUNNING
+        (pilot.path / "keeper.json").write_bytes(b"")
+        again = LocalBackend(tmp_path, {QUEUE: 1})
+        again.tick()
+        assert again.status(same("lost-1"))["lost-1"].state is NativeState.RUNNING
+        assert again.damaged == ["entry.json, keeper.json of pilot lost-1"]
+    again.tick()
+    assert again.status(same("lost-1"))["lost-1"].state is NativeState.ENDED
+
+
+def test_a_submission_that_is_damaged_after_it_was_read_ends_that_pilot_alone(tmp_path, machine, monkeypatch):
+    monkeypatch.setattr(local, "launch", processes.launch)
+    monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
+    send(backend, QUEUE, "lost-1", "next-1")
+    (tmp_path / "lost-1" / "entry.json").write_bytes(b"")
+    backend.slots = {QUEUE: 1}
+    assert backend.tick() == ("next-1",)
+    backend.tick()
+    assert backend.damaged == ["entry.json of pilot lost-1"]
+    assert backend.status(same("lost-1"))["lost-1"].state is NativeState.ENDED
+
+
+def test_a_pilot_belongs_to_the_start_of_the_machine_in_which_its_keeper_began(
+    tmp_path, machine, monkeypatch
+):
+    """It waited since the one before. Were `keeper.json` lost now, its slot would be free while processes of it live."""
+    send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "lost-1")
+    pilot, synced = PilotDirectory(tmp_path / "lost-1"), []
+    assert pilot.entry().boot == HERE
+    machine["now"] = ANOTHER
+    monkeypatch.setattr(os, "fsync", synced.append)
+    seen = []
+    monkeypatch.setattr(processes, "_spawn", lambda *_: seen.append((pilot.entry().boot, len(synced))) or 1)
+    processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
+    assert seen == [(ANOTHER, 2)], "on the disk, file and folder, before the keeper begins"
+    assert pilot.is_of_this_boot()
+    processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
+    assert seen[1:] == [(ANOTHER, 2)], "and in general without a write"
