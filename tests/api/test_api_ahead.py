@@ -77,6 +77,28 @@ def test_what_a_pilot_may_have_run_while_it_was_not_heard_is_left_to_it_for_a_mi
     assert ordered == [0, 0, 0, len(found) - 5]
 
 
+@pytest.mark.parametrize("does", ["a word now and then", "runs all"])
+def test_nothing_that_a_pilot_says_keeps_what_it_does_not_run(house, does):
+    """A word every half minute, as after a gap, and payloads that run beyond its cores."""
+    pilot, _ = busy_pilot(house)
+    house.submitted(*[{}] * 21)
+    found = ask(house, pilot, 1, ahead=500).json["jobs"]
+    waits = start(house, house.pilot(), count=4)
+    if does == "runs all":
+        answer = reports(house, pilot, found, "Running", started=4e12)
+        assert all(one["accepted"] for one in answer["results"])
+    beat = {"jobs": [{"id": one["id"], "attempt": 1} for one in found]}
+    for _ in range(3):
+        house.now, house.ticks = house.now + 31.0, house.ticks + 31.0
+        house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot)
+        house.run(Leases(house.core).watch())
+    kept = 4 if does == "runs all" else 1 + 4
+    gone = [one["id"] for one in found[kept:]]
+    assert jobs_of(house, waits) == gone[:4]
+    kill = house.call("POST", "/v1/pilots/heartbeat", beat, token=pilot).json["kill"]
+    assert [one["id"] for one in kill] == gone
+
+
 @pytest.mark.parametrize(
     ("count", "ahead", "status"), [(0, 0, 400), (0, 1, 200), (1, 501, 400), (0, 500, 200)]
 )

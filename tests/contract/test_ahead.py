@@ -11,7 +11,7 @@ from lodesman.commands import ahead
 from lodesman.commands.ahead import HeardPilot, has_much_ahead, others_wait, take_back
 from lodesman.commands.claim import MOST_AHEAD
 from lodesman.commands.live import AHEAD_SECONDS
-from lodesman.commands.report import TAKEN_BACK, take_reports
+from lodesman.commands.report import BEYOND_SIZE, TAKEN_BACK, take_reports
 from lodesman.commands.sessions import FreeResources
 from lodesman.errors import Unavailable
 from lodesman.store.journal import Change
@@ -226,8 +226,8 @@ def hoard(house, count=30):
     return pilot, claim(house, pilot, 0, count)
 
 
-def take_back_from(house, pilot, *, heard=None, steady_since=0.0):
-    heard = HeardPilot(CORES, house.clock if heard is None else heard, steady_since)
+def take_back_from(house, pilot, *, heard=None, steady_since=0.0, **more):
+    heard = HeardPilot(CORES, house.clock if heard is None else heard, steady_since, **more)
     return house.do(Change(take_back, house.live, {pilot: heard}))
 
 
@@ -272,7 +272,7 @@ def test_a_pilot_that_waits_for_the_same_itself_keeps_nothing_by_that(house):
     "why", ["nobody waits", "no claim fits", "it is young", "it was not heard", "it has started", "it is few"]
 )
 def test_what_is_left_to_a_pilot(house, why):
-    count = CORES if why == "it is few" else 30
+    count = CORES if why in ("it is few", "it has started") else 30
     house.submit(count, key=house.key(platforms=("linux",)))
     pilot = house.pilot(platforms=["linux"])
     found = claim(house, pilot, 0, count)
@@ -307,6 +307,37 @@ def test_what_a_pilot_claimed_after_a_gap_is_taken_back_as_ever(house):
     assert len(take_back_from(house, pilot, steady_since=back)[pilot]) == len(found) - CORES
 
 
+def test_each_gap_excuses_what_was_claimed_since_the_one_before(house):
+    """A word every half minute would excuse all for ever."""
+    pilot, found = hoard(house)
+    park(house, house.pilot())
+    session, taken = house.sessions[pilot], []
+    for _ in range(6):
+        house.clock += 32.0
+        session.hear(house.clock)
+        gone = take_back_from(
+            house, pilot, steady_since=session.steady_since, excused_since=session.excused_since
+        )
+        taken.append(len(gone.get(pilot, ())))
+    assert taken == [0, len(found) - CORES, 0, 0, 0, 0]
+
+
+def test_a_gap_excuses_what_was_claimed_after_an_earlier_one(house):
+    pilot = house.pilot()
+    session = house.sessions[pilot]
+    house.clock += 100.0
+    session.hear(house.clock)
+    house.submit(30)
+    found = claim(house, pilot, 0, 30)
+    park(house, house.pilot())
+    house.clock += 100.0
+    session.hear(house.clock)
+    away = {"steady_since": session.steady_since, "excused_since": session.excused_since}
+    assert take_back_from(house, pilot, **away) == {}
+    house.clock += 60.0
+    assert len(take_back_from(house, pilot, **away)[pilot]) == len(found) - CORES
+
+
 def test_not_all_is_taken_back_at_once(house, monkeypatch):
     monkeypatch.setattr(ahead, "_MOST_AT_ONCE", 7)
     first, second = hoard(house)[0], hoard(house)[0]
@@ -315,6 +346,192 @@ def test_not_all_is_taken_back_at_once(house, monkeypatch):
     heard = HeardPilot(CORES, house.clock, 0.0)
     gone = house.do(Change(take_back, house.live, {first: heard, second: heard}))
     assert {pilot: len(some) for pilot, some in gone.items()} == {first: 7}
+
+
+# --- no more at once than it has room for -----------------------------------------------------------------------------
+
+
+def say(house, pilot, *said, **more):
+    """One message: (attempt, state) in order."""
+    reports = [
+        AttemptReport(id=one.job_id, attempt=one.attempt, state=state, cause="" if state == "Running" else "ok", **more)
+        for one, state in said
+    ]  # fmt: skip
+    results = house.do(Change(take_reports, house.live, pilot, reports, cores=CORES, memory_mb=16_000))
+    assert all(one.accepted for one in results)
+
+
+def start_all(house, pilot, claimed, **more):
+    say(house, pilot, *[(one, "Running") for one in claimed], **more)
+
+
+def ahead_alone(house, pilot, count):
+    return claim(house, pilot, 0, count, free=FULL, quick=False)
+
+
+def live_attempts(house):
+    return sum(house.counts().get(state, 0) for state in ("Matched", "Running", "Completing", "Stalled"))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_word_that_it_runs_brings_no_more_than_the_cores(house, together):
+    """One job ended brings one more, not one more for each that is said to run."""
+    house.submit(100)
+    pilot = house.pilot()
+    found = claim(house, pilot, quick=False)
+    house.report(pilot, found[0])
+    for _ in range(25):
+        got = ahead_alone(house, pilot, 1)
+        if together:
+            start_all(house, pilot, got)
+        for one in () if together else got:
+            house.report(pilot, one, "Running")
+    assert live_attempts(house) == CORES + 1
+
+
+def test_what_it_hands_in_for_ever_brings_no_more_than_may_be_handed_in(house):
+    house.submit(300)
+    pilot = house.pilot()
+    for _ in range(150):
+        got = claim(house, pilot, 1, 1)
+        start_all(house, pilot, got)
+        house.hear(pilot, completing=got)
+    assert live_attempts(house) <= CORES + 64 + 2
+
+
+@pytest.mark.parametrize("started", [None, 1.0, 1e12])
+def test_what_runs_beyond_the_cores_is_taken_back_while_another_waits(house, started):
+    pilot, found = hoard(house)
+    start_all(house, pilot, found, started=started)
+    assert house.counts() == {"Running": 30}
+    answers = park(house, house.pilot())
+    house.clock += 9.0
+    assert take_back_from(house, pilot) == {}
+    house.clock += 1.0
+    gone = [(one.job_id, one.attempt) for one in found[CORES:]]
+    assert take_back_from(house, pilot) == {pilot: gone}
+    assert ids(answers[0]) == ids(found[CORES : 2 * CORES])
+    assert house.live.pilots.ahead_of(pilot) == 0
+    job = house.job(found[-1].job_id)
+    assert (job.state, job.cause, job.reason) == ("Waiting", "returned", BEYOND_SIZE)
+    assert not house.report(pilot, found[-1], exit_code=0).accepted
+    assert house.reconcile() == CLEAN
+    assert take_back_from(house, pilot) == {}, "as many as it has cores run"
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_mb", "fit"),
+    [(1, 0, 8), (1, 5_000, 3), (3, 0, 2), (4, 9_000, 1), (8, 16_000, 1), (1, 2_000, 8)],
+)
+def test_what_fits_is_counted_in_cores_and_memory(house, cores, memory_mb, fit):
+    house.submit(20, key=house.key(cores=cores, memory_mb=memory_mb))
+    pilot = house.pilot()
+    start_all(house, pilot, claim(house, pilot, 0, 20))
+    assert house.live.pilots.ahead_of(pilot) == 20 - fit
+
+
+def test_what_it_claimed_to_run_now_takes_its_room_before_what_was_ahead(house):
+    house.submit(30)
+    pilot = house.pilot()
+    found = claim(house, pilot, 5, 20)
+    start_all(house, pilot, found[5:])
+    assert house.live.pilots.ahead_of(pilot) == 20 - (CORES - 5)
+
+
+@pytest.mark.parametrize("order", ["the start first", "the end first", "one by one"])
+def test_jobs_that_follow_each_other_run_in_the_room_of_those_that_ended(house, order):
+    house.submit(200)
+    pilot, other = house.pilot(), house.pilot(platforms=["linux"])
+    runs = claim(house, pilot, CORES)
+    start_all(house, pilot, runs)
+    for _ in range(5):
+        following = claim(house, pilot, 0, CORES)
+        pairs = [
+            [(new, "Running"), (old, "Done")][:: -1 if order == "the end first" else 1]
+            for old, new in zip(runs, following, strict=True)
+        ]
+        for said in pairs if order == "one by one" else [[one for pair in pairs for one in pair]]:
+            say(house, pilot, *said)
+        assert house.live.pilots.ahead_of(pilot) == 0
+        runs = following
+    house.submit(1, key=house.key(cores=CORES + 1))
+    claim(house, other, CORES + 1)
+    park(house, house.pilot())
+    house.clock += 100.0
+    assert take_back_from(house, pilot) == {}
+
+
+def test_starts_that_come_before_the_ends_are_taken_for_what_they_are_when_those_come(house):
+    house.submit(60)
+    pilot = house.pilot()
+    runs = claim(house, pilot, CORES)
+    following = claim(house, pilot, 0, CORES)
+    start_all(house, pilot, [*runs, *following])
+    assert house.live.pilots.ahead_of(pilot) == CORES
+    for left, one in enumerate(reversed(runs)):
+        say(house, pilot, (one, "Done"))
+        assert house.live.pilots.ahead_of(pilot) == CORES - 1 - left
+
+
+def test_what_hands_in_long_outputs_is_left_alone(house):
+    """Its next heartbeat says that what ran before has ended."""
+    pilot, found = hoard(house, 2 * CORES)
+    start_all(house, pilot, found)
+    named = house.clock
+    house.clock += 15.0
+    answers = park(house, house.pilot())
+    assert take_back_from(house, pilot, named_at=named) == {}
+    house.hear(pilot, *found[CORES:], completing=found[:CORES])
+    assert take_back_from(house, pilot, named_at=house.clock) == {}
+    assert answers == []
+    assert house.live.pilots.ahead_of(pilot) == 0
+
+
+def test_a_pilot_that_never_names_what_it_has_is_judged_without(house):
+    pilot, found = hoard(house)
+    start_all(house, pilot, found)
+    park(house, house.pilot())
+    house.clock += 69.0
+    assert take_back_from(house, pilot, named_at=float("-inf")) == {}
+    house.clock += 1.0
+    assert len(take_back_from(house, pilot, named_at=float("-inf"))[pilot]) == 30 - CORES
+
+
+def test_a_restart_excuses_nothing_that_is_said_to_run(house):
+    pilot, found = hoard(house)
+    start_all(house, pilot, found)
+    house.restart()
+    assert house.live.pilots.ahead_of(pilot) == 30 - CORES
+    assert claim(house, pilot, 100) == [], "its cores are taken"
+    park(house, house.pilot())
+    house.clock += 10.0
+    assert len(take_back_from(house, pilot)[pilot]) == 30 - CORES
+    assert house.reconcile() == CLEAN
+
+
+def test_what_runs_within_its_room_still_does_after_a_restart(house):
+    house.submit(20, key=house.key(cores=2, memory_mb=4_000))
+    pilot = house.pilot()
+    start_all(house, pilot, claim(house, pilot, 0, 4))
+    house.restart()
+    assert house.live.pilots.ahead_of(pilot) == 0
+    park(house, house.pilot(platforms=["linux"]))
+    house.clock += 1_000.0
+    assert take_back_from(house, pilot) == {}
+
+
+def test_a_start_that_is_not_committed_takes_nothing(house):
+    pilot, found = hoard(house)
+
+    class Fails:
+        def apply(self, tx):
+            raise ZeroDivisionError
+
+    reports = [AttemptReport(id=one.job_id, attempt=one.attempt, state="Running") for one in found]
+    with pytest.raises(Unavailable):
+        house.do(Together(Change(take_reports, house.live, pilot, reports, cores=CORES), Fails()))
+    assert house.live.pilots.ahead_of(pilot) == 30
+    assert not house.live.pilots.runs_beyond(pilot)
 
 
 # --- others first -----------------------------------------------------------------------------------------------------

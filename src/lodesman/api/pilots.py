@@ -123,7 +123,7 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
         # A pilot is back, or hands in what ran.
         if completing - session.completing or session.id in core.live.pilots.silent:
             await core.command(Change(note_heartbeat, core.live, session.id, attempts))
-        session.completing = completing
+        session.completing, session.named_at = completing, core.ticks()
     except LodesmanError:
         pass  # the next heartbeat is stored
     await _give_back_unnamed(core, session, attempts)

@@ -8,13 +8,13 @@ the same rules are prepared once more, and what is used by them is compared with
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final
 
-from lodesman.commands.sessions import host_of
+from lodesman.commands.sessions import UNLIMITED, host_of, presented_by
 from lodesman.gridengine.values import Number
 from lodesman.matching.delays import NO_DELAYS, DelayRules
 from lodesman.matching.index import Index
@@ -32,10 +32,12 @@ Attempt = tuple[int, int]
 """Job and number."""
 Held = tuple[int, int, TaskQueueKey, RunPlace]
 """What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in, `AHEAD`
-cores if it is to run later; and what limits count: its task queue and its place.
+or `BEYOND` cores; and what limits count: its task queue and its place.
 """
 AHEAD: Final = -1
 """An attempt that a pilot has ahead takes nothing of what is free: not before it is reported as Running."""
+BEYOND: Final = -2
+"""One that was ahead, and is reported as Running beyond what the pilot can run at once: it still counts as ahead."""
 _Booked = tuple[TaskQueueKey, RunPlace]
 # A live attempt, and the pilot that has it.
 _Name = tuple[int, Attempt]
@@ -72,6 +74,32 @@ def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
     }
 
 
+def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The cores and MB that jobs leave, below 0 if they were promised more than there is."""
+    all_cores, all_mb = max(1, cores), memory_mb
+    for held, mb in promised:
+        cores -= held
+        memory_mb -= mb or all_mb * held // all_cores
+    return cores, memory_mb
+
+
+def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[Attempt, Held]:
+    """The attempts that a pilot of that size (0 MB: unknown) reported as Running beyond it and that fit now, as it holds
+    them then. One alone always fits: the matcher let it in.
+    """
+    beyond = [name for name, one in held.items() if one[0] == BEYOND]
+    if not beyond:
+        return {}
+    whole = cores, int(memory_mb) or UNLIMITED
+    runs, found = [one[:2] for one in held.values() if one[0] > 0], dict[Attempt, Held]()
+    for name in beyond:
+        _, memory, key, place = held[name]
+        if not runs or min(left_of(*whole, [*runs, (key.cores, memory)])) >= 0:
+            runs.append((key.cores, memory))
+            found[name] = key.cores, memory, key, place
+    return found
+
+
 class Bookings:
     """What live attempts take of the limits; `held` has them by pilot. `wrong`: how many buckets were found to have another
     use.
@@ -96,8 +124,12 @@ class Bookings:
             of_pilot = self._held.setdefault(one.pilot, {})
             known = before.get((one.pilot, one.attempt))  # it may be handed in
             # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
-            cores = key.cores if one.started or not one.taken else AHEAD
+            cores = BEYOND if one.started else AHEAD if one.taken else key.cores
             of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
+        for pilot in joined_pilots(db) if found else ():
+            if held := self._held.get(pilot.id):
+                offer = presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=None, now=0.0)
+                held.update(fitting(held, offer.cores, offer.memory_mb))
         self._recount()
 
     def _recount(self) -> int:

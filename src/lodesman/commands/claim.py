@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy, Waking
-from lodesman.commands.bookings import AHEAD
+from lodesman.commands.bookings import left_of
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
@@ -125,10 +125,11 @@ class Claim:
         if self.pilot_id not in self.live.pilots.running:
             return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
-        room = offer.cores + _MOST_HANDED_IN + MOST_AHEAD - len(held)
-        pilots = self.live.pilots
-        room = min(room, pilots.ended_lately(self.pilot_id, tx.now) - pilots.ahead_of(self.pilot_id))
-        if room > 0:
+        pilots, most = self.live.pilots, offer.cores + _MOST_HANDED_IN
+        ahead = pilots.ahead_of(self.pilot_id)
+        room = min(most + MOST_AHEAD - len(held), pilots.ended_lately(self.pilot_id, tx.now) - ahead)
+        # What it says it hands in takes no cores: it has no more of that than it may have without anything ahead.
+        if room > 0 and len(held) - ahead <= most:
             whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
             request = self.session.request(whole, self.live.pools)
             chosen, shares = self._choose(tx, request, min(self.ahead, room))
@@ -181,12 +182,12 @@ class Claim:
             return (), self.count, UNLIMITED
         offer, asked = self.session.offer, self.request
         every = self.live.pilots.held.get(self.pilot_id, {})
-        held = [one[:2] for one in every.values() if one[0] != AHEAD]
+        held = [one[:2] for one in every.values() if one[0] >= 0]
         if len(every) > offer.cores + _MOST_HANDED_IN + MOST_AHEAD:
             return (), 0, 0
         if not held:
             return (), min(self.count, asked.cores + self.prefetched), asked.cores
-        cores, memory_mb = _left(offer.cores, offer.memory_mb, held)
+        cores, memory_mb = left_of(offer.cores, offer.memory_mb, held)
         if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
@@ -330,14 +331,5 @@ def reckon(
         left = min(left, asked.free.norm_cpu_seconds)
         if not promised:
             return asked.free._replace(norm_cpu_seconds=left)
-    cores, memory_mb = _left(whole.cores, whole.memory_mb, promised)
+    cores, memory_mb = left_of(whole.cores, whole.memory_mb, promised)
     return FreeResources(max(0, cores), max(0, memory_mb), left)
-
-
-def _left(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """The cores and MB that jobs leave, below 0 if they were promised more than there is."""
-    all_cores, all_mb = max(1, cores), memory_mb
-    for held, mb in promised:
-        cores -= held
-        memory_mb -= mb or all_mb * held // all_cores
-    return cores, memory_mb

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import Waking
-from lodesman.commands.bookings import AHEAD, Attempt, Bookings, Held
+from lodesman.commands.bookings import AHEAD, BEYOND, Attempt, Bookings, Held, fitting
 from lodesman.commands.dependents import Dependents
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
@@ -109,8 +109,12 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """How many attempts a pilot has ahead. Any thread may ask."""
-        return sum(one[0] == AHEAD for one in list(self.held.get(pilot_id, {}).values()))
+        """How many attempts a pilot has ahead, with those that it says it runs beyond its size. Any thread may ask."""
+        return sum(one[0] < 0 for one in list(self.held.get(pilot_id, {}).values()))
+
+    def runs_beyond(self, pilot_id: int) -> bool:
+        """Whether a pilot says that it runs more than it can at once. Any thread may ask."""
+        return any(one[0] == BEYOND for one in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
         """Count attempts of a pilot that ended now by themselves."""
@@ -129,11 +133,18 @@ class _LivePilots:
         return sum(count for _, count in ends)
 
     def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The payload of a live attempt runs: it holds what it asked for."""
+        """The payload of a live attempt runs, by its pilot's word: `fit` says whether there is room for it."""
         held = self.held.get(pilot_id, {})
         if attempt in held and held[attempt][0] == AHEAD:
-            key = held[attempt][2]
-            tx.put(held, attempt, (key.cores, *held[attempt][1:]))
+            tx.put(held, attempt, (BEYOND, *held[attempt][1:]))
+
+    def fit(self, tx: Transaction, pilot_id: int, cores: int, memory_mb: float) -> None:
+        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, as far as that fits. The rest still counts
+        as ahead: the end of what ran before may be on its way.
+        """
+        held = self.held.get(pilot_id, {})
+        for attempt, one in fitting(held, cores, memory_mb).items():
+            tx.put(held, attempt, one)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""

@@ -46,6 +46,9 @@ NOT_TAKEN = "not-taken"
 _TOO_LATE = "a report came too late and was refused"
 _TAKEN_WITHOUT = "a report named an output that is not stored, and was taken without it"
 _LACKS_OUTPUT = "Its output is not stored."
+BEYOND_SIZE = (
+    "its pilot said that it runs more at once than it has room for, while others waited for this job"
+)
 TAKEN_BACK = "it had not started for long in a pilot that had it to run later, while others waited for it"
 # A job that ends its node before it is reported as Running looks like one that never started.
 _MOST_LOST_BEFORE_START = 20
@@ -128,6 +131,8 @@ def take_reports(
     )
     if ended:
         live.pilots.note_ended(tx, pilot_id, ended)
+    # In whatever order starts and ends came: what has ended makes room.
+    live.pilots.fit(tx, pilot_id, cores, memory_mb)
     for words, of in said.items():
         if of:
             log.warning(words, extra={**of[0], "reports": len(of)})
@@ -279,8 +284,8 @@ def _reason(report: AttemptReport) -> str:
         RETURNED: "its pilot gave it back before it started",
         NOT_TAKEN: "the pilot that it was bound to did not take it",
     }.get(report.cause, report.cause or report.state)
-    if (report.cause, report.message) == (RETURNED, TAKEN_BACK):
-        return TAKEN_BACK
+    if report.cause == RETURNED and report.message in (TAKEN_BACK, BEYOND_SIZE):
+        return report.message
     message = (
         report.message.removeprefix(f"The job ended with {words}")
         .removeprefix("; ")

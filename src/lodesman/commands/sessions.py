@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -299,6 +300,8 @@ class PilotSession:
         self._made: Made = (self._offer(offer), {})
         self.last_seen = self.steady_since = now
         """When it was heard last; and since when without a gap, or since the server runs. Of the clock that never jumps."""
+        self.excused_since = self._gap_ended = self.named_at = -inf
+        """The end of the gap before the last one; and when it last named what it has. Of the same clock."""
         self.drain = bool(row.drain)
         self.last_claim: LastClaim | None = None
         # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
@@ -319,9 +322,9 @@ class PilotSession:
         return self.unused > _MOST_UNUSED and not self.drain
 
     def hear(self, now: float) -> None:
-        """It is heard now. After a gap it has much to report."""
+        """It is heard now. After a gap it has much to report: of what it had since the gap before."""
         if now - self.last_seen > GAP_SECONDS:
-            self.steady_since = now
+            self.excused_since, self._gap_ended, self.steady_since = self._gap_ended, now, now
         self.last_seen = now
 
     @property

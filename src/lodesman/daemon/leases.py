@@ -11,7 +11,7 @@ from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.groups import use_shares
-from lodesman.commands.ahead import HeardPilot, has_much_ahead, take_back
+from lodesman.commands.ahead import HeardPilot, may_hoard, take_back
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.report import LOST, note_silence
 from lodesman.errors import LodesmanError
@@ -84,9 +84,16 @@ class Leases:
             return
         epoch = core.clock() - core.ticks()
         ahead = {
-            one.id: HeardPilot(one.offer.cores, epoch + one.last_seen, epoch + one.steady_since)
+            one.id: HeardPilot(
+                one.offer.cores,
+                epoch + one.last_seen,
+                epoch + one.steady_since,
+                memory_mb=one.offer.memory_mb,
+                excused_since=epoch + one.excused_since,
+                named_at=epoch + one.named_at,
+            )
             for one in list(core.sessions.values())
-            if has_much_ahead(core.live, one.id, one.offer.cores)
+            if may_hoard(core.live, one.id, one.offer.cores)
         }
         if not ahead:
             return
