@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from lodesman.answers import why_queues
 from lodesman.answers.nodes import BreakerOrder
 from lodesman.answers.vocabulary import BreakerState, ClampName
+from lodesman.background.left_out import Item, Kinds, task_queue
 from lodesman.background.list_match import ListMatch
 from lodesman.batch.backend import BatchLoad
 from lodesman.director import limits
@@ -26,7 +27,9 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import BACKENDS, never_sent, not_sent
 from lodesman.matching.policy import Policy
-from lodesman.resources import LOCAL, QueueId, QueueSettings, effective_params, queue_settings
+from lodesman.resources import LOCAL, QueueId, QueueSettings, ResourceTree, effective_params, queue_settings
+from lodesman.store.read.pilots import LivePilot
+from lodesman.why.facts import Waiting
 
 
 class Loads(Protocol):
@@ -293,3 +296,20 @@ def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
     slots = [one.slots for one in settings if one.slots is not None]
     given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
     return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))
+
+
+def visited_items(
+    tree: ResourceTree, waiting: Callable[[], Iterable[Waiting]], pilots: Callable[[], Iterable[LivePilot]]
+) -> list[Kinds]:
+    """What an iteration goes through, by kind; sites before their queues, the task queues of an owner together."""
+    owned: dict[tuple[str, str], list[Item]] = {}
+    for tq_id, key, _ in waiting():
+        owned.setdefault((key.vo, key.owner), []).append(task_queue(tq_id))
+    return [
+        [[(Item("site", site),) for site in tree.sites]],
+        [
+            [tuple(items) for _, items in sorted(owned.items())],
+            [(Item("CE queue", queue),) for queue in tree.queue_ids()],
+            [(Item("pilot", one.id),) for one in pilots()],
+        ],
+    ]

@@ -11,9 +11,11 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from lodesman.answers import inner_calls, why_queues
 from lodesman.answers.accounts import AuditNote
@@ -21,10 +23,18 @@ from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.service import Iteration, Limited, StoredBreaker
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues, shown_gate
+from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues, shown_gate, visited_items
 from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
-from lodesman.background.left_out import NOTHING, Item, LeftOut, StepPass, do_without_faulty, task_queue
+from lodesman.background.left_out import (
+    NOTHING,
+    Faulty,
+    Item,
+    LeftOut,
+    StepPass,
+    do_without_faulty,
+    task_queue,
+)
 from lodesman.background.limit_use import SeenLimits
 from lodesman.background.list_match import ListMatch
 from lodesman.background.pilot_book import pilot_view
@@ -33,7 +43,7 @@ from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
-from lodesman.director.iteration import Decision, DirectorInput, Excess, decide
+from lodesman.director.iteration import Decision, DirectorInput, Excess, decide, without_spare
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PoolState, name_as
 from lodesman.director.places import PoolServing
@@ -89,7 +99,7 @@ class Director:
     left_out: LeftOut = field(default_factory=LeftOut)
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     # What the last iteration could not be done with.
-    _faulty: frozenset[Item] = field(init=False, default=NOTHING)
+    _faulty: Faulty = field(init=False, default_factory=Faulty)
     _limited: Limited | None = field(init=False, default=None)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
@@ -151,41 +161,39 @@ class Director:
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
         """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
         seed = self.rng.getrandbits(_SEED_BITS)
+        limited = self._ask_limits() if self._known.read() else Limited()
 
         def decide_without(faulty: frozenset[Item]) -> tuple[DirectorInput, Decision]:
-            seen = self.look(now, faulty)
+            seen = self.look(now, faulty, limited)
             return seen, decide(seen, options=self.options, now=now, seed=seed)
 
-        found, self._faulty = do_without_faulty(decide_without, self._items, left, before=self._faulty)
-        return found
+        items = partial(
+            visited_items, self.policy.config.tree, self._known.read, partial(read.pilots_in_short, self.db)
+        )
+        (seen, found), self._faulty = do_without_faulty(decide_without, items, left, before=self._faulty)
+        if any(one.kind != "CE queue" for one in self._faulty.items):
+            found = replace(found, excess=without_spare(found.excess))  # they may be for what is left out
+        return seen, found
 
-    def _items(self) -> list[list[Item]]:
-        """What an iteration goes through, by kind."""
-        tree = self.policy.config.tree
-        return [
-            [task_queue(tq_id) for tq_id, _, _ in self._known.read()],
-            [Item("CE queue", queue) for queue in tree.queue_ids()],
-            [Item("pilot", one.id) for one in read.pilots_in_short(self.db)],
-            [Item("site", site) for site in tree.sites],
-        ]
-
-    def look(self, now: float, without: frozenset[Item] = NOTHING) -> DirectorInput:
-        """What an iteration goes by now, but for what it does `without`."""
+    def look(
+        self, now: float, without: frozenset[Item] = NOTHING, limited: Limited | None = None
+    ) -> DirectorInput:
+        """What an iteration goes by now, but for what it does `without`. `limited`: what limits say, if they were asked."""
         known = self._known.read()
         if without:
             known = [one for one in known if task_queue(one[0]) not in without]
-        waiting, pool_map = self._free(known), self._pools.look()
+        waiting, pool_map = self._free(known, limited), self._pools.look()
         self.vos = self.vos_of(waiting)
         table = self._known.table
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
-    def _free(self, waiting: list[Waiting]) -> list[Waiting]:
+    def _free(self, waiting: list[Waiting], limited: Limited | None) -> list[Waiting]:
         """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
         would run nothing. Of those with `AtMost`, as many jobs as may start.
         """
         found, self._barred = Limited(), {}
         if waiting:
-            found = self._ask_limits()
+            found = limited or self._ask_limits()
             waiting = self._known.startable(waiting)
         self.limited_in = SeenLimits.of(found, self.policy.bits).queues
         for idle in found.idle:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Final
-
-from msgspec.structs import replace
+from typing import Final, NamedTuple
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Judged, Reasons
 from lodesman.answers.vocabulary import MainReason
-from lodesman.background.left_out import NOTHING, Item, do_without_faulty, task_queue
+from lodesman.background.left_out import Item, StepPass, task_queue
 from lodesman.background.limit_use import SeenLimits
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.director.site_mask import SiteMask
+from lodesman.director.site_mask import DrainedNodes, SiteMask
 from lodesman.errors import LodesmanError
 from lodesman.masks.bits import bits, mask_of
 from lodesman.matching import GroupShare, TaskQueueKey
@@ -34,8 +32,15 @@ from lodesman.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
 from lodesman.why.facts import RecordedIteration, Snapshot, Waiting
-from lodesman.why.turns import Turn
-from lodesman.why.verdict import SHUT_OUT, STARTS_IN_TURN, count_next, judge_with_sites, verdict_of
+from lodesman.why.turns import Turn, VOSlots
+from lodesman.why.verdict import (
+    SHUT_OUT,
+    STARTS_IN_TURN,
+    StoppedPilots,
+    count_next,
+    judge_with_sites,
+    verdict_of,
+)
 
 _LEAST_SECONDS: Final = 5.0
 _REST: Final = 20.0  # seconds between judgements, for each second that one takes
@@ -62,11 +67,17 @@ class _Served:
         return place in self._places
 
 
-def _without(snapshot: Snapshot, faulty: frozenset[Item]) -> Snapshot:
-    """A snapshot without these task queues."""
-    if not faulty:
-        return snapshot
-    return replace(snapshot, waiting=[one for one in snapshot.waiting if task_queue(one[0]) not in faulty])
+class _Now(NamedTuple):
+    """What all judgements of one moment go by. The mappings are by VO."""
+
+    configs: Mapping[str, VOConfig]
+    closed: Mapping[str, int]
+    failing: Mapping[str, Sequence[StoppedPilots]]
+    slots: Mapping[str, VOSlots | None]
+    drained: DrainedNodes | None
+    by_ads: Mapping[str, int]
+    iteration: RecordedIteration | None
+    snapshot: Snapshot
 
 
 class MainReasons:
@@ -89,7 +100,6 @@ class MainReasons:
         self._gates: dict[Hashable, str] = {}
         self._cost = self._now = 0.0
         self._at: float | None = None
-        self._faulty = NOTHING
 
     def tick(self, policy: Policy, now: float, post: Post) -> None:
         """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again then."""
@@ -115,12 +125,7 @@ class MainReasons:
             self._version, self._found, self._gates = policy.digest, {}, {}
         self._now = now
         with self._keeper.left_out.step("reasons") as left:
-            judged, self._faulty = do_without_faulty(
-                lambda faulty: dict(self._judge_all(policy, faulty)),
-                lambda: [[task_queue(tq_id) for tq_id, _, _ in self._keeper.snapshot.waiting]],
-                left,
-                before=self._faulty,
-            )
+            judged = self._judge_all(policy, left)
         changed: dict[int, Judged | None] = {
             tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
         }
@@ -142,54 +147,85 @@ class MainReasons:
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
 
-    def _judge_all(self, policy: Policy, faulty: frozenset[Item]) -> Iterator[tuple[int, Judged]]:
-        keeper, now, snapshot = self._keeper, self._now, _without(self._keeper.snapshot, faulty)
-        iteration, mask = snapshot.decision(now), keeper.mask(self._db)
-        configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
-        drained, shares = mask.drained(now), policy.shares()
-        closed = {vo: mask.closed(config.table.queues, now, config.lives) for vo, config in configs.items()}
-        away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
-        failing = {
-            vo: [snapshot.director.failing_of(one, some) for some in (0, away)] for vo, one in configs.items()
-        }
-        slots = {vo: keeper.vo_slots(config, now) for vo, config in configs.items()}
-        where: dict[str, dict[int, int]] = {vo: {} for vo in configs}
-        by_ads = self._unfit()
+    def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, Judged]:
+        """The reason of each task queue that can be judged."""
+        keeper, snapshot = self._keeper, self._keeper.snapshot
+        mask, shares = keeper.mask(self._db), policy.shares()
+        now = self._look(policy, snapshot, mask, left)
+        where: dict[str, dict[int, int]] = {vo: {} for vo in now.configs}
         judges: dict[int, Callable[..., MainReason]] = {}
-        for tq_id, key, _ in snapshot.waiting:
-            found = self._exclusions(tq_id, key, configs[key.vo])
-            eligible = where[key.vo][tq_id] = found.eligible
-            unfit = by_ads.get(key.submit_pool, 0)
-            served = _Served(found, unfit) if key.submit_pool else None
-            alike = served and (key.vo, served.mask)
-            capacity = None if iteration is None else iteration.capacity(found.config)
-            limits = self._limits.masks(tq_id)
-            open_queues = None if capacity is None else capacity.open
-            there, sent_to = (
-                slots[key.vo],
-                eligible & (open_queues or 0) & ~(closed[key.vo] | unfit | limits.queues),
-            )
-            barred = self._limits.barred(tq_id, policy.bits)
-            pilots = keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained, barred=barred)
-            judges[tq_id] = partial(
-                judge_with_sites, eligible, open_queues, pilots,
-                sendable=there.starts(key, sent_to) if there and snapshot.iterates_soon(now) else 0,
-                closed=closed[key.vo],
-                failing=failing[key.vo][bool(pilots.unreached)],
-                unsent=0 if capacity is None else capacity.unsent,
-                limits=limits,
-                gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
-                refused=iteration is not None and bool(iteration.refusals(tq_id, snapshot.director.full)),
-                sends=iteration is None or iteration.sends,
-            )  # fmt: skip
-        alone, may_start = self._judge_alone(judges, snapshot.waiting)
+        waiting = [one for one in snapshot.waiting if one[1].vo in now.configs]
+        for tq_id, key, _ in waiting:
+            with left.item(task_queue(tq_id)):
+                found = self._exclusions(tq_id, key, now.configs[key.vo])
+                judges[tq_id] = self._judge_of(tq_id, key, found, policy, now)
+                where[key.vo][tq_id] = found.eligible
+        alone, may_start = self._judge_alone(judges, waiting, left)
         apart = {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT}
-        keeper.know_who_competes({vo: (one.version, where[vo]) for vo, one in configs.items()}, apart)
-        for one in snapshot.waiting:
-            tq_id, found, judged = one[0], self._found[one[0]], alone[one[0]]
-            if judged.reason not in SHUT_OUT:
-                judged = self._in_turn(one, may_start.get(tq_id, one[2]), shares, judges[tq_id])
-            yield tq_id, judged._replace(detail=self._detail(judged.reason, found, iteration, mask))
+        keeper.know_who_competes({vo: (one.version, where[vo]) for vo, one in now.configs.items()}, apart)
+        judged_all: dict[int, Judged] = {}
+        for one in waiting:
+            tq_id = one[0]
+            if tq_id not in alone:
+                continue
+            with left.item(task_queue(tq_id)):
+                judged = alone[tq_id]
+                if judged.reason not in SHUT_OUT:
+                    judged = self._in_turn(one, may_start.get(tq_id, one[2]), shares, judges[tq_id])
+                detail = self._detail(judged.reason, self._found[tq_id], now.iteration, mask)
+                judged_all[tq_id] = judged._replace(detail=detail)
+        return judged_all
+
+    def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Now:
+        """What all go by now; VOs that it cannot be found out for are left out."""
+        keeper, now = self._keeper, self._now
+        away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
+        configs, closed, failing, slots = {}, {}, {}, {}
+        for vo in {key.vo for _, key, _ in snapshot.waiting}:
+            with left.item(Item("VO", vo)):
+                one = policy.vo_config(vo)
+                closed[vo] = mask.closed(one.table.queues, now, one.lives)
+                failing[vo] = [snapshot.director.failing_of(one, some) for some in (0, away)]
+                slots[vo] = keeper.vo_slots(one, now)
+                configs[vo] = one
+        return _Now(
+            configs,
+            closed,
+            failing,
+            slots,
+            mask.drained(now),
+            self._unfit(),
+            snapshot.decision(now),
+            snapshot,
+        )
+
+    def _judge_of(
+        self, tq_id: int, key: TaskQueueKey, found: Exclusions, policy: Policy, now: _Now
+    ) -> Callable[..., MainReason]:
+        """What finds the reason of the jobs of a task queue."""
+        eligible, iteration, closed = found.eligible, now.iteration, now.closed[key.vo]
+        unfit = now.by_ads.get(key.submit_pool, 0)
+        served = _Served(found, unfit) if key.submit_pool else None
+        capacity = None if iteration is None else iteration.capacity(found.config)
+        open_queues = None if capacity is None else capacity.open
+        limits, there = self._limits.masks(tq_id), now.slots[key.vo]
+        sent_to = eligible & (open_queues or 0) & ~(closed | unfit | limits.queues)
+        pilots = self._keeper.pilots.usable(
+            key, served, now=self._now, alike=served and (key.vo, served.mask), drained=now.drained,
+            barred=self._limits.barred(tq_id, policy.bits),
+        )  # fmt: skip
+        iterates_soon = there and now.snapshot.iterates_soon(self._now)
+        return partial(
+            judge_with_sites, eligible, open_queues, pilots,
+            sendable=there.starts(key, sent_to) if there and iterates_soon else 0,
+            closed=closed,
+            failing=now.failing[key.vo][bool(pilots.unreached)],
+            unsent=0 if capacity is None else capacity.unsent,
+            limits=limits,
+            gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
+            refused=iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full)),
+            sends=iteration is None or iteration.sends,
+        )  # fmt: skip
 
     def _in_turn(
         self,
@@ -206,14 +242,19 @@ class MainReasons:
         return self._behind(tq_id, room, judged) if room < waiting else judged
 
     def _judge_alone(
-        self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting]
+        self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
     ) -> tuple[dict[int, Judged], Mapping[int, int]]:
         """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or `AtMost`
         keep some from it, whatever pilots there are.
         """
-        alone = {tq_id: Judged(judge()) for tq_id, judge in judges.items()}
+        alone: dict[int, Judged] = {}
+        for tq_id, judge in judges.items():
+            with left.item(task_queue(tq_id)):
+                alone[tq_id] = Judged(judge())
         may_start = {tq_id: jobs for tq_id, _, jobs in self._keeper.startable}
         for tq_id, key, _ in waiting:
+            if tq_id not in alone:
+                continue
             if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
                 alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
             if key.at_most and tq_id not in may_start and alone[tq_id].reason not in SHUT_OUT:

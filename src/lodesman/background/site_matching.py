@@ -6,14 +6,13 @@ Stored ads and the rows of pilots say all: nothing is remembered that they do no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
-from operator import or_
+from functools import lru_cache, partial
 from threading import Lock
 
 from lodesman.answers.vocabulary import GateMode
-from lodesman.background.left_out import NOTHING, Item, LeftOut, do_without_faulty
+from lodesman.background.left_out import Item, LeftOut, StepPass
 from lodesman.background.refresh import Handling, placement_clauses
 from lodesman.broker.ad import LIFETIME_S, SiteAd
 from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
@@ -156,28 +155,22 @@ class UnfitQueues:
         left_out: LeftOut | None = None,
     ) -> None:
         self._ads, self._wishes, self._known = ads, wishes, WishedQueues()
-        self._left_out, self._faulty = left_out or LeftOut(), NOTHING
+        self._left_out = left_out or LeftOut()
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
-        """The CE queues, for each SubmitPool that asks for something in the ads of sites."""
-        wishes, ads, places = self._wishes(db, policy), self._ads(db), places_of(policy)
-
-        def unfit(faulty: frozenset[Item]) -> dict[str, Mask]:
-            shown = {site: ad for site, ad in ads.items() if Item("site", site) not in faulty}
-            asked = {pool: some for pool, some in wishes.items() if Item("SubmitPool", pool) not in faulty}
-            return self._known.unfit(asked, shown, places, now)
-
-        def items() -> list[list[Item]]:
-            return [[Item("site", site) for site in ads], [Item("SubmitPool", pool) for pool in wishes]]
-
+        """The CE queues, for each SubmitPool that asks for something in the ads of sites. What is not known opens nothing: a
+        site or a SubmitPool at fault, and what a SubmitPool asks of one site.
+        """
+        wishes = self._wishes(db, policy)
         if not wishes:
             return {}
         with self._left_out.step("the ads of sites") as left:
-            found, self._faulty = do_without_faulty(unfit, items, left, before=self._faulty)
-        # What is not known opens nothing.
-        lost = reduce(or_, (places.get(str(one.key), 0) for one in self._faulty if one.kind == "site"), 0)
-        everywhere = reduce(or_, places.values(), 0)
-        return {pool: found[pool] | lost if pool in found else everywhere for pool in wishes}
+            return self._known.unfit(wishes, self._ads(db), places_of(policy), now, partial(_handling, left))
+
+
+def _handling(left: StepPass, site: str, pool: str) -> AbstractContextManager[None]:
+    """A fault of a site, or of what a SubmitPool asks of it: either may be at fault then."""
+    return left.item(Item("site", site), *([Item("SubmitPool", pool)] if pool else []))
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:

@@ -6,7 +6,8 @@ while the ad does not: what asks for them is judged when a pilot is placed. All 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -94,57 +95,76 @@ def _changing(ad: Ad) -> frozenset[str]:
 _SILENT: Final = _Between(False, MatchSide(EMPTY), frozenset())
 
 
+Handling = Callable[[str, str], AbstractContextManager[object]]
+"""What a fault means that is met with at a site, and for a SubmitPool ('': for whichever)."""
+
+
 class WishedQueues:
     """The CE queues where wishes are true between two ads of their sites: those with another ad are asked anew."""
 
     def __init__(self) -> None:
         self._places: Mapping[str, Mask] = {}
         self._ads: dict[str, SiteAd | None] = {}
-        self._sites: dict[str, _Between] = {}
+        # None: what the site says of itself could not be read.
+        self._sites: dict[str, _Between | None] = {}
         self._fulfilled: dict[str, Mask] = {}
 
     def unfit(
         self, wishes: Mapping[str, Iterable[SiteWish]], ads: Mapping[str, SiteAd], places: Mapping[str, Mask],
-        now: float,
+        now: float, handling: Handling = lambda _site, _pool: nullcontext(),
     ) -> dict[str, Mask]:  # fmt: skip
         """By SubmitPool, the queues at sites whose ads do not make its wishes true, or have none. `places`: the queues of
-        each site.
+        each site. Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
         """
-        changed = self._take_in(ads, places, now)
+        changed = self._take_in(ads, places, now, handling)
         known: dict[str, Mask] = {}
         found = dict.fromkeys(wishes, 0)
         for pool, some in wishes.items():
             for wish in some:
                 name = wish.request.wants.key
-                if name not in known:
-                    known[name] = self._judged(name, wish, changed)
-                found[pool] |= wish.queues & ~known[name]
+                fulfilled = known.get(name)
+                if fulfilled is None:
+                    fulfilled, is_whole = self._judged(name, wish, changed, pool, handling)
+                    if is_whole:
+                        known[name] = fulfilled
+                found[pool] |= wish.queues & ~fulfilled
         self._fulfilled = known
         return found
 
-    def _take_in(self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float) -> list[str]:
+    def _take_in(
+        self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
+    ) -> list[str]:
         """The sites that advertise something else than before, or nothing any more."""
         if places != self._places:
             self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
         changed = []
         for site in places:
-            ad = ads.get(site)
-            if ad is not None and ad.is_too_old(now):
-                ad = None
-            if site not in self._ads or self._ads[site] != ad:
-                self._ads[site], self._sites[site] = ad, _Between.of(ad)
+            known, last, before = site in self._ads, self._ads.pop(site, None), self._sites.get(site)
+            self._sites[site] = None
+            with handling(site, ""):
+                ad = ads.get(site)
+                if ad is not None and ad.is_too_old(now):
+                    ad = None
+                self._sites[site] = before if known and last == ad else _Between.of(ad)
+                self._ads[site] = ad
+            if before is None or self._sites[site] is not before:
                 changed.append(site)
         return changed
 
-    def _judged(self, name: str, wish: SiteWish, changed: Iterable[str]) -> Mask:
-        """The queues of all sites where a wish is true."""
-        mask = self._fulfilled.get(name)
+    def _judged(
+        self, name: str, wish: SiteWish, changed: Iterable[str], pool: str, handling: Handling
+    ) -> tuple[Mask, bool]:
+        """The queues of all sites where a wish is true, and whether all of them could be asked."""
+        mask, is_whole = self._fulfilled.get(name), True
         if mask is None:
             mask, changed = 0, self._sites
         for site in changed:
-            queues = self._places[site]
-            mask = mask | queues if self._sites[site].fulfils(wish) else mask & ~queues
-        return mask
+            queues, is_true, between = self._places[site], None, self._sites[site]
+            with handling(site, pool):
+                is_true = between is not None and between.fulfils(wish)
+            mask = mask | queues if is_true else mask & ~queues
+            is_whole = is_whole and is_true is not None
+        return mask, is_whole
 
 
 def misfits(

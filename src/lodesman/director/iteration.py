@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.answers.pilots import DirectorTarget
 from lodesman.director.limits import Breaker, TokenBucket, refill, settle, submitting, take, whole_tokens
@@ -180,3 +181,8 @@ def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: Exces
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
     too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
     return Excess(cancel=cancel, too_old=too_old, bound=too_old & bound, suspects=seen)
+
+
+def without_spare(excess: Excess) -> Excess:
+    """Of these pilots only those that wait too long: not all demand is known."""
+    return replace(excess, cancel=tuple(one for one in excess.cancel if one in excess.too_old))

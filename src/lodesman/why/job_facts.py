@@ -105,7 +105,8 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def server_fault(self) -> str:
         """What the server failed to do for it by a fault of its own; '' if nothing."""
-        return self.left_out(f"task queue {self.task_queue}", f"SubmitPool {self.exclusions.key.submit_pool}")
+        key = self.exclusions.key
+        return self.left_out(f"task queue {self.task_queue}", f"SubmitPool {key.submit_pool}", f"VO {key.vo}")
 
     @cached_property
     def eligible(self) -> int:

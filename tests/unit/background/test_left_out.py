@@ -17,17 +17,14 @@ from lodesman.answers.service import Limited, PassDone, Purged, Repaired, Suspec
 from lodesman.background import direct, launch, reasons, refresh, snapshot, upkeep
 from lodesman.background.candidates import CandidateMaker
 from lodesman.background.left_out import (
-    NOTHING,
     Item,
     LeftOut,
     StepPass,
     do_without_faulty,
-    least_at_fault,
     task_queue,
 )
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import UnfitQueues, places_of
 from lodesman.background.snapshot import KnownQueues, SnapshotKeeper
 from lodesman.director import iteration
 from lodesman.errors import Conflict, ServerFault, Unavailable
@@ -64,23 +61,12 @@ def test_what_is_done_at_once_is_done_for_all_but_those_at_fault(items, data):
     assert set(left.faults) == {str(one) for one in faulty}
 
 
-@given(
-    sizes=st.lists(st.integers(0, 30), min_size=3, max_size=3), data=st.data(),
-)  # fmt: skip
-def test_the_fewest_items_are_left_out(sizes, data):
-    kinds = [[Item(kind, n) for n in range(size)] for kind, size in zip("abc", sizes, strict=True)]
-    of = data.draw(st.sampled_from(kinds))
-    faulty = data.draw(st.sets(st.sampled_from(of))) if of else set()
-    found = least_at_fault(lambda without: faulty <= without, kinds)
-    assert found == faulty
-
-
 def test_what_fails_whatever_is_left_out_is_raised():
     def attempt(_without):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        do_without_faulty(attempt, lambda: [[task_queue(1)]], StepPass("x", {}))
+        do_without_faulty(attempt, lambda: [[[(task_queue(1),)]]], StepPass("x", {}))
 
 
 @pytest.mark.parametrize("fault", [Unavailable("away"), Conflict("moved")])
@@ -90,41 +76,12 @@ def test_that_nobody_can_answer_now_is_the_fault_of_no_item(fault):
 
     for attempt in (
         lambda left: left.in_parts([1, 2], call, str),
-        lambda left: do_without_faulty(call, lambda: [[task_queue(1)]], left),
+        lambda left: do_without_faulty(call, lambda: [[[(task_queue(1),)]]], left),
     ):
         left = StepPass("x", {})
         with pytest.raises(type(fault)):
             attempt(left)
         assert left.faults == {}
-
-
-def test_too_many_at_fault_are_not(caplog):
-    def call(_some):
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        StepPass("x", {}).in_parts(range(1_000), call, str)
-
-
-def test_what_was_at_fault_before_is_tried_first_and_comes_back_when_it_is_mended():
-    tries, faulty = [], {task_queue(7)}
-
-    def attempt(without):
-        tries.append(without)
-        if faulty - without:
-            raise KeyError
-        return len(without)
-
-    def items():
-        return [[task_queue(n) for n in range(100)]]
-
-    found, before = do_without_faulty(attempt, items, StepPass("x", {}))
-    assert (found, before) == (1, faulty)
-    tries.clear()
-    found, before = do_without_faulty(attempt, items, StepPass("x", {}), before=before)
-    assert (found, tries) == (1, [NOTHING, faulty, faulty])
-    faulty.clear()
-    assert do_without_faulty(attempt, items, StepPass("x", {}), before=before) == (0, NOTHING)
 
 
 def test_it_is_named_until_the_next_pass_and_logged_once(caplog):
@@ -330,30 +287,6 @@ def test_ads_that_cannot_be_asked_leave_the_pools_as_they_were(pools, monkeypatc
     assert set(pools.left_out.named()) == {"ads of sites"}
 
 
-@pytest.mark.parametrize(
-    ("faulty", "expected"),
-    [
-        ("site South", {"a": "South", "b": "South"}),
-        ("SubmitPool b", {"a": "", "b": "North South"}),
-    ],
-)
-def test_what_is_not_known_of_an_ad_opens_nothing(faulty, expected):
-    left_out = LeftOut()
-    queues = UnfitQueues(
-        lambda _db: {"North": 1, "South": 2}, lambda _db, _policy: {"a": [], "b": []}, left_out
-    )
-
-    def unfit(wishes, ads, _places, _now):
-        if faulty.partition(" ")[2] in {*wishes, *ads}:
-            raise StopIteration
-        return dict.fromkeys(wishes, 0)
-
-    queues._known = SimpleNamespace(unfit=unfit)
-    found, places = queues.look(None, POLICY, 0.0), places_of(POLICY)
-    assert found == {name: sum(places[site] for site in sites.split()) for name, sites in expected.items()}
-    assert set(left_out.named()) == {faulty}
-
-
 # --- the snapshot and the reasons
 
 
@@ -459,19 +392,6 @@ def test_what_is_old_is_purged_but_for_the_one_at_fault(base, tmp_path, monkeypa
     mine = upkeep.Retention(base.db, post, Shelf(tmp_path, limit_bytes=1), keep_days=1.0)
     assert steps(mine, mine.run(1e9)) == {"job 2", "pilot 2", "submissions 1 to 1"}
     assert purged == [1, 3, 4]
-
-
-def test_a_search_for_what_is_at_fault_ends():
-    """Each of its tries is a whole iteration."""
-    tries = []
-    kinds = [[Item(kind, number) for number in range(10_000)] for kind in "abc"]
-
-    def works(without):
-        tries.append(without)
-        return len(without) >= 10_000  # whatever is done is at fault
-
-    assert least_at_fault(works, kinds) == NOTHING
-    assert len(tries) < 200
 
 
 def test_a_new_pool_at_fault_brings_no_pass_at_each_look(pools, monkeypatch):
