@@ -47,6 +47,21 @@ _MEMORY: Final = {name: name for name in ("h_vmem", *_FREE, "h_rss")} | {
     "mf": "mem_free",
     "vf": "virtual_free",
 }
+_LIMITS: Final = frozenset(
+    [
+        "s_rt",
+        "s_cpu",
+        "s_rss",
+        "s_stack",
+        "s_core",
+        "s_fsize",
+        "s_vmem",
+        "s_data",
+        "h_stack",
+        "h_core",
+        "h_fsize",
+    ]
+)
 _ALONE: Final = Obstacle("exclusive", "excl")
 
 
@@ -84,13 +99,13 @@ def _requests(asked: ScriptRequest, text: str) -> None:
 
 
 def _request(asked: ScriptRequest, name: str, amount: str) -> None:
-    if name in ("h_rt", "h_cpu"):
-        seconds = _number(ComplexType.TIME, amount)
-        if seconds is None or seconds < math.inf:
-            asked.put("WallTime" if name == "h_rt" else "CPUTime", seconds)
+    if name == "h_rt":
+        _time(asked, "WallTime", amount)
+    elif name == "h_cpu":
+        asked.kept[name] = asked.option, amount
     elif name in _MEMORY:
         asked.kept[_MEMORY[name]] = asked.option, amount
-    elif name.startswith(("s_", "h_")):
+    elif name in _LIMITS:
         asked.note(_LIMIT)
     elif name in ("q", "qname", "h", "hostname", "arch", "a"):
         if name in ("arch", "a"):
@@ -102,7 +117,13 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
     elif name in _ALONE:
         asked.refuse(ALONE)
     else:
-        asked.refuse(RESOURCE, "Consumables")
+        asked.refuse(RESOURCE, "Memory" if name == "h_data" else "Consumables")
+
+
+def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
+    seconds = _number(ComplexType.TIME, text)
+    if seconds is None or seconds < math.inf:
+        asked.put(attribute, seconds and seconds * times)
 
 
 def _number(kind: ComplexType, text: str) -> Any:
@@ -157,7 +178,11 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
             asked.option = ScriptOption(number, f"-soft {left_out}".rstrip())
             asked.note(_SOFT)
             read_short(asked, OPTIONS, number, others, joined=False)
-    _memory(asked, asked.attributes.get("NumberOfProcessors", 1))
+    slots = asked.attributes.get("NumberOfProcessors", 1)
+    _memory(asked, slots)
+    if "h_cpu" in asked.kept:
+        asked.option, text = asked.kept["h_cpu"]
+        _time(asked, "CPUTime", text, slots)  # as memory, it is asked for each slot
     option, join = asked.kept.get("join", (asked.option, "n"))
     if join.lower() not in ("y", "yes", "n", "no"):
         asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)

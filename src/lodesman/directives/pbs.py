@@ -82,7 +82,9 @@ def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
         _chunk(asked, amount, "ncpus" if name == "select" else "ppn")
     elif name == "place":
         asked.refuse(ALONE) if "excl" in amount else asked.note(PLACES)
-    elif name in ("vmem", "pvmem", "pcput", "file", "nice"):
+    elif name in ("vmem", "pvmem"):
+        asked.refuse(RESOURCE, "Memory")
+    elif name in ("pcput", "nice"):
         asked.note("limits of one process, of files and of address space are not set here")
     elif "gpu" in name:
         asked.refuse(GPU)

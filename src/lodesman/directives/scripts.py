@@ -45,7 +45,9 @@ _SYSTEMS: Final = (
     _System("PBS", "#PBS", re.compile(r"\s*#PBS(?!\w)\s*(.*)"), False, pbs.read, PBS),
     _System("LSF", "#BSUB", re.compile(r"#BSUB(?!\w)\s*(.*)"), True, lsf.read, LSF),
 )
-_OTHERS: Final = re.compile(r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|flux:|XBATCH))\s+\S|(#\s?@)\s*\w+\s*=")
+_OTHERS: Final = re.compile(
+    r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|HQ|XBATCH)|#\s?(?i:flux):)\s+\S|(#\s?@)\s*\w+\s*="
+)
 _INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 

@@ -239,3 +239,14 @@ def test_memory_of_a_line_is_what_a_class_makes_of_it(requests, slots):
 def amount_in(requests, name):
     """Bytes for each slot that a job asks for: its own request, else its Memory."""
     return read_value(ComplexType.MEMORY, requests.get(name) or requests["h_vmem"])
+
+
+def test_time_of_processors_is_asked_for_each_slot():
+    found = translation("#!/bin/sh\n#$ -l h_cpu=3600 -pe smp 4\ntrue\n", {})
+    assert (found.attributes["NumberOfProcessors"], found.attributes["CPUTime"]) == (4, 14_400)
+
+
+def test_a_request_of_memory_by_the_name_of_a_limit_is_no_limit():
+    for amount in ("h_data=2G", "h_scratch=20G"):
+        (refusal,) = translation(f"#!/bin/sh\n#$ -l {amount}\ntrue\n", {}).refusals
+        assert "is a resource of another cluster" in refusal.reason

@@ -215,6 +215,9 @@ def test_lines_of_systems_that_are_not_read_are_refused():
         "#COBALT -n 4",
         "#MSUB -l x",
         "#flux: -N 2",
+        "# flux: --nodes=4",
+        "#FLUX: -N 4",
+        "#HQ --cpus=4 --array=1-4",
         "# @ node = 2",
         "#DW stage_in",
     ):

@@ -158,6 +158,16 @@ CASES = [
             3: ("-r perhaps cannot be read", "-c s asks for checkpoints", "--unknown is not known"),
         },
     ),
+    Case(
+        "the memory of Torque by its other names",
+        """
+        #!/bin/bash
+        #PBS -l vmem=2gb,walltime=60
+        true
+        """,
+        {"WallTime": 60},
+        refused={2: "-l vmem=2gb,walltime=60 is a resource of another cluster"},
+    ),
 ]
 
 
