@@ -176,10 +176,12 @@ def _who_reopens(closing: Closing) -> str:
     return f"{closing.closed_by} or another administrator: {command}{time}"
 
 
-def who_makes_room(full: Iterable[FullBucket]) -> str:
-    """Who can change that limits are full, or that jobs ask for more than they allow: time does nothing about those."""
+def who_makes_room(full: Iterable[FullBucket], *, never: bool) -> str:
+    """Who can change that limits are full, or that jobs ask for more than they allow: time does nothing about those.
+    `never`: no queue is without one of them; else a job also starts where limits are only full.
+    """
     buckets = list(full)
-    hopeless = [one for one in buckets if one.hopeless]
+    hopeless = [one for one in buckets if one.hopeless and never]
     names = [f"you, by asking for {_allowed(one)}" for one in hopeless if _is_half(one)]
     names += [] if hopeless else ["time, as jobs that use the limit end"]
     names += map(_who_raises, hopeless or buckets)

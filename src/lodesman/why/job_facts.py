@@ -365,7 +365,7 @@ class JobFacts(SnapshotFacts):
         if reason is MainReason.HELD and self.held:
             return actors.OF_HELD[self.held.by]
         if reason in OF_LIMITS:
-            return actors.who_makes_room(self.limits.buckets)
+            return actors.who_makes_room(self.limits.buckets, never=self.reason is MainReason.OVER_LIMIT)
         if reason is MainReason.WAITS_FOR_JOBS:
             return actors.who_ends_parents(self.held_parents)
         if reason is MainReason.CLOSED:

@@ -217,7 +217,12 @@ QUOTA = "the server administrator: lode quota change"
     ],
 )  # fmt: skip
 def test_time_makes_no_room_where_a_limit_is_too_small(full, who):
-    assert who_makes_room(full) == who
+    assert who_makes_room(full, never=any(one.hopeless for one in full)) == who
+
+
+def test_a_limit_that_is_too_small_in_some_queues_alone_leaves_time_in_the_others():
+    full = [bucket(), bucket(limit="0", hopeless=True)]
+    assert who_makes_room(full, never=False) == f"time, as jobs that use the limit end; or {QUOTA}"
 
 
 @pytest.mark.parametrize(
