@@ -28,9 +28,9 @@ from lodesman.background.census import BackendWatch
 from lodesman.background.launch import Offers
 from lodesman.background.left_out import (
     NOTHING,
-    Faulty,
     Item,
     LeftOut,
+    Omitted,
     StepPass,
     do_without_faulty,
     task_queue,
@@ -99,7 +99,7 @@ class Director:
     left_out: LeftOut = field(default_factory=LeftOut)
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     # What the last iteration could not be done with.
-    _faulty: Faulty = field(init=False, default_factory=Faulty)
+    _faulty: Omitted = field(init=False, default_factory=Omitted)
     _limited: Limited | None = field(init=False, default=None)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-# Of one pass so many are named, and of so many the log has the fault.
+# How many of one pass are named, and of how many the log has the fault.
 _NAMED: Final = 10_000
 _LOGGED: Final = 100
 # Of a search for what is at fault, in each of three orders; and later at each pass, until it is done. Each of them does the
@@ -65,7 +65,7 @@ class StepPass:
         self._step, self._before, self._logged = step, before, 0
 
     def leave_out(self, item: object, fault: Exception, *, others: int = 0) -> None:
-        """Name an item that is left out, and have its fault in the log unless it was there before. `others`: so many are
+        """Name an item that is left out, and have its fault in the log unless it was there before. `others`: how many are
         left out with it, since it is not known yet which of them is at fault. Raises the fault if it is of no item.
         """
         if not is_of_item(fault):
@@ -144,7 +144,7 @@ Kinds = Sequence[Sequence[Group]]
 """Items by kind; of a kind those together of which one person may have many at fault, the task queues of an owner."""
 
 
-class Faulty(NamedTuple):
+class Omitted(NamedTuple):
     """What an attempt was made without. `proven`: those that are at fault; `parts`: of each of these some may be."""
 
     proven: frozenset[Item] = NOTHING
@@ -155,19 +155,19 @@ class Faulty(NamedTuple):
         """All of them."""
         return self.proven.union(*map(_items, self.parts))
 
-    def among(self, items: frozenset[Item]) -> Faulty:
+    def among(self, items: frozenset[Item]) -> Omitted:
         """Those of them that there still are."""
         parts = (_among(part, items) for part in self.parts)
-        return Faulty(self.proven & items, tuple(part for part in parts if part))
+        return Omitted(self.proven & items, tuple(part for part in parts if part))
 
 
-NONE_FAULTY: Final = Faulty()
+NONE_OMITTED: Final = Omitted()
 
 
 def do_without_faulty(
     attempt: Callable[[frozenset[Item]], _R], stages: Callable[[], Sequence[Kinds]], left: StepPass, *,
-    before: Faulty = NONE_FAULTY,
-) -> tuple[_R, Faulty]:  # fmt: skip
+    before: Omitted = NONE_OMITTED,
+) -> tuple[_R, Omitted]:  # fmt: skip
     """What an attempt brings, with all items if it can be, and what it was made without: those at fault, of whatever kinds,
     and as long as a search is not done those among which they are. `before`: what the last one was made without; from there
     the search goes on. `stages`: all items there are, by kind; those that contain others in a stage before these, and those
@@ -176,7 +176,7 @@ def do_without_faulty(
     Raises the fault of the attempt if it is of no item, or stays whatever is left out.
     """
     try:
-        return attempt(NOTHING), NONE_FAULTY
+        return attempt(NOTHING), NONE_OMITTED
     except Exception as fault:
         if not is_of_item(fault):
             raise
@@ -203,16 +203,16 @@ class _Trial(Generic[_R]):
         self.faults: dict[Item, Exception] = {}
         self._attempt = attempt
 
-    def search(self, stages: Sequence[Kinds], before: Faulty) -> Faulty | None:
+    def search(self, stages: Sequence[Kinds], before: Omitted) -> Omitted | None:
         """What to leave out so that it works, as few as it finds in a bounded number of tries; None if nothing helps."""
         everything = frozenset(chain.from_iterable(_items(kind) for kinds in stages for kind in kinds))
         before = before.among(everything)
-        if before != NONE_FAULTY and self._fault_without(before.items) is None:
+        if before != NONE_OMITTED and self._fault_without(before.items) is None:
             return self._go_on(before)
         if self._fault_without(everything) is not None:
             return None
         everywhere = [_items(kind) for kinds in stages for kind in kinds if kind]
-        found: list[Faulty] = []
+        found: list[Omitted] = []
         for order in _orders(stages, everything - before.items):
             one = self._take_back(order, everything, before, _TRIES)
             found.append(one._replace(parts=one.parts + before.parts))
@@ -221,7 +221,7 @@ class _Trial(Generic[_R]):
                 break
         return min(found, key=lambda one: len(one.items))
 
-    def _go_on(self, before: Faulty) -> Faulty:
+    def _go_on(self, before: Omitted) -> Omitted:
         """Take back what is not known to be at fault; if that is nothing, what was: it may be mended."""
         if before.parts:
             is_done = before.proven.issuperset(before.items)
@@ -231,8 +231,8 @@ class _Trial(Generic[_R]):
         return self._take_back([parts], before.items, before, _TRIES_AGAIN)
 
     def _take_back(
-        self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Faulty, tries: int
-    ) -> Faulty:
+        self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omitted, tries: int
+    ) -> Omitted:
         """Take parts back as long as it works without the rest: at any time there is an answer. The large ones first, and
         those of several groups before those of one.
         """
@@ -252,7 +252,7 @@ class _Trial(Generic[_R]):
                     for half in _halves(part):
                         (parts if len(half) > 1 else single).append(half)
             later += [*parts, *single]
-        return Faulty(without & proven, tuple(later))
+        return Omitted(without & proven, tuple(later))
 
     def _fault_without(self, without: frozenset[Item]) -> Exception | None:
         try:

@@ -18,7 +18,7 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.service import Repaired, Suspects
 from lodesman.background import direct, reasons, refresh, snapshot, upkeep
 from lodesman.background.candidates import CandidateMaker
-from lodesman.background.left_out import NONE_FAULTY, Item, LeftOut, StepPass, do_without_faulty, task_queue
+from lodesman.background.left_out import NONE_OMITTED, Item, LeftOut, StepPass, do_without_faulty, task_queue
 from lodesman.background.reasons import MainReasons
 from lodesman.background.site_matching import UnfitQueues, places_of
 from lodesman.background.snapshot import SnapshotKeeper
@@ -39,8 +39,8 @@ class Attempts:
     """What is attempted again and again with task queues, CE queues, pilots, and sites. `fails`: whether with these."""
 
     def __init__(self, is_at_fault, *, queues=20, pilots=100, task_queues=1_000, sites=5, of_each=1):
-        """`of_each`: so many task queues belong to each owner."""
-        self.is_at_fault, self.before, self.tries, self.of_each = is_at_fault, NONE_FAULTY, 0, of_each
+        """`of_each`: how many task queues belong to each owner."""
+        self.is_at_fault, self.before, self.tries, self.of_each = is_at_fault, NONE_OMITTED, 0, of_each
         self.left = StepPass("x", {})
         self.task_queues = [task_queue(n) for n in range(task_queues)]
         self.queues = [Item("CE queue", n) for n in range(queues)]
