@@ -15,7 +15,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import (
     JOB_RANGES,
     Range,
-    filled,
+    filter_option,
     merged,
     several,
     states_option,
@@ -43,31 +43,14 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.command(action, help=description + _CHOICE_HELP)
     @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
     @states_option("Jobs in this state")
-    @click.option(
-        "--name", default="", callback=filled, help="Jobs with this name; * and ? for any text or letter."
-    )
-    @click.option(
-        "--job-group",
-        default="",
-        callback=filled,
-        metavar="NAME",
-        help="Jobs with this JobGroup; * and ? as in a name.",
-    )
-    @click.option(
-        "--class",
-        "job_class",
-        default="",
-        callback=filled,
-        metavar="NAME",
-        help="Jobs of this class, or CLASS.VARIANT; * and ?.",
-    )
+    @filter_option("--name", about="Jobs with this name; * and ? for any text or letter.")
+    @filter_option("--job-group", about="Jobs with this JobGroup; * and ? as in a name.")
+    @filter_option("--class", "job_class", about="Jobs of this class, or CLASS.VARIANT; * and ?.")
     @where_option("Jobs with this attribute")
     @several(
         "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
     )
-    @click.option(
-        "--owner", default="", callback=filled, metavar="NAME", help="Jobs of this user (administrators)."
-    )
+    @filter_option("--owner", about="Jobs of this user (administrators).")
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
     @click.option("--dry-run", is_flag=True, help="Change nothing; say how many jobs are meant.")
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")

@@ -42,7 +42,12 @@ class Range(NamedTuple):
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def filter_option(*names: str, about: str) -> Callable[[F], F]:
+    """An option with a text that what is listed or chosen must have."""
+    return click.option(*names, default="", callback=_filled, metavar="NAME", help=about)
+
+
+def _filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """A filter that is given has a text: an empty one, as of a variable that is not set, would choose all."""
     is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     if is_given and not value.strip():

@@ -21,7 +21,7 @@ from lodesman.cli import job_columns, submissions
 from lodesman.cli.arguments import (
     JOB_RANGES,
     Range,
-    filled,
+    filter_option,
     limit_option,
     merged,
     states_option,
@@ -127,39 +127,15 @@ class Some(Generic[R]):
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
 @click.option("--jobs", "each", is_flag=True, help="One row for each job.")
 @states_option("With jobs in this state")
-@click.option(
-    "--name",
-    default="",
-    callback=filled,
-    help="With this name in the description; * and ? for any text or letter.",
-)
+@filter_option("--name", about="With this name in the description; * and ? for any text or letter.")
 @click.option("--submission", type=click.IntRange(1), metavar="N", help="Only this submission.")
-@click.option(
-    "--owner", default="", callback=filled, metavar="NAME", help="Of this user, if you may see them."
-)
-@click.option("--group", default="", callback=filled, metavar="NAME", help="Of this group.")
-@click.option(
-    "--job-group",
-    default="",
-    callback=filled,
-    metavar="NAME",
-    help="With this JobGroup; * and ? as in a name.",
-)
-@click.option(
-    "--class",
-    "job_class",
-    default="",
-    callback=filled,
-    metavar="NAME",
-    help="Of this class, or CLASS.VARIANT; * and ?.",
-)
+@filter_option("--owner", about="Of this user, if you may see them.")
+@filter_option("--group", about="Of this group.")
+@filter_option("--job-group", about="With this JobGroup; * and ? as in a name.")
+@filter_option("--class", "job_class", about="Of this class, or CLASS.VARIANT; * and ?.")
 @where_option("With this attribute")
-@click.option(
-    "--site", default="", callback=filled, metavar="NAME", help="Whose last attempt was at this site."
-)
-@click.option(
-    "--cause", default="", callback=filled, metavar="WORD", help="Whose last attempt failed by this cause."
-)
+@filter_option("--site", about="Whose last attempt was at this site.")
+@filter_option("--cause", about="Whose last attempt failed by this cause.")
 @click.option(
     "--reason", type=click.Choice([one.value for one in MainReason]), metavar="WORD",
     callback=lambda _context, _option, word: word or "",

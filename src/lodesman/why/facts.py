@@ -87,15 +87,13 @@ class Capacity(Struct, frozen=True, kw_only=True):
         self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
     ) -> list[tuple[Gate, int]]:
         """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
-        gates: Counter[Gate] = Counter()
-        left = eligible
+        gates, left = Counter[Gate](), eligible
         for closing, mask in closings:
             gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
             left &= ~mask
         for gate, mask in self.closed.items():
             gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left
-        found = [(gate, mask) for gate, mask in gates.items() if mask]
-        return sorted(found, key=lambda one: -one[1].bit_count())
+        return sorted([one for one in gates.items() if one[1]], key=lambda one: -one[1].bit_count())
 
 
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:

@@ -129,7 +129,7 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
 
 
 def _shown(sight: Sight, where: Sequence[str]) -> Sight:
-    """Whose descriptions are shown whole: what a search answers tells of what it is in."""
+    """Whose descriptions are shown whole: a search in others would give away what they say."""
     return sight._replace(whole_vo=False, reads=ReadsAs() if asks_hidden(where) else sight.reads)
 
 
