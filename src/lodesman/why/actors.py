@@ -82,7 +82,7 @@ OF_QUEUES: Final[Mapping[QueueReason, str]] = {
     QueueReason.DIRECTOR_OFF: OF_JOBS[MainReason.DIRECTOR_OFF],
     QueueReason.NO_SUBMISSION_POOL: OF_JOBS[MainReason.NO_SUBMISSION_POOL],
     QueueReason.NO_ROOM: OF_JOBS[MainReason.NO_ROOM],
-    QueueReason.LIMITED: _LIMITED,
+    QueueReason.LIMITED: "time, as jobs that use the limit end; or who set it: lode why JOB names them",
     QueueReason.AT_MOST: "time, as jobs of these submissions end; or their users: lode change JOBS AtMost=N",
     QueueReason.SITE_GATE: _SITE_OPENS,
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
