@@ -122,8 +122,10 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
 
 def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
     seconds = _number(ComplexType.TIME, text)
-    if seconds is None or seconds < math.inf:
+    if seconds != math.inf:
         asked.put(attribute, seconds and seconds * times)
+    elif attribute == "WallTime":
+        asked.put(attribute, 0)  # any time
 
 
 def _number(kind: ComplexType, text: str) -> Any:

@@ -230,10 +230,13 @@ def _plain(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cpu_time(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """A job with several cores or much time would meet the usual limit of a day of CPU time before its own."""
+    """A job with several cores or much time would meet the usual limit of a day of CPU time before its own. One that asks
+    for any time keeps that limit, and it is said.
+    """
     cores, wall = attributes.get("NumberOfProcessors", 1), attributes.get("WallTime") or _DAY
     needed = cores * wall if isinstance(cores, int) and isinstance(wall, int) else 0
-    return {"CPUTime": needed} if needed > _DAY and "CPUTime" not in attributes else {}
+    is_said = needed > _DAY or attributes.get("WallTime") == 0
+    return {"CPUTime": needed} if is_said and "CPUTime" not in attributes else {}
 
 
 def _interpreter(asked: ScriptRequest, text: str) -> str:

@@ -185,7 +185,7 @@ CASES = [
         #$ -l h_rt=INFINITY -pe smp
         #$ -nonsense
         """,
-        {"PE": "smp"},
+        {"PE": "smp", "WallTime": 0, "CPUTime": 86_400},
         refused={
             1: (
                 "-l h_rt=soon,h_vmem=much cannot be read",
@@ -250,3 +250,10 @@ def test_a_request_of_memory_by_the_name_of_a_limit_is_no_limit():
     for amount in ("h_data=2G", "h_scratch=20G"):
         (refusal,) = translation(f"#!/bin/sh\n#$ -l {amount}\ntrue\n", {}).refusals
         assert "is a resource of another cluster" in refusal.reason
+
+
+def test_any_time_keeps_the_usual_limit_and_it_is_said():
+    for lines in ("#$ -l h_rt=infinity", "#SBATCH --time=UNLIMITED", "#SBATCH -t 0"):
+        found = translation(f"#!/bin/sh\n{lines}\ntrue\n", {})
+        assert (found.attributes["WallTime"], found.attributes["CPUTime"]) == (0, 86_400)
+        assert "CPUTime=86400" in found.notes[0]

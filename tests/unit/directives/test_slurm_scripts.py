@@ -111,7 +111,7 @@ CASES = [
         import os
         print(os.environ["SLURM_ARRAY_TASK_ID"], os.environ["SLURM_ARRAY_JOB_ID"])
         """,
-        {"Parameters": [1, 3, 7, 9, 11], "WallTime": 0},
+        {"Parameters": [1, 3, 7, 9, 11], "WallTime": 0, "CPUTime": 86_400},
         variables={"SLURM_ARRAY_JOB_ID": "%(FirstJob)s", "SLURM_ARRAY_TASK_COUNT": "5"},
     ),
     Case(
