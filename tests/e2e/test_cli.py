@@ -204,8 +204,9 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     told = shell("why", last)
     assert f"\n\nJob {last}: NOT NOW. " in told
     assert "jobs are before it" in told
-    start = wait_until(lambda: shell.json("status", last, "--start")["jobs"][0]["start"], "a foretold start")
-    assert start["high_seconds"] > 0
+    start = shell.json("status", last, "--start")["jobs"][0]["start"]
+    # It is unknown once nothing has started for longer than jobs were seen to start.
+    assert start is None or start["high_seconds"] > 0
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
     assert set(shell.states(jobs).values()) == {"Killed"}
     killed = shell.json("status", "--jobs", "--state", "Killed", "--limit", "5")
