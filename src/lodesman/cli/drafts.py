@@ -17,7 +17,7 @@ from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
 from lodesman.cli.faults import advise, exit_code, exit_code_of, placed, without_place
-from lodesman.cli.foreign_lines import as_asked, foreign_file
+from lodesman.cli.foreign_lines import as_asked, foreign_file, runs_submit_file
 from lodesman.cli.job_options import attribute_options
 from lodesman.cli.session import Session
 from lodesman.cli.tables import emit_json, note
@@ -227,6 +227,8 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
             fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
         raise
     if data[:2] == b"#!":
+        if runs_submit_file(data) and (other := foreign_file(data)):
+            raise other
         raise InvalidRequest(
             "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
         )

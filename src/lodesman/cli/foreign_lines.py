@@ -84,6 +84,11 @@ def note_unread(command: Sequence[str]) -> None:
             note(f"{word} stands after --, so its lines of batch systems are not read: lode submit {word}.")
 
 
+def runs_submit_file(head: bytes) -> bool:
+    """Whether a script is a submit file of HTCondor, which its first line hands to that."""
+    return b"condor_submit" in head.partition(b"\n")[0]
+
+
 def foreign_file(data: bytes) -> LodesmanError | None:
     """What to say of a file of HTCondor; None for any other one."""
     from lodesman.directives.scripts import kind_of_file

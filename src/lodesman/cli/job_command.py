@@ -12,7 +12,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lodesman.cli.foreign_lines import HEAD_BYTES, add_translation, foreign_file, has_lines, head_of
+from lodesman.cli.foreign_lines import (
+    HEAD_BYTES,
+    add_translation,
+    foreign_file,
+    has_lines,
+    head_of,
+    runs_submit_file,
+)
 from lodesman.cli.tables import note
 from lodesman.cli.taken_files import scratch_folder
 from lodesman.errors import LodesmanError
@@ -123,8 +130,10 @@ def is_script(name: str) -> bool:
             head = file.read(HEAD_BYTES)
     except (OSError, ValueError):
         return False
-    if head[:2] == b"#!" or not path.is_file():
-        return head[:2] == b"#!"
+    if head[:2] == b"#!":
+        return not runs_submit_file(head)
+    if not path.is_file():
+        return False
     return _looks_run(path, head) and not _is_description(head) and not foreign_file(head)
 
 

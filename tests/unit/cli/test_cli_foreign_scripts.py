@@ -136,9 +136,14 @@ def test_lines_behind_the_first_command_are_said(submitted, home):
 
 @pytest.mark.parametrize("executable", [False, True])
 def test_files_of_htcondor_are_named_as_such(at, accepting, home, executable):
-    (home / "a.sub").write_text("executable = fit.sh\nrequest_memory = 1G\nqueue 5\n")
+    submit = "executable = fit.sh\nrequest_memory = 1G\nqueue 5\n"
+    (home / "a.sub").write_text(submit)
+    (home / "b.sub").write_text(f"#!/usr/bin/env condor_submit\n{submit}")
     (home / "a.dag").write_text("JOB A a.sub\nJOB B b.sub\nPARENT A CHILD B\n")
-    for name, kind in (("a.sub", "a submit file of HTCondor"), ("a.dag", "a DAG of HTCondor (DAGMan)")):
+    for name, kind in (
+        ("a.sub", "a submit file of HTCondor"), ("b.sub", "a submit file of HTCondor"),
+        ("a.dag", "a DAG of HTCondor (DAGMan)"),
+    ):  # fmt: skip
         (home / name).chmod(0o755 if executable else 0o644)
         result = at("submit", name)
         assert result.code == 1
