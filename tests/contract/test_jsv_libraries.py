@@ -250,8 +250,9 @@ def test_the_time_grows_with_the_number_of_parameters_not_with_its_square(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["dash", "bash", "tcl"])
-def test_nothing_of_many_parameters_leaks_into_the_next_job(tmp_path, dialect):
+def test_nothing_of_many_parameters_leaks_into_the_next_job(tmp_path, monkeypatch, dialect):
     need(dialect)
+    monkeypatch.setattr("lodesman.jsv.protocol._MAX_SAID", 10_000)
     shows = "jsv_show_params; jsv_show_envs; jsv_accept"
     text = (
         shell(shows, name=dialect)

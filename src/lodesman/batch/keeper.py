@@ -19,6 +19,7 @@ order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import json
 import os
@@ -27,7 +28,6 @@ import select
 import signal
 import sys
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -105,7 +105,7 @@ def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
 
 def sealed(value: dict[str, Any]) -> bytes:
     """A record as its file has it: with a check sum of all the rest."""
-    return json.dumps({**value, "crc32": zlib.crc32(json.dumps(value).encode())}).encode()
+    return json.dumps({**value, "crc32": binascii.crc32(json.dumps(value).encode())}).encode()
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def read_json(name: str) -> dict[str, Any]:
         raise ValueError(f"{name} is damaged") from fault
     whole = isinstance(value, dict)
     if whole and "crc32" in value:
-        whole = value.pop("crc32") == zlib.crc32(json.dumps(value).encode())
+        whole = value.pop("crc32") == binascii.crc32(json.dumps(value).encode())
     if not whole:
         raise ValueError(f"{name} is damaged")
     return dict(value)
