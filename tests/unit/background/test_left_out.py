@@ -400,3 +400,17 @@ def test_a_new_pool_at_fault_brings_no_pass_at_each_look(pools, monkeypatch):
     monkeypatch.setattr(refresh.read, "has_new_pools", lambda _db: True)
     causes = [pools.keeper.tick(POLICY, now) for now in (1_000.0, 1_002.0, 1_059.0, 1_060.0)]
     assert causes == ["start", "", "", "ads of sites"]
+
+
+class Wordless(ValueError):
+    """A fault whose own words fail."""
+
+    def __str__(self) -> str:
+        raise RecursionError
+
+
+def test_a_fault_without_words_costs_its_item_alone():
+    left = StepPass("x", {})
+    with left.item("one"):
+        raise Wordless
+    assert left.faults == {"one": "Wordless: it cannot be put into words"}
