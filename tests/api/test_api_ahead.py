@@ -99,6 +99,35 @@ def test_nothing_that_a_pilot_says_keeps_what_it_does_not_run(house, does):
     assert [one["id"] for one in kill] == gone
 
 
+@pytest.mark.parametrize("does", ["joins anew", "says that all have ended"])
+def test_a_pilot_keeps_nothing_by_joining_anew_or_by_ends_without_a_start(house, does):
+    token = house.prepare_pilot("North")
+    join = {"join_token": token, "nonce": "n", "node": {"cores": 4}}
+
+    def joins():
+        joined = house.call("POST", "/v1/pilots/join", join).json
+        house.tokens["p"] = joined["token"]
+
+    joins()
+    for _ in range(30):
+        house.submitted(*[{}] * 4)
+        reports(house, "p", ask(house, "p", 4).json["jobs"], "Done")
+    house.submitted(*[{}] * 100)
+    found = ask(house, "p", 1, ahead=500).json["jobs"]
+    assert len(found) == 100
+    start(house, house.pilot(), count=4)
+    names = [{"id": one["id"], "attempt": 1} for one in found]
+    beat = {"jobs": [], "completing": names} if does == "says that all have ended" else {"jobs": names}
+    for _ in range(4):
+        house.now, house.ticks = house.now + 25.0, house.ticks + 25.0
+        if does == "joins anew":
+            joins()
+        house.call("POST", "/v1/pilots/heartbeat", beat, token="p")
+        house.run(Leases(house.core).watch())
+    kept = house.core.live.pilots.held[1]
+    assert len(kept) <= (5 if does == "joins anew" else 64 + 5)
+
+
 @pytest.mark.parametrize(
     ("count", "ahead", "status"), [(0, 0, 400), (0, 1, 200), (1, 501, 400), (0, 500, 200)]
 )

@@ -206,9 +206,11 @@ class Core:
 
     def joined(self, row: PilotRow, token: bytes) -> None:
         """Remember a pilot that has just joined; an earlier token of its own is good no more."""
-        if row.id in self.sessions:
+        before, session = self.sessions.get(row.id), PilotSession(row, now=self.ticks())
+        if before is not None:
             self.forget_pilot(row.id)
-        self.sessions[row.id] = PilotSession(row, now=self.ticks())
+            session.follow(before)
+        self.sessions[row.id] = session
         self.principals.add(Principal(kind="pilot", pilot_id=row.id, token=token))
         self.pilots_changed()
 

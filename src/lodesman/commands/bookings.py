@@ -36,6 +36,8 @@ or `BEYOND` cores; and what limits count: its task queue and its place.
 """
 AHEAD: Final = -1
 """An attempt that a pilot has ahead takes nothing of what is free: not before it is reported as Running."""
+MOST_HANDED_IN: Final = 64
+"""Results that a pilot may hand in while it runs others (`pilot.decisions`)."""
 BEYOND: Final = -2
 """One that was ahead, and is reported as Running beyond what the pilot can run at once: it still counts as ahead."""
 _Booked = tuple[TaskQueueKey, RunPlace]

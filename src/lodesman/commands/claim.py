@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy, Waking
-from lodesman.commands.bookings import left_of
+from lodesman.commands.bookings import MOST_HANDED_IN, left_of
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
@@ -25,9 +25,7 @@ from lodesman.why.pilot import PilotNow, amounts
 
 log = logging.getLogger(__name__)
 
-# A pilot may hand in this many results while it runs others (`pilot.decisions`).
-_MOST_HANDED_IN = 64
-# And it may have so many ahead.
+# A pilot may have so many ahead.
 MOST_AHEAD = 1_000
 # Of a claim that brought nothing: no token is empty.
 _NOTHING: tuple[str, list[Claimed]] = "", []
@@ -125,7 +123,7 @@ class Claim:
         if self.pilot_id not in self.live.pilots.running:
             return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
-        pilots, most = self.live.pilots, offer.cores + _MOST_HANDED_IN
+        pilots, most = self.live.pilots, offer.cores + MOST_HANDED_IN
         ahead = pilots.ahead_of(self.pilot_id)
         room = min(most + MOST_AHEAD - len(held), pilots.ended_lately(self.pilot_id, tx.now) - ahead)
         # What it says it hands in takes no cores: it has no more of that than it may have without anything ahead.
@@ -183,12 +181,12 @@ class Claim:
         offer, asked = self.session.offer, self.request
         every = self.live.pilots.held.get(self.pilot_id, {})
         held = [one[:2] for one in every.values() if one[0] >= 0]
-        if len(every) > offer.cores + _MOST_HANDED_IN + MOST_AHEAD:
+        if len(every) > offer.cores + MOST_HANDED_IN + MOST_AHEAD:
             return (), 0, 0
         if not held:
             return (), min(self.count, asked.cores + self.prefetched), asked.cores
         cores, memory_mb = left_of(offer.cores, offer.memory_mb, held)
-        if cores < 0 or len(held) > offer.cores + _MOST_HANDED_IN:
+        if cores < 0 or len(held) > offer.cores + MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
             return (), min(self.count, self.prefetched), 0

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from lodesman.answers.accounts import LimitSection
 from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import Waking
-from lodesman.commands.bookings import AHEAD, BEYOND, Attempt, Bookings, Held, fitting
+from lodesman.commands.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Held, fitting
 from lodesman.commands.dependents import Dependents
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer, HostLoads
@@ -149,6 +149,10 @@ class _LivePilots:
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""
         held = self.held.get(pilot_id, {})
+        # One that nobody said was started is handed in only as one of few.
+        is_late = attempt in held and held[attempt][0] == AHEAD
+        if is_late and sum(one[0] == 0 for one in held.values()) >= MOST_HANDED_IN:
+            return
         if attempt in held:
             tx.put(held, attempt, (0, 0, *held[attempt][2:]))
             self.freed.add(pilot_id)

@@ -321,6 +321,11 @@ class PilotSession:
                 self.unused = self.unused + 1 if cause == RETURNED else 0
         return self.unused > _MOST_UNUSED and not self.drain
 
+    def follow(self, before: PilotSession) -> None:
+        """It has joined anew, which is a gap like others."""
+        self.excused_since, self._gap_ended = before.steady_since, self.steady_since
+        self.unnamed, self.given_back = before.unnamed, before.given_back
+
     def hear(self, now: float) -> None:
         """It is heard now. After a gap it has much to report: of what it had since the gap before."""
         if now - self.last_seen > GAP_SECONDS:
