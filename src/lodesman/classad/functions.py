@@ -24,6 +24,7 @@ from lodesman.classad.texts import (
     TEXT_FUNCTIONS,
     Cost,
     cost_by_character,
+    cost_by_word,
     cost_of_texts,
     plain_number,
 )
@@ -272,10 +273,13 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     **{
         name: Function(work, least, most, cost=cost_by_character)
         for name, (work, least, most) in (
-            *WORD_FUNCTIONS.items(),
             *POLICY_FUNCTIONS.items(),
             *TIME_FUNCTIONS.items(),
         )
+    },
+    **{
+        name: Function(work, least, most, cost=cost_by_word)
+        for name, (work, least, most) in WORD_FUNCTIONS.items()
     },
     **{
         name: Function(work, least, most, cost=None, needs_run=True)
@@ -315,7 +319,7 @@ def steps_of_expression(node: Node) -> int:
 def _steps_of_call(call: FunctionCall) -> int:
     function = FUNCTIONS.get(call.key)
     is_dear = call.key in CONTEXTS or (
-        function and (function.needs_run or function.cost is cost_by_character)
+        function and (function.needs_run or function.cost in (cost_by_character, cost_by_word))
     )
     return _A_DEAR_CALL if is_dear else _A_CALL
 

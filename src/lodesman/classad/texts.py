@@ -110,7 +110,9 @@ def _join(*words: Value) -> Value:
     known = [printed(one) for one in rest if one is not UNDEFINED]
     if not known and (rest or separator is UNDEFINED):
         return UNDEFINED
-    return bounded((printed(separator) if separator is not UNDEFINED else "").join(known))
+    between = printed(separator) if separator is not UNDEFINED else ""
+    length = sum(map(len, known)) + len(between) * (len(known) - 1)
+    return between.join(known) if length <= MAX_TEXT else ERROR
 
 
 def _split(value: Value, marks: Value = " ,\t") -> Value:
@@ -280,6 +282,7 @@ def _cost(times: int, run: Run, values: list[Value]) -> None:
 cost_of_texts: Final = partial(_cost, 1)
 """All arguments are read or printed."""
 cost_by_character: Final = partial(_cost, 8)
+cost_by_word: Final = partial(_cost, 32)
 
 _Work = tuple[Callable[..., Value], int, int]
 
