@@ -6,6 +6,7 @@ import json
 
 import pytest
 from msgspec.structs import replace
+from tests.api.test_api_change_jobs import change, changed
 
 from lodesman.answers.jsv import JsvSection
 
@@ -47,19 +48,6 @@ def submit(house, text, token="ann", **more):
     answer = house.call("POST", "/v1/jobs", body, token=token)
     assert answer.status == 200, answer.json
     return answer.json["first"]
-
-
-def change(house, first, last=None, token="ann", **more):
-    """Attributes in `attributes`, or as keywords that begin with a capital."""
-    attributes = {name: more.pop(name) for name in list(more) if name[0].isupper()}
-    body = {"ranges": [[first, last or first]], "attributes": attributes, **more}
-    return house.call("POST", "/v1/jobs/change", body, token=token)
-
-
-def changed(house, *args, **more):
-    answer = change(house, *args, **more)
-    assert answer.status == 200, answer.json
-    return answer.json["changed"], answer.json["refused"]
 
 
 def resolution(house, job):

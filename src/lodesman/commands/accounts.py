@@ -188,14 +188,20 @@ def disable_user(
     tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
 ) -> UserDisabled:
     """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself, Forbidden."""
+    _other_user(tx, name, "disable", by=by, reach=reach)
+    accounts.set_disabled(tx, name, disabled=disabled)
+    return UserDisabled(name, disabled)
+
+
+def _other_user(tx: Transaction, name: str, what: str, *, by: str, reach: Reach) -> UserRow:
+    """Raises NotFound, Conflict for oneself, Forbidden."""
     if name == by:
-        raise Conflict("You cannot disable yourself.", hint="Another administrator can.")
+        raise Conflict(f"You cannot {what} yourself.", hint="Another administrator can.")
     user = accounts.user_named(tx.reader(), name)
     if user is None:
         raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
     check_reach(user, reach)
-    accounts.set_disabled(tx, name, disabled=disabled)
-    return UserDisabled(name, disabled)
+    return user
 
 
 def remove_user(
@@ -205,12 +211,7 @@ def remove_user(
     again while there are such. `dry_run`: say what would be done. Raises NotFound, Forbidden, Conflict for oneself, and for
     a user with jobs that have not ended.
     """
-    if name == by:
-        raise Conflict("You cannot remove yourself.", hint="Another administrator can.")
-    user = accounts.user_named(tx.reader(), name)
-    if user is None:
-        raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
-    check_reach(user, reach)
+    user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
     ended = 0
     for one in count_jobs(tx.reader(), name):
