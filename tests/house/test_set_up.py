@@ -224,3 +224,24 @@ def test_services_that_start_at_once_have_ports_of_their_own(root, tmp_path):
     shutil.rmtree(folders[0])
     subprocess.run([root / "tests/services/ports", "1", folders[1]], check=True, capture_output=True)
     assert not any((book / port).exists() and (book / port).read_text() == str(folders[0]) for port in found)
+    for folder in folders[1:]:  # who comes later gets them
+        folder.rmdir()
+
+
+@pytest.mark.slow
+def test_services_get_ports_where_few_are_left(root, tmp_path):
+    """It asked for ever where more than the machine's few reserved ports were kept."""
+    done = subprocess.run(
+        [root / "tests/services/ports", "1200", tmp_path], check=True, capture_output=True, timeout=60
+    )
+    assert len(set(done.stdout.split())) == 1200
+    tmp_path.rmdir()
+    refused = subprocess.run(
+        [root / "tests/services/ports", "70000", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("ports: only ")

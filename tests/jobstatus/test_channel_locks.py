@@ -99,12 +99,12 @@ def test_no_reader_of_any_kind_reads_while_the_writer_writes(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stopped_reader_costs_publications_and_nothing_else(publication, tmp_path, reader, kind, impatient):
-    threads = threading.active_count()
+    others = set(threading.enumerate())
     with held(reader, kind, tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
         for n in range(2, 7):
             assert not publication.publish(numbered(n))
-        assert threading.active_count() == threads + 1
+        assert len(set(threading.enumerate()) - others) == 1
         # It waits in vain, and stands in nobody's way.
         assert not is_held(reader, kind, tmp_path)
     assert is_free(tmp_path)
@@ -115,10 +115,10 @@ def test_a_stopped_reader_costs_publications_and_nothing_else(publication, tmp_p
 def test_it_can_be_closed_while_it_waits_in_vain(tmp_path, reader, impatient):
     publication = Publication(tmp_path)
     assert publication.publish(numbered(1))
-    files = len(os.listdir("/proc/self/fd"))
+    files, others = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
     with held(reader, "flock", tmp_path):
         assert not publication.publish(numbered(2))
-        waiting = [thread for thread in threading.enumerate() if thread.daemon]
+        waiting = set(threading.enumerate()) - others
         publication.close()
     for thread in waiting:
         thread.join(LONG_S)
