@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.background.test_left_out import fails
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
+from lodesman.background import direct, refresh, rehearsal
 from lodesman.background.rehearsal import SEED
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker, TokenBucket
@@ -309,3 +311,59 @@ def test_lists_are_cut_where_the_caller_wants(there):
     assert (told["groups"]["count"], len(told["groups"]["rows"]), told["groups"]["more"]) == (2, 1, 1)
     assert told["only_after"]["count"] == len(told["only_after"]["rows"]) + told["only_after"]["more"]
     assert len(told["only_after"]["rows"]) == 1
+
+
+# --- what the director leaves out -----------------------------------------------------------------------
+
+
+def of_bob(queues, *_args, **_names):
+    return any(key.owner == "bob" for _, key, _ in queues)
+
+
+DRY_RUNS = {
+    "resources": ({"files": [{"name": "new.toml", "text": BASE}]}, lambda answer: answer["director"]),
+    "gates": ({"gates": {"North": {"MaxJobs": "5"}}}, lambda answer: answer),
+    "director": ({}, lambda answer: answer),
+}
+
+
+def two_task_queues(house):
+    """Those of ann, with a SubmitPool, and of bob."""
+    house.submitted({"Parameters": 30, "Requirements": {"Platform": "el9"}}, token="ann")
+    bobs = house.submitted({"Parameters": 20, "CPUTime": 50_000}, token="bob")
+    return f"task queue {house.get(f'/v1/jobs/{bobs}', 'admin')['task_queue']}"
+
+
+@pytest.mark.parametrize("path", DRY_RUNS)
+def test_a_task_queue_at_fault_costs_no_dry_run(there, monkeypatch, path):
+    item = two_task_queues(there.house)
+    there.batch.loads = {"North/cn/short": (4, 3), "South/cs/long": (1, 0)}
+    monkeypatch.setattr(direct, "director_weights", fails(direct.director_weights, of_bob))
+    assert there.tick() > 0
+    assert set(there.director.left_out.named()) == {item}
+    body, planned = DRY_RUNS[path]
+    answer = there.house.call("POST", f"/v1/plan/{path}", body, token="admin")
+    assert answer.status == 200, answer.body
+    assert f"{item} left out, as the director does: see lode status" in planned(answer.json)["assumed"]
+
+
+def is_bobs(row, *_args):
+    return row.key.owner == "bob"
+
+
+JUDGED = {
+    "the queues that can run it": (rehearsal, "runnable", is_bobs, "task queue"),
+    "whether it is held": (refresh, "_judgement", is_bobs, "task queue"),
+    "its Requirements": (refresh._Evaluator, "mask", lambda *_: True, "SubmitPool"),
+}
+
+
+@pytest.mark.parametrize("part", JUDGED)
+def test_what_a_configuration_cannot_be_held_against_is_named(there, monkeypatch, part):
+    place, name, is_faulty, kind = JUDGED[part]
+    two_task_queues(there.house)
+    monkeypatch.setattr(place, name, fails(getattr(place, name), is_faulty))
+    answer = there.house.call("POST", "/v1/plan/resources", DRY_RUNS["resources"][0], token="admin")
+    assert answer.status == 200, answer.body
+    said = [one["message"] for one in answer.json["notices"]]
+    assert any(one.startswith(f"{kind} ") and "is left out: StopIteration" in one for one in said), said

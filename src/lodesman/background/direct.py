@@ -175,6 +175,11 @@ class Director:
             found = replace(found, excess=without_spare(found.excess))  # they may be for what is left out
         return seen, found
 
+    @property
+    def faulty(self) -> frozenset[Item]:
+        """What the last iteration left out, since it could not be handled."""
+        return self._faulty.items
+
     def look(
         self, now: float, without: frozenset[Item] = NOTHING, limited: Limited | None = None
     ) -> DirectorInput:

@@ -33,7 +33,7 @@ def plan_director(body: PlanDirectorBody, state: LiveState) -> DirectorPlans:
     """An iteration by these policies. Raises NotFound for an unknown iteration or task queue, Unavailable."""
     if body.iteration is None:
         records = _of_now(body.policies, state)
-        return _answer(body, records, at=state.now, placed=records, assumed=[_NOW])
+        return _answer(body, records, at=state.now, placed=records, assumed=[_NOW, *state.left_out()])
     at, stored = iteration(state.db, body.iteration)
     own = TargetPolicy(stored.get("target", {}).get("policy", TargetPolicy.SEED))
     records = {
@@ -57,9 +57,9 @@ def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPo
         sites=running.sites.apart(),
     )
     with state.db:  # one moment
-        seen = director.look(state.now)
+        seen = director.look(state.now, state.faulty)
         # Gates count what a decision places: each has its own.
-        sites = {policy: director.look_at_sites(state.now) for policy in named}
+        sites = {policy: director.look_at_sites(state.now, without=state.faulty) for policy in named}
     records = {}
     for policy in named:
         state.tick()

@@ -191,8 +191,9 @@ def do_without_faulty(
             raise
         trial = _Trial(attempt)
         found = trial.search(stages(), before)
-        if found is None:
+        if found is None or trial.worked is None:
             raise
+        result, found = trial.made_without(found, *trial.worked)
         for item in sorted(found.proven, key=str):
             if item in trial.faults:
                 left.leave_out(item, trial.faults[item])
@@ -202,14 +203,17 @@ def do_without_faulty(
             for item in part:
                 if item not in found.proven:
                     left.leave_out(item, fault, others=len(part) - 1)
-    return attempt(found.items), found
+    return result, found
 
 
 class _Trial(Generic[_R]):
-    """Tries an attempt without some of its items. `faults`: what it met with where one item alone was taken back."""
+    """Tries an attempt without some of its items. `faults`: what it met with where one item alone was taken back; `worked`:
+    what the last try brought that brought anything, and without which items.
+    """
 
     def __init__(self, attempt: Callable[[frozenset[Item]], _R]) -> None:
         self.faults: dict[Item, Exception] = {}
+        self.worked: tuple[_R, frozenset[Item]] | None = None
         self._attempt = attempt
 
     def search(self, stages: Sequence[Kinds], before: Omitted) -> Omitted | None:
@@ -229,6 +233,20 @@ class _Trial(Generic[_R]):
             if all(2 * len(lost.intersection(kind)) < len(kind) for kind in everywhere):
                 break
         return min(found, key=lambda one: len(one.items))
+
+    def made_without(self, found: Omitted, result: _R, without: frozenset[Item]) -> tuple[_R, Omitted]:
+        """What the attempt brings without what the search found. A fault that comes and goes may be in another item by now:
+        then the `result` of the last try that brought one, made `without` more, and some of these are at fault, too.
+        """
+        if without == found.items:
+            return result, found
+        try:
+            return self._attempt(found.items), found
+        except Exception as fault:
+            if not is_of_item(fault):
+                raise
+        rest = tuple(sorted(without - found.items, key=str))
+        return result, found._replace(parts=(*found.parts, (rest,))) if rest else found
 
     def _go_on(self, before: Omitted) -> Omitted:
         """Take back what is not known to be at fault; if that is nothing, what was: it may be mended."""
@@ -265,7 +283,7 @@ class _Trial(Generic[_R]):
 
     def _fault_without(self, without: frozenset[Item]) -> Exception | None:
         try:
-            self._attempt(without)
+            self.worked = self._attempt(without), without
         except Exception as fault:
             if not is_of_item(fault):
                 raise

@@ -57,12 +57,12 @@ def plan_gates(body: PlanGatesBody, state: LiveState) -> PlannedIteration:
         before = _decide(apart, state)
         apart.sites = replace(apart.sites, ads=advertised)
         after = _decide(apart, state)
-    return compare(before, after, body.limit, load_age=None, assumed=_ASSUMED)
+    return compare(before, after, body.limit, load_age=None, assumed=[*_ASSUMED, *state.left_out()])
 
 
 def _decide(director: Director, state: LiveState) -> PlannedDecision:
     state.tick()
-    seen = director.look(state.now)
+    seen = director.look(state.now, state.faulty)
     decision = decide(seen, options=director.options, now=state.now, seed=SEED)
     waiting = [(one.tq_id, one.key, one.waiting_jobs) for one in seen.demands]
     return PlannedDecision(decision, waiting, decision.target.most)

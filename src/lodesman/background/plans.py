@@ -28,6 +28,7 @@ from lodesman.answers.vocabulary import MainReason
 from lodesman.answers.why_jobs import Holding, QueuePosition, Verdict
 from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
+from lodesman.background.left_out import NOTHING, Item
 from lodesman.background.refresh import evaluate
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
@@ -64,6 +65,17 @@ class LiveState(Explainer):
 
     tick: Callable[[], None]
     director: Director | None = None
+
+    @property
+    def faulty(self) -> frozenset[Item]:
+        """What the running director leaves out since it cannot handle it, and so do its dry runs."""
+        return NOTHING if self.director is None else self.director.faulty
+
+    def left_out(self) -> list[str]:
+        """That as an assumption, none if nothing is left out."""
+        names = sorted(map(str, self.faulty))
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        return [f"{names[0]}{more} left out, as the director does: see lode status"] if names else []
 
 
 # --- jobs ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -19,10 +19,11 @@ from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.census import BackendWatch
 from lodesman.background.direct import Director
+from lodesman.background.left_out import Item, StepPass, task_queue
 from lodesman.background.pilot_book import AWAY, pilot_view
 from lodesman.background.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
-from lodesman.background.site_matching import places_of, wishes_of
+from lodesman.background.site_matching import handling_of_wish, places_of, wishes_of
 from lodesman.batch.backend import BatchLoad
 from lodesman.broker.ad import SiteAd
 from lodesman.broker.site_wishes import WishedQueues
@@ -54,10 +55,14 @@ class Configured:
     its Requirements, whatever the ads of sites say.
     """
 
-    def __init__(self, policy: Policy, seen: RefreshInput, ads: Mapping[str, SiteAd], now: float) -> None:
+    def __init__(
+        self, policy: Policy, seen: RefreshInput, ads: Mapping[str, SiteAd], now: float, left: StepPass
+    ) -> None:
         self.policy = policy
-        self.pools = evaluate(policy, seen.pools)
-        self._unfit = WishedQueues().unfit(wishes_of(policy, seen.pools), ads, places_of(policy), now)
+        self.pools = evaluate(policy, seen.pools, left.item)
+        wishes = wishes_of(policy, seen.pools, left.item)
+        handling = partial(handling_of_wish, left)
+        self._unfit = WishedQueues().unfit(wishes, ads, places_of(policy), now, handling)
 
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool; None if it is not known."""
@@ -79,16 +84,17 @@ def plan_resources(
     )  # new queues get bits of their own
     policy = replace(bare, verdicts={}, inhabited=ResidentsThen(state, bare))
     state.tick()
-    ads = state.keeper.ads.look(state.db)
-    old = Configured(state.policy, seen, ads, state.now)
+    ads, left = state.keeper.ads.look(state.db), StepPass("a dry run of a configuration", {})
+    old = Configured(state.policy, seen, ads, state.now, left)
     state.tick()
-    new = Configured(policy, seen, ads, state.now)
+    new = Configured(policy, seen, ads, state.now, left)
     state.tick()
     renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
-    task_queues = list(_task_queues(old, new, seen, state))
+    task_queues = _task_queues(old, new, seen, state, left)
     pools = [
         plan.JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])
         for one in seen.pools
+        if one.id in old.pools and one.id in new.pools
     ]
     state.tick()
     return ResourcesPlan(
@@ -102,30 +108,36 @@ def plan_resources(
         director=_director(state, old, new, task_queues, limit),
         notices=[Remark(**notice.as_dict()) for notice in after.notices]
         + corrected_by_usage(policy)
-        + set_by_command(policy),
+        + set_by_command(policy)
+        + [Remark(f"{item} is left out: {words}", "", "", 0) for item, words in left.faults.items()],
     )
 
 
 def _task_queues(
-    old: Configured, new: Configured, seen: RefreshInput, state: LiveState
-) -> Iterator[plan.JudgedTaskQueue]:
+    old: Configured, new: Configured, seen: RefreshInput, state: LiveState, left: StepPass
+) -> list[plan.JudgedTaskQueue]:
     """The task queues with jobs, by id."""
-    held, released = map(dict, judge(new.policy, seen, new.pools))
+    found = list[plan.JudgedTaskQueue]()
+    held, released = map(dict, judge(new.policy, seen, new.pools, left.item))
     rows = sorted((row for row in seen.queues if row.jobs), key=lambda row: row.id)
     for number, row in enumerate(rows):
         if number % _OFTEN == 0:
             state.tick()
         holds, frees = row.held is None and row.id in held, row.id in released
-        yield plan.JudgedTaskQueue(
-            id=row.id,
-            key=row.key,
-            jobs=row.jobs,
-            held=row.held is not None,
-            before=runnable(row, old.policy, old.pools),
-            after=runnable(row, new.policy, new.pools),
-            becomes="impossible" if holds else "possible" if frees else None,
-            why=held[row.id] if holds else released[row.id] if frees else "",
-        )
+        with left.item(task_queue(row.id)):
+            found.append(
+                plan.JudgedTaskQueue(
+                    id=row.id,
+                    key=row.key,
+                    jobs=row.jobs,
+                    held=row.held is not None,
+                    before=runnable(row, old.policy, old.pools),
+                    after=runnable(row, new.policy, new.pools),
+                    becomes="impossible" if holds else "possible" if frees else None,
+                    why=held[row.id] if holds else released[row.id] if frees else "",
+                )
+            )
+    return found
 
 
 # --- what the director would do --------------------------------------------------------------------------
@@ -178,8 +190,10 @@ def _decide(
 ) -> PlannedDecision:
     """An iteration with one configuration, and always the same chance. `pilots`: None for those that there are."""
     director.policy, options, now = side.policy, director.options, state.now
+    waiting = [one for one in waiting if task_queue(one[0]) not in state.faulty]
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
-    seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
+    vos, without = director.vos_of(waiting), state.faulty
+    seen = director.snapshot(waiting, vos, table=table, serving=side, now=now, without=without)
     found = seen if pilots is None else msgspec.structs.replace(seen, pilots=pilots)
     state.tick()
     decision = decide(found, options=options, now=now, seed=SEED)
@@ -191,6 +205,8 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
     known: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
     for pilot in pilots_in_short(state.db):
+        if Item("pilot", pilot.id) in state.faulty:
+            continue
         place, text = pilot.queue_id, pilot.request
         vo = msgspec.json.decode(text).get("vo", "")
         joined = pilot.joined_at is not None and offers.differ_by_host(vo, place)
@@ -259,7 +275,9 @@ def _director(
         state.tick()
         after = _decide(director, state, new, then, list(_pilots(state, Offers(new.policy))))
     age = since(min(observed, default=None), state.now)
-    return compare(before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)))
+    return compare(
+        before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)) + state.left_out()
+    )
 
 
 def _assumed(decided: float | None, empty: Sequence[QueueId]) -> list[str]:

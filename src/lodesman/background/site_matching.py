@@ -165,10 +165,12 @@ class UnfitQueues:
         if not wishes:
             return {}
         with self._left_out.step("the ads of sites") as left:
-            return self._known.unfit(wishes, self._ads(db), places_of(policy), now, partial(_handling, left))
+            return self._known.unfit(
+                wishes, self._ads(db), places_of(policy), now, partial(handling_of_wish, left)
+            )
 
 
-def _handling(left: StepPass, site: str, pool: str) -> AbstractContextManager[None]:
+def handling_of_wish(left: StepPass, site: str, pool: str) -> AbstractContextManager[None]:
     """A fault of a site, or of what a SubmitPool asks of it: either may be at fault then."""
     return left.item(Item("site", site), *([Item("SubmitPool", pool)] if pool else []))
 

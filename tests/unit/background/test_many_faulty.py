@@ -181,6 +181,36 @@ def test_what_is_left_out_at_the_end_is_what_is_at_fault(sizes, data):
     assert attempts.until(faulty) <= 20
 
 
+@given(
+    pattern=st.lists(st.booleans(), min_size=1, max_size=12),
+    count=st.integers(1, 3),
+    passes=st.integers(1, 5),
+)
+def test_faults_that_come_and_go_cost_no_pass(pattern, count, passes):
+    """As a task queue that fails at every second try."""
+    faulty = {task_queue(7 * n) for n in range(count)}
+    calls, before = 0, NONE_OMITTED
+    attempts = Attempts(lambda _: False, task_queues=40)
+
+    def attempt(without):
+        nonlocal calls
+        calls += 1
+        if faulty - without and pattern[calls % len(pattern)]:
+            raise KeyError("x")
+        return without
+
+    for _ in range(passes):
+        left, calls_before = StepPass("x", {}), calls
+        brought, before = do_without_faulty(attempt, attempts.stages, left, before=before)
+        assert brought <= before.items  # what it was made without is named
+        assert set(left.faults) == set(map(str, before.items))
+        assert calls - calls_before <= MOST_TRIES
+    pattern[:] = [True]
+    for _ in range(20):
+        brought, before = do_without_faulty(attempt, attempts.stages, StepPass("x", {}), before=before)
+    assert brought == faulty
+
+
 def test_of_each_its_own_fault_is_said_and_of_a_group_that_it_is_one():
     def attempt(without):
         for number in (3, 7):
